@@ -1,0 +1,63 @@
+# The only thing CI and newcomers call. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint type format bench docs-test map browser build clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## create .venv and install everything once
+
+# torch first and from its pin: another spelling may pull gigabytes of GPU packages.
+$(STAMP): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) "$$(grep -E '^torch==' constraints.txt)"
+	@$(PIP) --editable ".[train,onnx,serve,data,plot,dev]"
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## the whole way on text that is on every machine
+	@$(BIN)/litebert demo
+
+test: $(STAMP)  ## the default tests: no network, no extra data
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not ray and not browser"
+
+test-all: $(STAMP) browser  ## every test, with ray and a browser
+	@$(PIP) --editable ".[ray,browser]"
+	@$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(STAMP)  ## ruff: rules and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+type: $(STAMP)  ## mypy, strict
+	@$(BIN)/mypy
+
+format: $(STAMP)  ## let ruff mend what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP)  ## measure against peers (needs the machine to itself)
+	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+docs-test: $(STAMP)  ## run the README's commands
+	@$(BIN)/python -m pytest -m "" tests/test_docs.py
+
+map: $(STAMP)  ## write the README's file map from the modules' first lines
+	@$(BIN)/python tests/file_map.py --write
+
+browser:  ## Chromium for the playground's tests (Debian)
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
+
+build: $(STAMP)  ## build the wheel
+	@$(PIP) build
+	@$(BIN)/python -m build --wheel
+
+clean:  ## remove everything that make created
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo

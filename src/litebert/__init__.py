@@ -1,0 +1,35 @@
+"""litebert: ALBERT from raw text to a served model."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "ModelConfig": "litebert.model.config",
+    "preset": "litebert.model.config",
+    "Tokenizer": "litebert.text.tokenizer",
+    "TokenizerTrainConfig": "litebert.text.train",
+    "train_tokenizer": "litebert.text.train",
+    "PrepareConfig": "litebert.data.config",
+    "prepare": "litebert.data.prepare",
+    "PretrainConfig": "litebert.train.config",
+    "pretrain": "litebert.train.pretrain",
+    "load_model": "litebert.interop.hf",
+    "save_model": "litebert.interop.hf",
+    "Predictor": "litebert.serve.predictor",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used, so that `import litebert` stays instant."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'litebert' has no attribute '{name}'")
+    return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

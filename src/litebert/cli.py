@@ -1,0 +1,116 @@
+"""The command line: a table of commands, loaded only when they are called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cyclopts import App, CycloptsError
+from cyclopts.config import Dict
+
+from litebert import __version__
+from litebert.common.config import read_toml
+from litebert.common.errors import ConfigError, LitebertError
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+# command -> (function, one line of help). A dotted command is a sub-command.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo:demo", "The whole way, small, on text that every Python carries."),
+    "params": ("params:params", "Count parameters of presets and of any shape."),
+    "tokenizer.train": ("tokenizer:train", "Train a SentencePiece vocabulary."),
+    "tokenizer.encode": ("tokenizer:encode", "Turn lines into piece ids."),
+    "prepare": ("prepare:prepare", "Turn raw text into token shards."),
+    "inspect": ("inspect_:inspect", "Show what is in token shards and what examples look like."),
+    "pretrain": ("pretrain:pretrain", "Pretrain a model on token shards."),
+    "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
+    "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
+    "predict": ("predict:predict", "Answer JSON lines with a model."),
+    "fill-mask": ("fill_mask:fill_mask", "Fill the [MASK] of a sentence."),
+    "analyze.layers": ("analyze:layers", "How far each layer moves the embeddings (Figure 1)."),
+    "import.tf": ("import_:tf", "Convert an official TensorFlow checkpoint."),
+    "export.onnx": ("export:onnx", "Export to ONNX, weights stored once."),
+    "serve": ("serve:serve", "Serve a model over HTTP."),
+    "plan": ("plan:plan", "Estimate time, memory and traffic before launch."),
+}
+
+GROUPS = {
+    "tokenizer": "Train and use vocabularies.",
+    "analyze": "Look inside a model.",
+    "import": "Bring in checkpoints of other tools.",
+    "export": "Write models for other runtimes.",
+}
+
+
+def build_app() -> App:
+    """Return the command line without importing any command."""
+    app = App(
+        name="litebert",
+        help="ALBERT from raw text to a served model.",
+        version=__version__,
+        result_action="return_value",
+        help_format="plaintext",
+        help_on_error=False,
+    )
+    groups = {name: App(name=name, help=text) for name, text in GROUPS.items()}
+    for group in groups.values():
+        app.command(group)
+    for command, (function, text) in COMMANDS.items():
+        parent, _, leaf = command.rpartition(".")
+        owner = groups[parent] if parent else app
+        owner.command(f"litebert.commands.{function}", name=leaf, help=text)
+    return app
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run one command; errors come out as exceptions."""
+    app = build_app()
+    config_file = _config_file(arguments)
+    if config_file is not None:
+        values = read_toml(config_file)
+        app.config = (Dict(values, use_commands_as_keys=False, source=str(config_file)),)
+    app(list(arguments), exit_on_error=False, print_error=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point: one line and exit status 2 for whatever the user can mend."""
+    try:
+        run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except (LitebertError, CycloptsError) as error:
+        print(f"litebert: error: {_one_line(str(error))}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("litebert"):
+            raise
+        print(
+            f"litebert: error: this command needs the package '{error.name}'; "
+            "install it with `pip install litebert[all]`",
+            file=sys.stderr,
+        )
+        sys.exit(EXIT_BAD_INPUT)
+    except KeyboardInterrupt:
+        print("litebert: interrupted", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away (`litebert ... | head`): nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _config_file(arguments: Sequence[str]) -> Path | None:
+    """Find ``--config FILE``: it must be read before the flags, which override it."""
+    for index, argument in enumerate(arguments):
+        if argument == "--config":
+            if index + 1 == len(arguments):
+                raise ConfigError("--config needs a file name")
+            return Path(arguments[index + 1])
+        if argument.startswith("--config="):
+            return Path(argument.removeprefix("--config="))
+    return None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

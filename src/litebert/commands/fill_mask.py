@@ -1,0 +1,48 @@
+"""The fill-mask command: the likeliest words for each [MASK] of a text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+def fill_mask(
+    text: str,
+    *,
+    model: Path,
+    top_k: int = 5,
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Print the likeliest words for each [MASK] of a text.
+
+    Examples:
+        litebert fill-mask --model runs/tiny/model "Paris is the [MASK] of France."
+        litebert fill-mask --model exported/ "The [MASK] rose over the [MASK]." --top-k 3 --json
+
+    Args:
+        text: a text with one or more [MASK].
+        model: a model folder or an ONNX folder.
+        top_k: candidates for each mask.
+        json_: print JSON.
+    """
+    from litebert.common.errors import InputError
+    from litebert.serve.predictor import Predictor
+
+    if top_k < 1:
+        raise InputError(f"--top-k {top_k} is too small; ask for at least 1 candidate")
+    filled = Predictor.load(model).fill_mask([text], top_k)[0]
+    if json_:
+        print(json.dumps(asdict(filled), ensure_ascii=False))
+        return
+    for number, candidates in enumerate(filled.masks, start=1):
+        if len(filled.masks) > 1:
+            print(f"mask {number}")
+        width = max(len(candidate.token) for candidate in candidates)
+        for candidate in candidates:
+            bar = "█" * max(1, round(40 * candidate.score))
+            print(f"  {candidate.token:<{width}}  {candidate.score:6.1%}  {bar}")
+    print(filled.text)

@@ -1,0 +1,1 @@
+"""Things every other package stands on: errors, configuration, files, randomness, run folders."""

@@ -1,0 +1,176 @@
+"""Strict typed configuration: frozen dataclasses filled from TOML, unknown keys refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from cyclopts import Parameter, Token
+
+from litebert.common.errors import ConfigError, suggestion
+
+T = TypeVar("T")
+
+
+def _rows_of_table(annotation: object, tokens: Sequence[Token]) -> tuple[object, ...]:
+    row = get_args(annotation)[0]
+    rows: list[object] = []
+    for token in tokens:
+        where = token.source if token.source != "cli" else token.keyword or "flag"
+        try:
+            value = json.loads(token.value)
+        except ValueError:
+            raise ConfigError(f"{where}: {token.value!r} is not a table row in JSON") from None
+        for item in value if isinstance(value, list) else [value]:
+            rows.append(_build(row, item, where, token.keyword or ""))
+    return tuple(rows)
+
+
+TABLE = Parameter(converter=_rows_of_table, n_tokens=1, accepts_keys=False)
+"""Marks a field ``Annotated[tuple[Row, ...], TABLE]``: an array of tables in TOML, JSON as a flag."""
+
+
+def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configuration") -> T:
+    """Build a configuration dataclass from plain values, checking every key and type.
+
+    Args:
+        cls: a dataclass; fields may be dataclasses themselves, or tuples of them (tables).
+        values: plain values as TOML or JSON give them.
+        source: where they come from, for the error line.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Mask:
+        ...     rate: float = 0.15
+        >>> from_dict(Mask, {"rate": 0.3})
+        Mask(rate=0.3)
+    """
+    return cast(T, _build(cls, values, source, ""))
+
+
+def to_dict(config: object) -> dict[str, object]:
+    """Turn a configuration dataclass into values that JSON and :func:`from_dict` understand."""
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        raise TypeError(f"expected a dataclass instance, got {type(config).__name__}")
+    return {
+        field.name: _plain(getattr(config, field.name))
+        for field in dataclasses.fields(config)
+        if field.init
+    }
+
+
+def read_toml(path: Path | str) -> dict[str, object]:
+    """Read a TOML file; a missing or broken one is a ConfigError that names it."""
+    try:
+        with Path(path).open("rb") as stream:
+            return tomllib.load(stream)
+    except FileNotFoundError:
+        raise ConfigError(f"config file {path} does not exist") from None
+    except OSError as error:
+        raise ConfigError(f"config file {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config file {path} is not valid TOML: {error}") from None
+
+
+def load_toml(cls: type[T], path: Path | str) -> T:
+    """Read a configuration dataclass from a TOML file."""
+    return from_dict(cls, read_toml(path), str(path))
+
+
+def check_keys(cls: type, values: Mapping[str, object], source: str, prefix: str = "") -> None:
+    """Refuse keys that ``cls`` does not have, naming the nearest one that it has."""
+    known = [field.name for field in dataclasses.fields(cls) if field.init]
+    for key in values:
+        if key not in known:
+            near = suggestion(key, known) or f" Known keys: {', '.join(known)}."
+            raise ConfigError(f"{source}: unknown key '{prefix}{key}'.{near}")
+
+
+def _build(kind: object, value: object, source: str, name: str) -> object:
+    """Convert ``value`` to the annotated type ``kind``, or say why it cannot be."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        if isinstance(value, kind):
+            return value
+        return _build_dataclass(kind, value, source, name)
+    if origin in (Union, types.UnionType):
+        return _build_union(arguments, value, source, name)
+    if origin is Literal:
+        if value in arguments:
+            return value
+        choices = ", ".join(repr(choice) for choice in arguments)
+        near = suggestion(str(value), [str(choice) for choice in arguments])
+        raise ConfigError(f"{source}: {name} = {value!r} is not one of {choices}.{near}")
+    if origin in (tuple, list):
+        if isinstance(value, (list, tuple)):
+            items = [_build(arguments[0], v, source, f"{name}[{i}]") for i, v in enumerate(value)]
+            return tuple(items) if origin is tuple else items
+    elif origin is dict:
+        if isinstance(value, Mapping):
+            return {str(k): _build(arguments[1], v, source, f"{name}.{k}") for k, v in value.items()}
+    elif kind is type(None):
+        if value is None:
+            return None
+    elif kind is Path:
+        if isinstance(value, (str, Path)):
+            return Path(value)
+    elif kind is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    elif kind is bool or isinstance(value, bool):
+        if kind is bool and isinstance(value, bool):
+            return value
+    elif isinstance(kind, type) and isinstance(value, kind):
+        return value
+    expected = getattr(kind, "__name__", str(kind)) if not arguments else str(kind)
+    raise ConfigError(f"{source}: {name} = {value!r} should be of type {expected}")
+
+
+def _build_dataclass(cls: type, value: object, source: str, name: str) -> object:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{source}: {name} = {value!r} should be a table")
+    prefix = f"{name}." if name else ""
+    check_keys(cls, value, source, prefix)
+    hints = get_type_hints(cls)
+    fields = {key: _build(hints[key], item, source, prefix + key) for key, item in value.items()}
+    missing = [
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.init
+        and field.name not in fields
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ConfigError(f"{source}: missing key '{prefix}{missing[0]}'")
+    return cls(**fields)
+
+
+def _build_union(kinds: tuple[object, ...], value: object, source: str, name: str) -> object:
+    failure: ConfigError | None = None
+    for kind in kinds:
+        try:
+            return _build(kind, value, source, name)
+        except ConfigError as error:
+            # A nested "unknown key" says more than a type mismatch of another alternative.
+            if failure is None or "unknown key" in str(error):
+                failure = error
+    assert failure is not None, "a union has at least one member"
+    raise failure
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_dict(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,36 @@
+"""The error family: one line for people, with what is wrong, the value, and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LitebertError(Exception):
+    """An error that is the user's to mend: printed as one line, exit status 2, no traceback.
+
+    Example:
+        >>> raise ConfigError("num_heads 3 does not divide hidden_size 256; choose 2, 4 or 8")
+    """
+
+
+class ConfigError(LitebertError):
+    """A setting that does not exist, has the wrong type, or contradicts another."""
+
+
+class DataError(LitebertError):
+    """Input text, shards or task files that cannot be read as what they claim to be."""
+
+
+class CheckpointError(LitebertError):
+    """A model folder or checkpoint that is missing, damaged, or of another shape."""
+
+
+class InputError(LitebertError):
+    """A request (text, position, name) that the model cannot answer."""
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the nearest known word, or an empty string."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" Did you mean '{near[0]}'?" if near else ""

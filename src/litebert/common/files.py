@@ -1,0 +1,163 @@
+"""Files that are whole or absent: atomic writing, compressed reading, hashes."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from litebert.common.errors import DataError
+
+COMPRESSIONS = (".gz", ".xz", ".zst")
+
+
+@contextmanager
+def atomic_path(path: Path | str) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; on success it is synced and renamed over it.
+
+    On any failure the temporary file is removed and ``path`` keeps its old content.
+
+    Example:
+        >>> with atomic_path("scores.json") as temporary:
+        ...     temporary.write_text("{}")
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        _sync(temporary)
+        temporary.chmod(0o666 & ~_umask())
+        os.replace(temporary, path)
+        _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path``; on success it is synced and renamed to it.
+
+    Args:
+        path: the final folder. It must be absent or empty unless ``replace``.
+        replace: move an existing folder aside first and delete it after the rename.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise DataError(f"{path} is a file, not a folder; choose another output path")
+    occupied = path.is_dir() and any(path.iterdir())
+    if occupied and not replace:
+        raise DataError(f"{path} exists and is not empty; choose another output folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            _sync(file)
+        temporary.chmod(0o777 & ~_umask())
+        if occupied:
+            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
+            os.replace(path, old)
+            os.replace(temporary, path)
+            shutil.rmtree(old)
+        else:
+            os.replace(temporary, path)
+        _sync(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write a UTF-8 file atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path | str, value: object) -> None:
+    """Write an indented JSON file atomically."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path | str) -> dict[str, object]:
+    """Read a JSON object; a missing or corrupt file is a DataError that names it."""
+    path = Path(path)
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{path} holds a JSON {type(value).__name__}, expected an object")
+    return value
+
+
+def sha256_file(path: Path | str) -> str:
+    """Return the hexadecimal SHA-256 of a file, read in bounded memory."""
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def open_binary(path: Path | str) -> IO[bytes]:
+    """Open a file for reading bytes, decompressing ``.gz``, ``.xz`` and ``.zst`` on the way."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".gz":
+            return cast(IO[bytes], gzip.open(path, "rb"))
+        if suffix == ".xz":
+            return cast(IO[bytes], lzma.open(path, "rb"))
+        if suffix == ".zst":
+            return _open_zstandard(path)
+        return path.open("rb")
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def plain_suffix(path: Path | str) -> str:
+    """Return the suffix below a compression suffix: ``.jsonl`` for ``a.jsonl.gz``."""
+    path = Path(path)
+    if path.suffix.lower() in COMPRESSIONS:
+        path = path.with_suffix("")
+    return path.suffix.lower()
+
+
+def _open_zstandard(path: Path) -> IO[bytes]:
+    try:
+        import zstandard
+    except ModuleNotFoundError:
+        raise DataError(f"{path}: reading .zst needs `pip install litebert[data]`") from None
+    stream = path.open("rb")
+    reader = zstandard.ZstdDecompressor().stream_reader(
+        stream, read_across_frames=True, closefd=True
+    )
+    return cast(IO[bytes], io.BufferedReader(cast(io.RawIOBase, reader), 1 << 20))
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,121 @@
+"""Progress of long work on standard error: a live bar on a terminal, sparse lines in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress(Protocol):
+    """What long work reports to."""
+
+    def advance(self, amount: float = 1.0) -> None:
+        """Count finished work."""
+
+    def update(self, text: str) -> None:
+        """Replace the short status text shown beside the bar."""
+
+
+@contextmanager
+def progress(description: str, total: float | None = None, unit: str = "it") -> Iterator[Progress]:
+    """Show progress with rate and ETA while the block runs.
+
+    Args:
+        description: what is going on.
+        total: the amount of work, if known.
+        unit: what is counted, for the rate ("MB", "step").
+
+    Example:
+        >>> with progress("tokenising", total=155.0, unit="MB") as bar:
+        ...     bar.advance(1.5)
+    """
+    if sys.stderr.isatty():
+        with _terminal_bar(description, total, unit) as bar:
+            yield bar
+    else:
+        lines = _LogLines(description, total, unit)
+        yield lines
+        lines.finish()
+
+
+def format_duration(seconds: float) -> str:
+    """Return ``h:mm:ss`` or ``m:ss``."""
+    whole = max(0, int(round(seconds)))
+    hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+@contextmanager
+def _terminal_bar(description: str, total: float | None, unit: str) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("eta"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[status]}"),
+    )
+    with RichProgress(*columns, console=Console(stderr=True)) as live:
+        task = live.add_task(description, total=total, rate="", status="")
+        started = time.monotonic()
+        done = 0.0
+
+        class Bar:
+            def advance(self, amount: float = 1.0) -> None:
+                nonlocal done
+                done += amount
+                rate = done / max(1e-9, time.monotonic() - started)
+                live.update(task, advance=amount, rate=f"{rate:,.1f} {unit}/s")
+
+            def update(self, text: str) -> None:
+                live.update(task, status=text)
+
+        yield Bar()
+
+
+class _LogLines:
+    """Prints a line now and then, so that a log stays short."""
+
+    def __init__(self, description: str, total: float | None, unit: str) -> None:
+        self.description, self.total, self.unit = description, total, unit
+        self.done, self.status = 0.0, ""
+        self.started = self.printed = time.monotonic()
+
+    def advance(self, amount: float = 1.0) -> None:
+        self.done += amount
+        if time.monotonic() - self.printed >= _SECONDS_BETWEEN_LINES:
+            self._print()
+
+    def update(self, text: str) -> None:
+        self.status = text
+
+    def finish(self) -> None:
+        if time.monotonic() - self.started >= 1.0:
+            self._print()
+
+    def _print(self) -> None:
+        self.printed = time.monotonic()
+        elapsed = max(1e-9, self.printed - self.started)
+        rate = self.done / elapsed
+        parts = [f"{self.description}: {self.done:,.0f}"]
+        if self.total:
+            parts[0] += f"/{self.total:,.0f} {self.unit} ({self.done / self.total:.0%})"
+            eta = (self.total - self.done) / rate if rate > 0 else 0.0
+            parts.append(f"{rate:,.1f} {self.unit}/s, eta {format_duration(eta)}")
+        else:
+            parts[0] += f" {self.unit}"
+            parts.append(f"{rate:,.1f} {self.unit}/s")
+        if self.status:
+            parts.append(self.status)
+        print(", ".join(parts), file=sys.stderr, flush=True)

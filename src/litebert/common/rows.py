@@ -1,0 +1,114 @@
+"""Rows of CSV, TSV, JSON lines and Parquet files, numbered, so that an error can name its row."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from litebert.common.errors import DataError
+from litebert.common.files import open_binary, plain_suffix
+
+RowFormat = Literal["csv", "tsv", "jsonl", "parquet"]
+Row = dict[str, object]
+
+_BY_SUFFIX: dict[str, RowFormat] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
+
+
+def row_format(path: Path | str) -> RowFormat:
+    """Return the format that a file's name says, also below a compression suffix."""
+    suffix = plain_suffix(path)
+    if suffix not in _BY_SUFFIX:
+        raise DataError(f"{path}: unknown format '{suffix}'; use .csv, .tsv, .jsonl or .parquet")
+    return _BY_SUFFIX[suffix]
+
+
+def read_rows(
+    path: Path | str, format: RowFormat | None = None, *, quoting: bool | None = None
+) -> Iterator[tuple[int, Row]]:
+    """Yield ``(row number, columns)`` of a file with named columns, one row in memory at a time.
+
+    Row numbers are those a person counts in an editor: the physical line on which the row ends
+    for CSV, TSV and JSON lines (a header is line 1), and 1, 2, ... for Parquet.
+
+    Args:
+        path: the file; ``.gz``, ``.xz`` and ``.zst`` are decompressed on the way.
+        format: overrides what the name says.
+        quoting: whether ``"`` quotes cells; default: yes for CSV, no for TSV (as in GLUE, where
+            quotation marks are text).
+    """
+    kind = format or row_format(path)
+    if kind == "parquet":
+        yield from _parquet_rows(Path(path))
+        return
+    with open_binary(path) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        try:
+            if kind == "jsonl":
+                yield from _json_rows(path, text)
+            else:
+                yield from _delimited_rows(path, text, kind, quoting)
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
+        except (OSError, EOFError) as error:
+            raise DataError(f"{path} cannot be read: {error}") from None
+
+
+def _json_rows(path: Path | str, text: io.TextIOWrapper) -> Iterator[tuple[int, Row]]:
+    for number, line in enumerate(text, start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path}:{number}: not valid JSON: {error}") from None
+        if not isinstance(value, dict):
+            raise DataError(f"{path}:{number}: expected a JSON object with named columns")
+        yield number, value
+
+
+def _delimited_rows(
+    path: Path | str, text: io.TextIOWrapper, kind: RowFormat, quoting: bool | None
+) -> Iterator[tuple[int, Row]]:
+    quoted = kind == "csv" if quoting is None else quoting
+    csv.field_size_limit(1 << 30)  # the default of 128 KiB refuses long passages
+    reader = csv.reader(
+        text,
+        delimiter="\t" if kind == "tsv" else ",",
+        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+    )
+    header = next(reader, None)
+    if header is None:
+        raise DataError(f"{path} is empty; expected a header line with column names")
+    try:
+        for cells in reader:
+            if cells:
+                yield reader.line_num, dict(zip(header, cells, strict=False))
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: {error}") from None
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise DataError(f"{path}: reading Parquet needs `pip install litebert[data]`") from None
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        number = 0
+        for batch in file.iter_batches(batch_size=1024):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+    except (OSError, pyarrow.ArrowException) as error:
+        raise DataError(f"{path} is not a readable Parquet file: {error}") from None

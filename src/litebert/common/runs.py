@@ -1,0 +1,131 @@
+"""Run folders: a manifest that says what ran, and one JSON line per logged step."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from litebert.common.errors import DataError
+from litebert.common.files import read_json, write_json
+
+_REPORTED_PACKAGES = ("litebert", "torch", "numpy", "sentencepiece", "tokenizers", "safetensors")
+
+
+class RunFolder:
+    """A folder that holds everything about one run; reports are made from it alone.
+
+    Example:
+        >>> run = RunFolder.create(Path("runs/a"), config={"steps": 10}, seeds={"run": 1})
+        >>> run.log(1, {"loss": 9.1})
+        >>> run.event("resume", step=1)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metrics_path = path / "metrics.jsonl"
+
+    @classmethod
+    def create(
+        cls,
+        path: Path | str,
+        config: Mapping[str, object],
+        seeds: Mapping[str, int],
+        fingerprints: Mapping[str, str] | None = None,
+    ) -> RunFolder:
+        """Make the folder and its manifest; a folder that already holds a run is refused."""
+        path = Path(path)
+        if (path / "manifest.json").exists():
+            raise DataError(
+                f"{path} already holds a run; continue it with --resume auto or choose another --out"
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        manifest = {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "argv": sys.argv,
+            "config": dict(config),
+            "seeds": dict(seeds),
+            "fingerprints": dict(fingerprints or {}),
+            "versions": _versions(),
+            "commit": _commit(),
+            "machine": {
+                "platform": platform.platform(),
+                "processor": platform.machine(),
+                "cores": os.cpu_count(),
+            },
+        }
+        write_json(path / "manifest.json", manifest)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path | str) -> RunFolder:
+        """Open an existing run folder."""
+        path = Path(path)
+        if not (path / "manifest.json").is_file():
+            raise DataError(f"{path} is not a run folder: it has no manifest.json")
+        return cls(path)
+
+    def manifest(self) -> dict[str, object]:
+        """Return what ran: config, argv, versions, commit, seeds, fingerprints."""
+        return read_json(self.path / "manifest.json")
+
+    def log(self, step: int, values: Mapping[str, object]) -> None:
+        """Append one flushed line of metrics."""
+        self._append({"step": step, **values})
+
+    def event(self, name: str, step: int, **fields: object) -> None:
+        """Append a line that marks something that happened, such as a resume."""
+        self._append({"event": name, "step": step, **fields})
+
+    def metrics(self) -> Iterator[dict[str, object]]:
+        """Yield the logged lines; a last line cut by a crash is left out."""
+        if not self.metrics_path.exists():
+            return
+        with self.metrics_path.open(encoding="utf-8") as stream:
+            for line in stream:
+                if line.endswith("\n"):
+                    yield json.loads(line)
+
+    def metrics_position(self) -> int:
+        """Return the size of the metrics file in bytes, to be stored in a checkpoint."""
+        return self.metrics_path.stat().st_size if self.metrics_path.exists() else 0
+
+    def truncate_metrics(self, position: int) -> None:
+        """Drop the lines after a checkpoint's position, so that a resumed run logs each step once."""
+        if self.metrics_position() > position:
+            os.truncate(self.metrics_path, position)
+
+    def _append(self, record: Mapping[str, object]) -> None:
+        with self.metrics_path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in _REPORTED_PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _commit() -> str | None:
+    """Return the git commit of the source tree, or None for an installed package."""
+    source = Path(__file__).resolve().parent
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(source), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()

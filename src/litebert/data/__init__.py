@@ -1,0 +1,1 @@
+"""From raw text to token shards, and from token shards to training examples."""

@@ -1,0 +1,1 @@
+"""Whole pipelines that one command runs."""

@@ -1,0 +1,1 @@
+"""Folders of others: Hugging Face model folders, TensorFlow checkpoints, ONNX graphs."""

@@ -1,0 +1,228 @@
+"""The shape of a model: a frozen configuration, its checks, and the named presets.
+
+Legend of the symbols used in `litebert.model` (the paper's where it has one):
+
+    V vocabulary   E embedding size   H hidden size   L layers   A heads
+    S sequence     B batch            M masked positions         T = B * S tokens
+
+A tensor carries its shape as a suffix: `hidden_BSH` is [batch, sequence, hidden].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from litebert.common.config import from_dict, to_dict
+from litebert.common.errors import ConfigError, suggestion
+
+Sharing = Literal["all", "attention", "ffn", "none", "groups"]
+EmbeddingLayout = Literal["factorized", "projected_words"]
+Activation = Literal["gelu_tanh", "gelu", "relu", "tanh", "linear"]
+
+HEAD_SIZE = 64
+"""The paper's rule: one attention head for every 64 hidden units."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Shape and regularisation of one encoder; checked when it is made.
+
+    >>> config = ModelConfig(hidden_size=256, num_layers=6)
+    >>> config.heads, config.ffn, config.has_projection
+    (4, 1024, True)
+    """
+
+    vocab_size: int = 30_000
+    """number of pieces in the vocabulary (V)"""
+    embedding_size: int = 128
+    """width of the word table (E)"""
+    hidden_size: int = 768
+    """width of the layers (H)"""
+    num_layers: int = 12
+    """layers that run, whether or not they share parameters (L)"""
+    num_heads: int | None = None
+    """attention heads (A); default: one for every 64 hidden units"""
+    intermediate_size: int | None = None
+    """inner width of the feed-forward; default: 4 x hidden size"""
+    sharing: Sharing = "all"
+    """what the layers share: all, attention, ffn, none, or groups of neighbouring layers"""
+    num_groups: int = 1
+    """number of groups when sharing is groups: layer l uses group l * G // L"""
+    inner_group_num: int = 1
+    """blocks with parameters of their own that each layer runs in sequence"""
+    embedding_layout: EmbeddingLayout = "factorized"
+    """factorized: position and segment live in E; projected_words: they live in H"""
+    embedding_projection: bool | None = None
+    """whether E -> H is projected; default: exactly when E differs from H"""
+    activation: Activation = "gelu_tanh"
+    """nonlinearity of the feed-forward and of the masked-word head"""
+    hidden_dropout: float = 0.0
+    """dropout after the embeddings, attention and feed-forward"""
+    attention_dropout: float = 0.0
+    """dropout on the attention weights"""
+    classifier_dropout: float = 0.1
+    """dropout before a task head"""
+    max_positions: int = 512
+    """longest sequence"""
+    type_vocab_size: int = 2
+    """number of segments"""
+    layer_norm_eps: float = 1e-12
+    """added to the variance in the layer norms"""
+    initializer_range: float = 0.02
+    """standard deviation of the truncated normal initialisation"""
+
+    def __post_init__(self) -> None:
+        _check_sizes(self)
+        _check_heads(self)
+        _check_sharing(self)
+        _check_choices(self)
+
+    @property
+    def heads(self) -> int:
+        """Attention heads (A), with the default resolved."""
+        return self.hidden_size // HEAD_SIZE if self.num_heads is None else self.num_heads
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.heads
+
+    @property
+    def ffn(self) -> int:
+        """Inner width of the feed-forward, with the default resolved."""
+        return 4 * self.hidden_size if self.intermediate_size is None else self.intermediate_size
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether the embeddings are projected from E to H, with the default resolved."""
+        if self.embedding_projection is None:
+            return self.embedding_size != self.hidden_size
+        return self.embedding_projection
+
+    @property
+    def position_size(self) -> int:
+        """Width of the position and segment tables, and of the embeddings' norm."""
+        return self.embedding_size if self.embedding_layout == "factorized" else self.hidden_size
+
+
+def _check_sizes(config: ModelConfig) -> None:
+    for name in (
+        "vocab_size",
+        "embedding_size",
+        "hidden_size",
+        "num_layers",
+        "num_heads",
+        "intermediate_size",
+        "num_groups",
+        "inner_group_num",
+        "max_positions",
+        "type_vocab_size",
+    ):
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} is {value}: it must be at least 1.")
+    for name in ("hidden_dropout", "attention_dropout", "classifier_dropout"):
+        rate = getattr(config, name)
+        if not 0.0 <= rate < 1.0:
+            raise ConfigError(f"{name} is {rate}: a dropout rate lies in [0, 1).")
+    for name in ("layer_norm_eps", "initializer_range"):
+        if not getattr(config, name) > 0.0:
+            raise ConfigError(f"{name} is {getattr(config, name)}: it must be positive.")
+
+
+def _check_heads(config: ModelConfig) -> None:
+    hidden = config.hidden_size
+    if config.num_heads is None and hidden % HEAD_SIZE:
+        raise ConfigError(
+            f"hidden_size {hidden} is no multiple of {HEAD_SIZE}, so the number of heads is not "
+            f"clear: set num_heads to one of {_divisors(hidden)}."
+        )
+    if hidden % config.heads:
+        raise ConfigError(
+            f"num_heads {config.heads} does not divide hidden_size {hidden}: "
+            f"use one of {_divisors(hidden)}."
+        )
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(n) for n in range(1, min(number, 64) + 1) if number % n == 0)
+
+
+def _check_sharing(config: ModelConfig) -> None:
+    if config.sharing != "groups" and config.num_groups != 1:
+        raise ConfigError(
+            f'num_groups is {config.num_groups} but sharing is "{config.sharing}": '
+            'set sharing to "groups", or leave num_groups at 1.'
+        )
+    if config.num_groups > config.num_layers:
+        raise ConfigError(
+            f"num_groups {config.num_groups} is larger than num_layers {config.num_layers}: "
+            "some groups would never run; use at most one group per layer."
+        )
+    if config.embedding_projection is False and config.embedding_size != config.hidden_size:
+        raise ConfigError(
+            f"embedding_projection is off but embedding_size {config.embedding_size} differs from "
+            f"hidden_size {config.hidden_size}: make them equal, or leave the projection on."
+        )
+
+
+def _check_choices(config: ModelConfig) -> None:
+    for name, choices in (
+        ("sharing", get_args(Sharing)),
+        ("embedding_layout", get_args(EmbeddingLayout)),
+        ("activation", get_args(Activation)),
+    ):
+        value = getattr(config, name)
+        if value not in choices:
+            raise ConfigError(
+                f'{name} is "{value}": use one of {", ".join(choices)}.'
+                f"{suggestion(str(value), choices)}"
+            )
+
+
+def _presets() -> dict[str, ModelConfig]:
+    shapes = {"base": (768, 12), "large": (1024, 24), "xlarge": (2048, 24), "xxlarge": (4096, 12)}
+    presets: dict[str, ModelConfig] = {}
+    for size, (hidden, layers) in shapes.items():
+        albert = ModelConfig(hidden_size=hidden, num_layers=layers)
+        # The release: version 1 with dropout 0.1 except xxlarge, version 2 without any.
+        rate = 0.0 if size == "xxlarge" else 0.1
+        presets[f"albert-{size}"] = albert
+        presets[f"albert-{size}-v1"] = replace(albert, hidden_dropout=rate, attention_dropout=rate)
+        presets[f"albert-{size}-v2"] = albert
+    for size in ("base", "large", "xlarge"):
+        hidden, layers = shapes[size]
+        presets[f"bert-{size}"] = ModelConfig(
+            hidden_size=hidden, num_layers=layers, embedding_size=hidden, sharing="none"
+        )
+    # Our own family for CPUs and edge devices. Each step down costs about a third to a quarter
+    # of the arithmetic per token of the one above (9.4, 3.5 and 0.8 million operations in the
+    # layers), and keeps heads of 64 so that attention stays in full vectors. On two cores:
+    # small is worth a night, mini an hour, tiny a minute or two (its two layers leave the
+    # unigram plateau soonest). E shrinks too, since the word table is most of a small model.
+    presets["albert-small"] = ModelConfig(hidden_size=256, num_layers=6)
+    presets["albert-mini"] = ModelConfig(hidden_size=192, num_layers=4, embedding_size=96)
+    presets["albert-tiny"] = ModelConfig(hidden_size=128, num_layers=2, embedding_size=64)
+    return presets
+
+
+PRESETS: Mapping[str, ModelConfig] = MappingProxyType(_presets())
+"""Named shapes; a plain `albert-*` name is version 2 (no dropout)."""
+
+
+def preset(name: str, **overrides: object) -> ModelConfig:
+    """The preset of that name, with some fields overridden.
+
+    >>> preset("albert-base", vocab_size=8_000).hidden_size
+    768
+    """
+    if name not in PRESETS:
+        raise ConfigError(
+            f'unknown model preset "{name}": use one of {", ".join(PRESETS)}.'
+            f"{suggestion(name, PRESETS)}"
+        )
+    merged = {**to_dict(PRESETS[name]), **overrides}
+    return from_dict(ModelConfig, merged, source=f"preset {name}")

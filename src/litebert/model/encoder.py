@@ -1,0 +1,184 @@
+"""The encoder: embeddings, then the blocks that a sharing plan lists, and the pooler."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from litebert.common.errors import InputError
+from litebert.model.config import ModelConfig
+from litebert.model.layers import (
+    Attention,
+    AttentionImplementation,
+    BlockNorms,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Linear,
+    PackedQKV,
+    initialize,
+)
+from litebert.model.sharing import plan_of
+
+
+class EncoderOutput(NamedTuple):
+    """What the encoder gives back."""
+
+    sequence_BSH: Tensor
+    """output of the last block"""
+    hidden_states: tuple[Tensor, ...] | None
+    """[B, S, H] after the embeddings and after each block, if asked for"""
+
+
+class Embeddings(nn.Module):
+    """Word, position and segment embeddings, normalised, in H.
+
+    "factorized" (the paper and the official code): all three live in E, are summed and
+    normalised there, then projected. "projected_words" (albert_zh): only words live in E and are
+    projected first; position, segment and norm live in H.
+
+    Example:
+        >>> embeddings = Embeddings(ModelConfig(vocab_size=50))
+        >>> embeddings(torch.tensor([[2, 7, 3]]), None).shape
+        torch.Size([1, 3, 768])
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width = config.position_size
+        self.word = Embedding(config.vocab_size, config.embedding_size)
+        self.position = Embedding(config.max_positions, width)
+        self.segment = Embedding(config.type_vocab_size, width)
+        self.norm = LayerNorm(width, eps=config.layer_norm_eps)
+        self.projection = (
+            Linear(config.embedding_size, config.hidden_size) if config.has_projection else None
+        )
+        self.project_words_first = config.embedding_layout == "projected_words"
+        self.dropout = config.hidden_dropout
+
+    def forward(self, input_ids_BS: Tensor, token_type_ids_BS: Tensor | None) -> Tensor:
+        """ids (int64) -> [B, S, H]; without segment ids every token is in segment 0."""
+        length = input_ids_BS.shape[1]
+        if length > self.position.num_embeddings:
+            raise InputError(
+                f"a sequence of {length} tokens is longer than the model's "
+                f"{self.position.num_embeddings} positions: truncate it."
+            )
+        x = self.word(input_ids_BS)
+        if self.project_words_first:
+            x = self._project(x)
+        if token_type_ids_BS is None:
+            x = x + (self.position.weight[:length] + self.segment.weight[0])
+        else:
+            x = x + self.position.weight[:length] + self.segment(token_type_ids_BS)
+        x = F.dropout(self.norm(x), self.dropout, self.training)
+        return x if self.project_words_first else self._project(x)
+
+    def _project(self, x: Tensor) -> Tensor:
+        if self.projection is None:
+            return x
+        projected: Tensor = self.projection(x)
+        return projected
+
+
+class Encoder(nn.Module):
+    """The ALBERT or BERT encoder (post-norm blocks over shared or separate parameters).
+
+    Which block uses which parameters is the sharing plan's business; the forward pass only walks
+    the plan. `attention_implementation` and `checkpoint_activations` may be changed at any time.
+
+    Example:
+        >>> encoder = Encoder(ModelConfig(vocab_size=100, hidden_size=64, num_layers=3))
+        >>> out = encoder(torch.tensor([[2, 7, 3]]))
+        >>> encoder.pool(out.sequence_BSH).shape
+        torch.Size([1, 64])
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        attention_implementation: AttentionImplementation = "sdpa",
+        checkpoint_activations: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.plan = plan_of(config)
+        self.attention_implementation = attention_implementation
+        self.checkpoint_activations = checkpoint_activations
+        self.embeddings = Embeddings(config)
+        self.attention = nn.ModuleList(
+            Attention(config) for _ in range(self.plan.num_attention_sets)
+        )
+        self.feed_forward = nn.ModuleList(
+            FeedForward(config) for _ in range(self.plan.num_feed_forward_sets)
+        )
+        self.norms = nn.ModuleList(BlockNorms(config) for _ in range(self.plan.num_norm_sets))
+        self.pooler = Linear(config.hidden_size, config.hidden_size)
+        initialize(self, config.initializer_range, generator)
+
+    def forward(
+        self,
+        input_ids_BS: Tensor,
+        attention_mask_BS: Tensor | None = None,
+        token_type_ids_BS: Tensor | None = None,
+        num_layers: int | None = None,
+        return_hidden_states: bool = False,
+    ) -> EncoderOutput:
+        """Encode token ids.
+
+        Args:
+            input_ids_BS: int64.
+            attention_mask_BS: true (or 1) where there is a token, false (0) where padding. Leave
+                it out when nothing is padded: attention is faster without a mask.
+            token_type_ids_BS: int64 segment of each token; segment 0 if left out.
+            num_layers: layers to run instead of the configured number, see
+                `SharingPlan.at_depth`.
+            return_hidden_states: also return the embeddings and every block's output.
+        """
+        plan = self.plan if num_layers is None else self.plan.at_depth(num_layers)
+        mask_B11S = None if attention_mask_BS is None else attention_mask_BS.bool()[:, None, None]
+        packed = {index: self.attention[index].packed() for index in sorted(set(plan.attention))}
+        x_BSH = self.embeddings(input_ids_BS, token_type_ids_BS)
+        hidden_states = [x_BSH]
+        for attention, feed_forward, norms in plan.blocks:
+            arguments = (
+                x_BSH,
+                mask_B11S,
+                self.attention[attention],
+                packed[attention],
+                self.feed_forward[feed_forward],
+                self.norms[norms],
+            )
+            if self.checkpoint_activations and torch.is_grad_enabled():
+                x_BSH = checkpoint(self._block, *arguments, use_reentrant=False)
+            else:
+                x_BSH = self._block(*arguments)
+            if return_hidden_states:
+                hidden_states.append(x_BSH)
+        return EncoderOutput(x_BSH, tuple(hidden_states) if return_hidden_states else None)
+
+    def _block(
+        self,
+        x_BSH: Tensor,
+        mask_B11S: Tensor | None,
+        attention: Attention,
+        packed: PackedQKV,
+        feed_forward: FeedForward,
+        norms: BlockNorms,
+    ) -> Tensor:
+        rate, training = self.config.hidden_dropout, self.training
+        mixed_BSH = attention(x_BSH, packed, mask_B11S, self.attention_implementation)
+        x_BSH = norms.attention(x_BSH + F.dropout(mixed_BSH, rate, training))
+        fed_BSH = feed_forward(x_BSH)
+        out_BSH: Tensor = norms.feed_forward(x_BSH + F.dropout(fed_BSH, rate, training))
+        return out_BSH
+
+    def pool(self, sequence_BSH: Tensor) -> Tensor:
+        """[B, S, H] -> [B, H]: tanh of a linear map of the first token, `[CLS]`."""
+        return torch.tanh(self.pooler(sequence_BSH[:, 0]))

@@ -1,0 +1,117 @@
+"""Which layer uses which parameters: every sharing strategy as a plan of indices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from litebert.common.errors import ConfigError
+from litebert.model.config import ModelConfig, Sharing
+
+
+@dataclass(frozen=True)
+class SharingPlan:
+    """For each block that runs, the index of the parameter set it uses.
+
+    A layer is `inner_group_num` blocks. All three tuples have one entry per block.
+
+    >>> plan("ffn", num_layers=3)
+    SharingPlan(attention=(0, 1, 2), feed_forward=(0, 0, 0), norms=(0, 1, 2), inner_group_num=1)
+    """
+
+    attention: tuple[int, ...]
+    """parameter set of query, key, value and output, per block"""
+    feed_forward: tuple[int, ...]
+    """parameter set of the two feed-forward matrices, per block"""
+    norms: tuple[int, ...]
+    """parameter set of the two layer norms, per block"""
+    inner_group_num: int = 1
+    """blocks per layer"""
+
+    @property
+    def blocks(self) -> tuple[tuple[int, int, int], ...]:
+        """(attention, feed-forward, norms) of each block, in order of execution."""
+        return tuple(zip(self.attention, self.feed_forward, self.norms, strict=True))
+
+    @property
+    def num_layers(self) -> int:
+        """Layers that run."""
+        return len(self.attention) // self.inner_group_num
+
+    @property
+    def num_attention_sets(self) -> int:
+        """Attention parameter sets that exist."""
+        return max(self.attention) + 1
+
+    @property
+    def num_feed_forward_sets(self) -> int:
+        """Feed-forward parameter sets that exist."""
+        return max(self.feed_forward) + 1
+
+    @property
+    def num_norm_sets(self) -> int:
+        """Pairs of layer norms that exist."""
+        return max(self.norms) + 1
+
+    @property
+    def repeats_one_layer(self) -> bool:
+        """Whether every layer uses the same parameters, so that the depth is free."""
+        first_layer = self.blocks[: self.inner_group_num]
+        return self.blocks == first_layer * self.num_layers
+
+    def at_depth(self, num_layers: int) -> SharingPlan:
+        """The plan that runs `num_layers` layers with the same parameters.
+
+        Fewer layers are the first ones, whatever the strategy: the result is the hidden state
+        that a full run passes through. More layers than the plan has exist only where one layer
+        repeats; elsewhere it is not said whose parameters they would use.
+        """
+        if num_layers < 1:
+            raise ConfigError(f"num_layers is {num_layers}: run at least 1 layer.")
+        if num_layers > self.num_layers and not self.repeats_one_layer:
+            raise ConfigError(
+                f"num_layers {num_layers} is more than the {self.num_layers} layers this model has "
+                "parameters for: only a model that shares all parameters can run deeper."
+            )
+        num_blocks = num_layers * self.inner_group_num
+        repeats = -(-num_layers // self.num_layers)
+        return SharingPlan(
+            attention=(self.attention * repeats)[:num_blocks],
+            feed_forward=(self.feed_forward * repeats)[:num_blocks],
+            norms=(self.norms * repeats)[:num_blocks],
+            inner_group_num=self.inner_group_num,
+        )
+
+
+def plan(
+    strategy: Sharing, num_layers: int, num_groups: int = 1, inner_group_num: int = 1
+) -> SharingPlan:
+    """The plan of a strategy.
+
+    Layer l uses group l * G // L (integers: the official code rounds in floats and leaves groups
+    unused for some L). With attention-only or FFN-only sharing both norms are per layer: the
+    paper's parameter counts need it.
+    """
+    layer_of_block = [layer for layer in range(num_layers) for _ in range(inner_group_num)]
+    inner_of_block = list(range(inner_group_num)) * num_layers
+
+    def sets(num_sets: int) -> tuple[int, ...]:
+        """One set of blocks for every L / num_sets neighbouring layers."""
+        return tuple(
+            (layer * num_sets // num_layers) * inner_group_num + inner
+            for layer, inner in zip(layer_of_block, inner_of_block, strict=True)
+        )
+
+    sets_of_strategy: dict[Sharing, tuple[int, int, int]] = {
+        "all": (1, 1, 1),
+        "attention": (1, num_layers, num_layers),
+        "ffn": (num_layers, 1, num_layers),
+        "none": (num_layers, num_layers, num_layers),
+        "groups": (num_groups, num_groups, num_groups),
+    }
+    attention, feed_forward, norms = sets_of_strategy[strategy]
+    return SharingPlan(sets(attention), sets(feed_forward), sets(norms), inner_group_num)
+
+
+def plan_of(config: ModelConfig) -> SharingPlan:
+    """The plan that a model of this configuration runs."""
+    return plan(config.sharing, config.num_layers, config.num_groups, config.inner_group_num)

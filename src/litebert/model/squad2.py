@@ -1,0 +1,174 @@
+"""The paper's SQuAD 2.0 head: start, end given the start, answerability, and a small beam."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from litebert.model.config import ModelConfig
+from litebert.model.encoder import Encoder
+from litebert.model.layers import LayerNorm, Linear, at_least_float32, initialize
+
+_MASKED_LOGIT = -1e30
+"""Score of a position that cannot bound an answer; finite, so that nothing becomes NaN."""
+
+
+class Squad2Training(NamedTuple):
+    """Outputs given the gold start."""
+
+    start_log_probs_BS: Tensor
+    """log-probability that the answer starts here"""
+    end_log_probs_BS: Tensor
+    """log-probability that the answer ends here, given the gold start"""
+    answer_logits_B: Tensor
+    """logit that the window holds no answer"""
+    loss: Tensor | None
+    """scalar: (start + end) / 2 + answerability / 2, if all the gold is given"""
+
+
+class Squad2Prediction(NamedTuple):
+    """The beam: K best starts, and for each of them K best ends (K at most S)."""
+
+    start_top_log_probs_BK: Tensor
+    """log-probabilities of the best starts, best first"""
+    start_top_index_BK: Tensor
+    """int64 positions of the best starts"""
+    end_top_log_probs_BKK: Tensor
+    """[b, i, j]: log-probability of the j-th best end, given the i-th best start"""
+    end_top_index_BKK: Tensor
+    """int64 positions of these ends"""
+    answer_logits_B: Tensor
+    """logit that the window holds no answer"""
+
+
+class Squad2Model(nn.Module):
+    """Encoder with the SQuAD 2.0 head of the official code (in the manner of XLNet).
+
+    With gold starts it gives training outputs, without them the beam.
+
+    Example:
+        >>> model = Squad2Model(ModelConfig(vocab_size=100, hidden_size=64))
+        >>> beam = model(torch.tensor([[2, 7, 3, 8, 9, 5, 3]]))
+        >>> beam.end_top_index_BKK.shape
+        torch.Size([1, 5, 5])
+    """
+
+    def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        hidden = config.hidden_size
+        self.config = config
+        self.encoder = Encoder(config, generator=generator)
+        self.start = Linear(hidden, 1)
+        self.end_hidden = Linear(2 * hidden, hidden)
+        self.end_norm = LayerNorm(hidden, eps=config.layer_norm_eps)
+        self.end = Linear(hidden, 1)
+        self.answer_hidden = Linear(2 * hidden, hidden)
+        self.answer = Linear(hidden, 1, bias=False)
+        for part in (self.start, self.end_hidden, self.end_norm, self.end):
+            initialize(part, config.initializer_range, generator)
+        for part in (self.answer_hidden, self.answer):
+            initialize(part, config.initializer_range, generator)
+
+    def forward(
+        self,
+        input_ids_BS: Tensor,
+        attention_mask_BS: Tensor | None = None,
+        token_type_ids_BS: Tensor | None = None,
+        p_mask_BS: Tensor | None = None,
+        start_positions_B: Tensor | None = None,
+        end_positions_B: Tensor | None = None,
+        impossible_B: Tensor | None = None,
+        num_layers: int | None = None,
+        beam_size: int = 5,
+    ) -> Squad2Training | Squad2Prediction:
+        """Score answers.
+
+        Args:
+            p_mask_BS: 1 (true) where no answer may start or end: question, separators, padding.
+            start_positions_B: gold starts (int64); asks for the training outputs.
+            end_positions_B, impossible_B: gold ends (int64) and whether the window holds no
+                answer (0 or 1); with both there is a loss.
+            beam_size: starts, and ends per start, to keep.
+        """
+        sequence_BSH = self.encoder(
+            input_ids_BS, attention_mask_BS, token_type_ids_BS, num_layers
+        ).sequence_BSH
+        blocked_BS = None if p_mask_BS is None else p_mask_BS.bool()
+        start_log_probs_BS = _log_probs(self.start(sequence_BSH).squeeze(-1), blocked_BS)
+        answer_logits_B = self._answerability(sequence_BSH, start_log_probs_BS)
+        if start_positions_B is not None:
+            end_log_probs = self._end_log_probs(
+                sequence_BSH, start_positions_B[:, None], blocked_BS
+            ).squeeze(1)
+            loss = _loss(
+                start_log_probs_BS,
+                end_log_probs,
+                answer_logits_B,
+                start_positions_B,
+                end_positions_B,
+                impossible_B,
+            )
+            return Squad2Training(start_log_probs_BS, end_log_probs, answer_logits_B, loss)
+        beam = min(beam_size, input_ids_BS.shape[1])
+        starts = start_log_probs_BS.topk(beam, dim=-1)
+        ends = self._end_log_probs(sequence_BSH, starts.indices, blocked_BS).topk(beam, dim=-1)
+        return Squad2Prediction(
+            starts.values, starts.indices, ends.values, ends.indices, answer_logits_B
+        )
+
+    def _end_log_probs(
+        self, sequence_BSH: Tensor, starts_BK: Tensor, blocked_BS: Tensor | None
+    ) -> Tensor:
+        """[B, K, S]: log-probability of each end, given each start.
+
+        The map of [h_i; h_start] is the sum of two maps, so the pairs are never written out
+        before it.
+        """
+        hidden = self.config.hidden_size
+        index_BKH = starts_BK[:, :, None].expand(-1, -1, hidden)
+        start_BKH = sequence_BSH.gather(1, index_BKH)
+        here_HH, start_HH = self.end_hidden.weight.split(hidden, dim=1)
+        here_BSH = F.linear(sequence_BSH, here_HH, self.end_hidden.bias)
+        pair_BKSH = here_BSH[:, None] + F.linear(start_BKH, start_HH)[:, :, None]
+        logits_BKS = self.end(self.end_norm(torch.tanh(pair_BKSH))).squeeze(-1)
+        return _log_probs(logits_BKS, None if blocked_BS is None else blocked_BS[:, None])
+
+    def _answerability(self, sequence_BSH: Tensor, start_log_probs_BS: Tensor) -> Tensor:
+        """[B]: logit that there is no answer, from the expected start and `[CLS]`."""
+        weights_B1S = start_log_probs_BS.exp()[:, None].to(sequence_BSH.dtype)
+        expected_BH = torch.bmm(weights_B1S, sequence_BSH).squeeze(1)
+        features_BH = torch.tanh(
+            self.answer_hidden(torch.cat((expected_BH, sequence_BSH[:, 0]), dim=-1))
+        )
+        rate = self.config.classifier_dropout
+        logits_B: Tensor = self.answer(F.dropout(features_BH, rate, self.training)).squeeze(-1)
+        return logits_B
+
+
+def _log_probs(logits: Tensor, blocked: Tensor | None) -> Tensor:
+    """Log-softmax over the last dimension, blocked (bool) positions out of the running."""
+    logits = at_least_float32(logits)
+    if blocked is not None:
+        logits = logits.masked_fill(blocked, _MASKED_LOGIT)
+    return F.log_softmax(logits, dim=-1)
+
+
+def _loss(
+    start_log_probs_BS: Tensor,
+    end_log_probs_BS: Tensor,
+    answer_logits_B: Tensor,
+    start_positions_B: Tensor,
+    end_positions_B: Tensor | None,
+    impossible_B: Tensor | None,
+) -> Tensor | None:
+    """Half the mean of start and end loss, half the answerability loss, as official."""
+    if end_positions_B is None or impossible_B is None:
+        return None
+    start_loss = F.nll_loss(start_log_probs_BS, start_positions_B)
+    end_loss = F.nll_loss(end_log_probs_BS, end_positions_B)
+    logits_B = at_least_float32(answer_logits_B)
+    answer_loss = F.binary_cross_entropy_with_logits(logits_B, impossible_B.to(logits_B.dtype))
+    return (start_loss + end_loss) / 2 + answer_loss / 2

@@ -1,0 +1,118 @@
+"""AdamW with the official arithmetic: no bias correction, eps outside the root, decay times LR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+Group = dict[str, Any]
+"""A parameter group of torch: its values have many types, so torch itself says ``Any``."""
+
+
+class AdamW(Optimizer):
+    """AdamW as BERT and ALBERT were trained with (spec 4.2).
+
+    Per tensor: ``m = b1 m + (1 - b1) g``; ``v = b2 v + (1 - b2) g^2``;
+    ``u = m / (sqrt(v) + eps) + weight_decay * w``; ``w -= lr * u``. Parameters may be plain
+    tensors or sharded ones (DTensor); the update is element by element, so both agree.
+
+    Args:
+        params: parameters or groups; a group may set ``lr`` and ``weight_decay``.
+        lr: learning rate.
+        betas: decay of the running means of the gradient and of its square.
+        eps: added to the root of the second mean.
+        weight_decay: decoupled decay, multiplied by the learning rate.
+        bias_correction: divide the running means by ``1 - beta^t`` (off in the official code).
+
+    Example:
+        >>> weight = torch.nn.Parameter(torch.ones(2))
+        >>> optimizer = AdamW([weight], lr=1e-3)
+        >>> weight.square().sum().backward()
+        >>> optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        *,
+        bias_correction: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "betas": betas,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "bias_correction": bias_correction,
+            },
+        )
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update every parameter that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if params:
+                self._update(params, group)
+        return loss
+
+    def _update(self, params: list[Tensor], group: Group) -> None:
+        updates = self._directions(params, group)
+        self._scale(params, updates, group)
+        torch._foreach_add_(local_shards(params), local_shards(updates), alpha=-float(group["lr"]))
+
+    def _directions(self, params: list[Tensor], group: Group) -> list[Tensor]:
+        """Advance the running means and return ``u`` for each parameter."""
+        grads = [cast(Tensor, p.grad) for p in params]
+        states = [self._state_of(p, group) for p in params]
+        means = [state["exp_avg"] for state in states]
+        squares = [state["exp_avg_sq"] for state in states]
+        beta1, beta2 = group["betas"]
+        torch._foreach_mul_(means, beta1)
+        torch._foreach_add_(means, grads, alpha=1.0 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, grads, grads, 1.0 - beta2)
+        roots = list(torch._foreach_sqrt(squares))
+        updates: list[Tensor]
+        if group["bias_correction"]:
+            steps = [int(state["step"].add_(1.0).item()) for state in states]
+            torch._foreach_div_(roots, [(1.0 - beta2**t) ** 0.5 for t in steps])
+            torch._foreach_add_(roots, group["eps"])
+            updates = list(torch._foreach_div(means, roots))
+            torch._foreach_div_(updates, [1.0 - beta1**t for t in steps])
+        else:
+            torch._foreach_add_(roots, group["eps"])
+            updates = list(torch._foreach_div(means, roots))
+        if group["weight_decay"]:
+            torch._foreach_add_(updates, params, alpha=group["weight_decay"])
+        return updates
+
+    def _scale(self, params: list[Tensor], updates: list[Tensor], group: Group) -> None:
+        """Scale the updates in place before they are applied; AdamW leaves them as they are."""
+
+    def _state_of(self, param: Tensor, group: Group) -> dict[str, Tensor]:
+        state = cast(dict[str, Tensor], self.state[param])
+        if not state:
+            state["exp_avg"] = torch.zeros_like(param, memory_format=torch.preserve_format)
+            state["exp_avg_sq"] = torch.zeros_like(param, memory_format=torch.preserve_format)
+            if group["bias_correction"]:
+                state["step"] = torch.zeros((), dtype=torch.float32)
+        return state
+
+
+def local_shards(tensors: list[Tensor]) -> list[Tensor]:
+    """The part of each tensor that lives on this rank: the tensor itself unless it is sharded."""
+    return [cast(Any, t).to_local() if hasattr(t, "to_local") else t for t in tensors]

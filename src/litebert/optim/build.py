@@ -1,0 +1,91 @@
+"""Parameter groups by the official exclusion rule, and the optimisers of a config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from torch import Tensor
+from torch.optim import Muon, Optimizer
+
+from litebert.optim.adamw import AdamW, Group
+from litebert.optim.config import OptimizerConfig
+from litebert.optim.lamb import Lamb
+
+_EXCLUDED = re.compile(r"(^|[._]|layer)norms?([._]|$)|(^|[._])bias$", re.IGNORECASE)
+_BLOCK_MATRIX = re.compile(r"(^|\.)(attention|feed_forward)\.\d+\..*weight$")
+
+
+def is_excluded(name: str) -> bool:
+    """Whether a parameter is left out of weight decay and of LAMB's adaptation (spec 4.2).
+
+    >>> is_excluded("encoder.norms.0.attention.weight"), is_excluded("mlm.bias")
+    (True, True)
+    >>> is_excluded("encoder.embeddings.word.weight")
+    False
+    """
+    return _EXCLUDED.search(name) is not None
+
+
+def build_optimizers(
+    named_parameters: Iterable[tuple[str, Tensor]], config: OptimizerConfig, lr: float
+) -> list[Optimizer]:
+    """Make the optimisers of a config; every group remembers its ``peak_lr``.
+
+    Args:
+        named_parameters: trainable parameters by name; frozen ones are left out.
+        config: the optimiser and its constants.
+        lr: the resolved peak learning rate.
+
+    Returns:
+        One optimiser, or two for ``muon`` (matrices of the layers, then the rest).
+    """
+    trainable = [(name, p) for name, p in named_parameters if p.requires_grad]
+    betas = (config.beta1, config.beta2)
+    if config.name == "lamb":
+        return [
+            Lamb(
+                _groups(trainable, lr, config.weight_decay, adapt=True),
+                lr,
+                betas,
+                config.eps,
+                bias_correction=config.bias_correction,
+                max_trust_ratio=config.max_trust_ratio,
+            )
+        ]
+    matrices: list[tuple[str, Tensor]] = []
+    if config.name == "muon":
+        matrices = [(n, p) for n, p in trainable if _BLOCK_MATRIX.search(n) and p.ndim == 2]
+    in_matrices = {name for name, _ in matrices}
+    rest = [(name, p) for name, p in trainable if name not in in_matrices]
+    adamw = AdamW(
+        _groups(rest, lr, config.weight_decay, adapt=False),
+        lr,
+        betas,
+        config.eps,
+        bias_correction=config.bias_correction,
+    )
+    if not matrices:
+        return [adamw]
+    group: Group = {"params": [p for _, p in matrices], "peak_lr": config.muon_lr}
+    muon = Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay)
+    return [muon, adamw]
+
+
+def set_learning_rate(optimizers: Iterable[Optimizer], factor: float) -> None:
+    """Set every group's learning rate to ``factor`` times its peak."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * factor
+
+
+def _groups(
+    named: list[tuple[str, Tensor]], lr: float, weight_decay: float, *, adapt: bool
+) -> list[Group]:
+    decayed = [p for name, p in named if not is_excluded(name)]
+    excluded = [p for name, p in named if is_excluded(name)]
+    groups: list[Group] = [
+        {"params": decayed, "weight_decay": weight_decay, "adapt": adapt, "peak_lr": lr},
+        {"params": excluded, "weight_decay": 0.0, "adapt": False, "peak_lr": lr},
+    ]
+    return [group for group in groups if group["params"]]

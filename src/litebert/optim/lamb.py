@@ -1,0 +1,71 @@
+"""LAMB with the official arithmetic: AdamW's direction times a trust ratio per tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from litebert.optim.adamw import AdamW, Group, local_shards
+
+
+class Lamb(AdamW):
+    """LAMB as ALBERT was trained with (spec 4.2): identity phi, no clipping of the ratio.
+
+    With AdamW's direction ``u``, each logical tensor moves by ``-lr * r * u`` where
+    ``r = |w| / |u|`` if both norms are positive, else 1. Sharded tensors (DTensor) have their
+    norms reduced over all shards first, so the ratio is that of the whole tensor.
+
+    Args:
+        params: parameters or groups; a group may set ``lr``, ``weight_decay`` and
+            ``adapt=False`` (no trust ratio: the official rule for biases and norms).
+        lr: learning rate.
+        betas: decay of the running means of the gradient and of its square.
+        eps: added to the root of the second mean.
+        weight_decay: decoupled decay, part of the direction whose norm is taken.
+        bias_correction: divide the running means by ``1 - beta^t`` (off in the official code).
+        max_trust_ratio: upper bound on the ratio (none in the official code).
+
+    Example:
+        >>> weight = torch.nn.Parameter(torch.ones(2, 2))
+        >>> bias = torch.nn.Parameter(torch.zeros(2))
+        >>> groups = [{"params": [weight]},
+        ...           {"params": [bias], "weight_decay": 0.0, "adapt": False}]
+        >>> optimizer = Lamb(groups, lr=0.00176)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        *,
+        bias_correction: bool = False,
+        max_trust_ratio: float | None = None,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, bias_correction=bias_correction)
+        self.defaults["adapt"] = True
+        for group in self.param_groups:
+            group.setdefault("adapt", True)
+        self.max_trust_ratio = max_trust_ratio
+
+    def _scale(self, params: list[Tensor], updates: list[Tensor], group: Group) -> None:
+        if not group["adapt"]:
+            return
+        weight_norms, update_norms = _norms(params), _norms(updates)
+        both_positive = (weight_norms > 0) & (update_norms > 0)
+        ratios = torch.where(both_positive, weight_norms / update_norms, 1.0)
+        if self.max_trust_ratio is not None:
+            ratios = ratios.clamp(max=self.max_trust_ratio)
+        torch._foreach_mul_(local_shards(updates), list(ratios.unbind()))
+
+
+def _norms(tensors: list[Tensor]) -> Tensor:
+    """The L2 norm of each whole tensor, float32 [len(tensors)]; shards are reduced first."""
+    norms = torch._foreach_norm(tensors)
+    whole = [cast(Any, n).full_tensor() if hasattr(n, "full_tensor") else n for n in norms]
+    return torch.stack(whole).float()

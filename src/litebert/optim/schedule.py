@@ -1,0 +1,100 @@
+"""Learning-rate schedules as pure functions of progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from litebert.common.errors import ConfigError
+
+ScheduleName = Literal["official", "linear", "trapezoid", "constant"]
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """How the learning rate moves between the first step and the last.
+
+    >>> ScheduleConfig(name="trapezoid", warmup_share=0.05).name
+    'trapezoid'
+    """
+
+    name: ScheduleName = "official"
+    """official: linear warm-up, then polynomial decay counted from step 0 (so it jumps down by
+    the warm-up's share); linear: warm-up, then straight down to zero; trapezoid: warm-up,
+    constant, straight down at the end; constant: warm-up, then constant"""
+    warmup_share: float = 0.025
+    """share of the run spent warming up"""
+    warmup_steps: int | None = None
+    """warm-up in steps, in place of warmup_share (only with --steps)"""
+    decay_share: float = 0.3
+    """share of the run spent decaying at the end (trapezoid)"""
+    power: float = 1.0
+    """exponent of the decay (official)"""
+
+    def __post_init__(self) -> None:
+        for field in ("warmup_share", "decay_share"):
+            value = getattr(self, field)
+            if not 0.0 <= value <= 1.0:
+                raise ConfigError(f"schedule.{field} is {value}: a share lies between 0 and 1.")
+        if self.warmup_steps is not None and self.warmup_steps < 0:
+            raise ConfigError(f"schedule.warmup_steps is {self.warmup_steps}: use 0 or more.")
+
+
+def official(progress: float, warmup: float, power: float = 1.0) -> float:
+    """The official schedule (spec 4.3): the decay counts from 0, so there is a jump after warm-up.
+
+    Args:
+        progress: share of the run done before this step; at and after 1 the rate is 0.
+        warmup: share of the run that warms up.
+        power: exponent of the decay.
+
+    Returns:
+        The factor to multiply the peak learning rate with.
+    """
+    if progress < warmup:
+        return progress / warmup
+    return float((1.0 - min(progress, 1.0)) ** power)
+
+
+def linear(progress: float, warmup: float) -> float:
+    """Warm-up, then straight from the peak to zero at the end: no jump."""
+    if progress < warmup:
+        return progress / warmup
+    return (1.0 - min(progress, 1.0)) / (1.0 - warmup) if warmup < 1.0 else 0.0
+
+
+def trapezoid(progress: float, warmup: float, decay: float) -> float:
+    """Warm-up, constant, and straight down to zero over the last ``decay`` of the run."""
+    rising = progress / warmup if progress < warmup else 1.0
+    falling = (1.0 - min(progress, 1.0)) / decay if decay > 0.0 else 1.0
+    return min(rising, falling, 1.0)
+
+
+def constant(progress: float, warmup: float) -> float:
+    """Warm-up, then constant."""
+    return progress / warmup if progress < warmup else 1.0
+
+
+def factor(config: ScheduleConfig, progress: float, steps: int | None = None) -> float:
+    """The factor on the peak learning rate at ``progress`` (steps, tokens or time, as a share).
+
+    Args:
+        config: the schedule.
+        progress: share of the run done before this step.
+        steps: length of the run in steps, needed when the warm-up is given in steps.
+    """
+    warmup = config.warmup_share
+    if config.warmup_steps is not None:
+        if steps is None:
+            raise ConfigError(
+                f"schedule.warmup_steps is {config.warmup_steps} but the run's length is not given "
+                "in steps: set --steps, or use schedule.warmup_share."
+            )
+        warmup = config.warmup_steps / steps
+    if config.name == "official":
+        return official(progress, warmup, config.power)
+    if config.name == "linear":
+        return linear(progress, warmup)
+    if config.name == "trapezoid":
+        return trapezoid(progress, warmup, config.decay_share)
+    return constant(progress, warmup)

@@ -1,0 +1,318 @@
+"""What a task is: examples, model inputs, predictions, and the protocols that join them.
+
+Training and the server share these types. The way of one example:
+
+    file or request -> Example -> Feature (ids, targets) -> model -> Outputs (numpy) -> Prediction
+
+A :class:`Form` knows one kind of task (classification, spans, ...) and needs no files; a
+:class:`Task` adds where the examples come from and how the official script scores them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.tasks.problems import RowProblems
+
+Kind = Literal[
+    "classification",
+    "multi_label",
+    "regression",
+    "multiple_choice",
+    "span_extraction",
+    "token_classification",
+]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+Outputs = Mapping[str, FloatArray]
+"""What the model said about one feature, by output name and without padding.
+
+``logits``: float32 [num_labels] (classification, multi-label), [1] (regression), [num_choices],
+or [S, num_labels] (token classification); ``start_logits`` and ``end_logits``: float32 [S] (spans);
+the paper's SQuAD 2.0 head gives ``start_log_probs`` [K], ``start_index`` [K], ``end_log_probs``
+[K, K2], ``end_index`` [K, K2] and ``answer_logit`` [] (large: no answer) instead.
+"""
+
+IGNORED_LABEL = -100
+"""Target of a position that has no label (torch's default ``ignore_index``)."""
+
+
+class TextEncoder(Protocol):
+    """The part of a tokenizer that tasks use; :class:`litebert.text.tokenizer.Tokenizer` has it."""
+
+    pad_id: int
+    unk_id: int
+    cls_id: int
+    sep_id: int
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the piece ids of many texts, without special tokens."""
+
+    def encode_with_offsets(self, text: str) -> PieceOffsets:
+        """Return piece ids with the raw characters of each."""
+
+
+class PieceOffsets(Protocol):
+    """Piece ids of one text; ``text[starts[i]:ends[i]]`` are the raw characters of piece i."""
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """Piece ids."""
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """First raw character of each piece."""
+
+    @property
+    def ends(self) -> Sequence[int]:
+        """One past the last raw character of each piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A gold answer: its text and where it starts in the passage (-1 if unknown)."""
+
+    text: str
+    start: int
+
+
+Gold = int | float | tuple[int, ...] | tuple[Answer, ...] | None
+"""Class or choice index; score; label flags or tag indices; answers (empty: unanswerable)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One example of any kind.
+
+    Args:
+        id: unique within its file; what a predictions file names it by.
+        text: the sentence; the passage (multiple choice, spans); empty if ``words`` are given.
+        text_pair: the second sentence; the question (multiple choice, spans).
+        options: the choices (multiple choice).
+        words: the words to tag (token classification).
+        gold: what is right, or None.
+        group: a part of the data with a score of its own, such as RACE's ``middle``.
+
+    Example:
+        >>> Example("7", "A man plays.", "Someone plays.", gold=1)
+    """
+
+    id: str
+    text: str
+    text_pair: str | None = None
+    options: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    gold: Gold = None
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sequence for the encoder: ``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]``.
+
+    Args:
+        ids: int64 [S].
+        second: position of the first token of segment B, or S if there is none.
+    """
+
+    ids: IntArray
+    second: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def token_type_ids(self) -> IntArray:
+        """Return the segment ids, int64 [S]."""
+        return (np.arange(len(self.ids)) >= self.second).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Which positions of a row are pieces of the passage, and their raw characters.
+
+    Args:
+        first: position of the first passage piece in the row.
+        starts: int64 [n], first raw character of each piece.
+        ends: int64 [n], one past its last raw character.
+        max_context: bool [n]; False where another window shows more around this piece.
+    """
+
+    first: int
+    starts: IntArray
+    ends: IntArray
+    max_context: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """The smallest unit with a loss of its own: one row, or one row per choice.
+
+    Args:
+        example: index of its example in the list the features were made from.
+        rows: one row, or one per choice.
+        target: None without gold; else int64 [] (class, choice), float32 [] (regression),
+            float32 [num_labels] (multi-label), int64 [3] (start, end, 1 if this window has no
+            answer) or int64 [S] (tags, :data:`IGNORED_LABEL` elsewhere).
+        passage: the passage pieces (spans).
+        word_positions: position of each word's first piece (token classification), int64 [W].
+        first_word: index of the first of these words in the example.
+    """
+
+    example: int
+    rows: tuple[Row, ...]
+    target: npt.NDArray[np.generic] | None = None
+    passage: Passage | None = None
+    word_positions: IntArray | None = None
+    first_word: int = 0
+
+    def __len__(self) -> int:
+        return max(len(row) for row in self.rows)
+
+    def forbidden(self) -> FloatArray:
+        """Return 1 where an answer may not start or end, else 0; float32 [S] (spans).
+
+        The question and the separators are forbidden; ``[CLS]`` (no answer) and the passage not.
+        """
+        assert self.passage is not None, "only span features have a passage"
+        mask = np.ones(len(self), np.float32)
+        mask[0] = 0.0
+        mask[self.passage.first : self.passage.first + len(self.passage.starts)] = 0.0
+        return mask
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An answer in the passage: raw characters ``start`` to ``end``, its text and score."""
+
+    text: str
+    start: int
+    end: int
+    score: float
+    probability: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What was predicted for one example.
+
+    Args:
+        id: the example's.
+        value: class or choice index; score; label flags or tag indices; answer text.
+        scores: probability of each label or choice, where there are some.
+        spans: the n best answers, best first (spans).
+        no_answer: probability that the passage holds no answer (spans that may have none).
+    """
+
+    id: str
+    value: int | float | str | tuple[int, ...]
+    scores: tuple[float, ...] = ()
+    spans: tuple[Span, ...] = ()
+    no_answer: float | None = None
+
+
+class Form(Protocol):
+    """One kind of task: how examples become model inputs and outputs become predictions.
+
+    Example:
+        >>> form = text_form("classification", labels=("negative", "positive"))
+        >>> examples = [form.parse({"text": "a fine film"}, "0")]
+        >>> features = form.features(examples, tokenizer, max_length=128)
+        >>> predictions = form.decode(examples, features, [{"logits": logits} for logits in ...])
+        >>> form.describe(examples[0], predictions[0])
+        {'label': 'positive', 'scores': {'negative': 0.02, 'positive': 0.98}}
+    """
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of task."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label names in the order of the logits; empty for regression, choices and spans."""
+
+    def parse(self, record: Mapping[str, object], id: str) -> Example:
+        """Make an example of a request; an InputError says what is missing."""
+
+    def features(
+        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
+    ) -> list[Feature]:
+        """Make model inputs of at most ``max_length`` tokens, in the order of the examples."""
+
+    def decode(
+        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+    ) -> list[Prediction]:
+        """Make one prediction per example from one :data:`Outputs` per feature."""
+
+    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+        """Average what several models said about the same feature."""
+
+    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
+        """Return a prediction as JSON for people: label names, scores, answer text."""
+
+
+class Task(Protocol):
+    """A form with its data and its official score.
+
+    Example:
+        >>> task = find_task("sst2")
+        >>> examples = task.read(Path("glue"), "dev", RowProblems())
+        >>> task.score(examples, predictions)
+        {'accuracy': 0.91}
+    """
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+
+    @property
+    def form(self) -> Form:
+        """Features and decoding."""
+
+    @property
+    def main_metric(self) -> str:
+        """The score that picks the best checkpoint; higher is better."""
+
+    @property
+    def max_length(self) -> int:
+        """Longest input, special tokens included, unless a recipe says otherwise."""
+
+    @property
+    def eval_splits(self) -> tuple[str, ...]:
+        """Splits with labels; the first one decides early stopping."""
+
+    @property
+    def test_splits(self) -> tuple[str, ...]:
+        """Splits to predict for a leaderboard."""
+
+    def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
+        """Read a split from a folder, or a single file whatever the split's name.
+
+        Raises:
+            DataError: no such split, or a bad row when ``problems`` is strict.
+        """
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return the official figures, the main metric among them."""
+
+    def write_predictions(
+        self,
+        folder: Path,
+        split: str,
+        examples: Sequence[Example],
+        predictions: Sequence[Prediction],
+    ) -> list[Path]:
+        """Write predictions in the format that the official script or leaderboard reads."""
+
+    def score_file(
+        self, predictions: Path, data: Path, null_odds: Path | None, problems: RowProblems
+    ) -> dict[str, float]:
+        """Score a predictions file against a data file, with the official script's keys."""

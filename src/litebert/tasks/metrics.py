@@ -1,0 +1,167 @@
+"""Classification, correlation and tagging metrics, equal to scikit-learn's and scipy's.
+
+Written here with numpy alone, because neither library is a dependency of the package; the parity
+tests hold them against both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Values = Sequence[float] | Sequence[int] | npt.NDArray[np.generic]
+
+
+def accuracy(gold: Values, predicted: Values) -> float:
+    """Return the share of equal entries."""
+    gold_array, predicted_array = _aligned(gold, predicted)
+    return float(np.mean(gold_array == predicted_array))
+
+
+def f1(gold: Values, predicted: Values, positive: int = 1) -> float:
+    """Return the F1 of class ``positive``; 0 if it is neither gold nor predicted."""
+    gold_array, predicted_array = _aligned(gold, predicted)
+    return _f1_of_counts(
+        int(np.sum((gold_array == positive) & (predicted_array == positive))),
+        int(np.sum(predicted_array == positive)),
+        int(np.sum(gold_array == positive)),
+    )
+
+
+def macro_f1(gold: Values, predicted: Values, num_labels: int) -> float:
+    """Return the mean F1 over the classes that occur in gold or predictions."""
+    present = np.union1d(np.asarray(gold), np.asarray(predicted))
+    return float(np.mean([f1(gold, predicted, k) for k in range(num_labels) if k in present]))
+
+
+def matthews(gold: Values, predicted: Values) -> float:
+    """Return the Matthews correlation of any number of classes; 0 if either side is constant."""
+    gold_array, predicted_array = _aligned(gold, predicted)
+    classes, codes = np.unique(np.concatenate([gold_array, predicted_array]), return_inverse=True)
+    size = len(classes)
+    confusion = np.bincount(
+        codes[: len(gold_array)] * size + codes[len(gold_array) :], minlength=size * size
+    ).reshape(size, size)
+    gold_counts = confusion.sum(axis=1).astype(np.float64)
+    predicted_counts = confusion.sum(axis=0).astype(np.float64)
+    total = float(confusion.sum())
+    covariance = float(np.trace(confusion)) * total - gold_counts @ predicted_counts
+    gold_spread = total**2 - gold_counts @ gold_counts
+    predicted_spread = total**2 - predicted_counts @ predicted_counts
+    if gold_spread == 0 or predicted_spread == 0:
+        return 0.0
+    return float(covariance / np.sqrt(gold_spread * predicted_spread))
+
+
+def pearson(gold: Values, predicted: Values) -> float:
+    """Return the linear correlation; 0 if either side is constant (scipy: nan)."""
+    gold_array, predicted_array = _aligned(gold, predicted)
+    x = gold_array.astype(np.float64) - np.mean(gold_array)
+    y = predicted_array.astype(np.float64) - np.mean(predicted_array)
+    norm = np.sqrt(x @ x) * np.sqrt(y @ y)
+    return float(np.clip(x @ y / norm, -1.0, 1.0)) if norm > 0 else 0.0
+
+
+def spearman(gold: Values, predicted: Values) -> float:
+    """Return the rank correlation; equal values share their mean rank."""
+    return pearson(_mean_ranks(gold), _mean_ranks(predicted))
+
+
+def mean_squared_error(gold: Values, predicted: Values) -> float:
+    """Return the mean squared difference."""
+    gold_array, predicted_array = _aligned(gold, predicted)
+    return float(np.mean((gold_array.astype(np.float64) - predicted_array) ** 2))
+
+
+def multi_label_scores(
+    gold: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]
+) -> dict[str, float]:
+    """Return micro and macro F1 and the share of rows with all labels right.
+
+    Args:
+        gold: 0/1, int64 [num_examples, num_labels].
+        predicted: likewise.
+    """
+    right = np.sum((gold == 1) & (predicted == 1), axis=0)
+    predicted_counts, gold_counts = predicted.sum(axis=0), gold.sum(axis=0)
+    per_label = [
+        _f1_of_counts(int(a), int(b), int(c))
+        for a, b, c in zip(right, predicted_counts, gold_counts, strict=True)
+    ]
+    return {
+        "f1_micro": _f1_of_counts(
+            int(right.sum()), int(predicted_counts.sum()), int(gold_counts.sum())
+        ),
+        "f1_macro": float(np.mean(per_label)),
+        "exact_match": float(np.mean(np.all(gold == predicted, axis=1))),
+    }
+
+
+def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """Return the entities (type, first word, one past the last) that BIO or IOBES tags mark.
+
+    As the CoNLL script reads them: an ``I-X`` that does not continue an entity of type X begins
+    one, and so does an ``E-X``.
+    """
+    found: set[tuple[str, int, int]] = set()
+    kind, begin, previous = "", 0, "O"
+    for position, tag in enumerate([*tags, "O"]):
+        prefix, _, current = tag.partition("-")
+        starts = prefix in ("B", "S") or current != kind or previous in ("E", "S")
+        if kind and (prefix == "O" or starts):
+            found.add((kind, begin, position))
+            kind = ""
+        if prefix != "O" and not kind:
+            kind, begin = current or prefix, position
+        previous = prefix
+    return found
+
+
+def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Return precision, recall and F1 over whole entities, and the accuracy over words."""
+    right = num_predicted = num_gold = 0
+    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
+        gold_entities, predicted_entities = entities(gold_tags), entities(predicted_tags)
+        right += len(gold_entities & predicted_entities)
+        num_predicted += len(predicted_entities)
+        num_gold += len(gold_entities)
+    pairs = [
+        g == p for gs, ps in zip(gold, predicted, strict=True) for g, p in zip(gs, ps, strict=True)
+    ]
+    return {
+        "precision": right / num_predicted if num_predicted else 0.0,
+        "recall": right / num_gold if num_gold else 0.0,
+        "f1": _f1_of_counts(right, num_predicted, num_gold),
+        "accuracy": sum(pairs) / len(pairs) if pairs else 0.0,
+    }
+
+
+def confusion_matrix(gold: Sequence[int], predicted: Sequence[int], num_labels: int) -> list[list[int]]:
+    """Return counts [gold][predicted]."""
+    matrix = np.zeros((num_labels, num_labels), np.int64)
+    np.add.at(matrix, (np.asarray(gold, np.int64), np.asarray(predicted, np.int64)), 1)
+    return [[int(count) for count in row] for row in matrix]
+
+
+def _f1_of_counts(right: int, num_predicted: int, num_gold: int) -> float:
+    return 2 * right / (num_predicted + num_gold) if num_predicted + num_gold else 0.0
+
+
+def _mean_ranks(values: Values) -> npt.NDArray[np.float64]:
+    _, codes, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    last = np.cumsum(counts).astype(np.float64)
+    ranks: npt.NDArray[np.float64] = (last - (counts - 1) / 2)[codes]
+    return ranks
+
+
+def _aligned(
+    gold: Values, predicted: Values
+) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
+    gold_array, predicted_array = np.asarray(gold), np.asarray(predicted)
+    assert gold_array.shape == predicted_array.shape and gold_array.size, (
+        f"metrics need equally many gold and predicted values, got {gold_array.shape} and "
+        f"{predicted_array.shape}"
+    )
+    return gold_array, predicted_array

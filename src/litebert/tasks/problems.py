@@ -1,0 +1,99 @@
+"""Bad rows: reported with file and row, counted, and fatal when strict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.common.errors import DataError
+
+MAX_WORDS = 20_000
+"""A text of more words is taken for a broken row: no task has passages a tenth as long."""
+
+_SHOWN_PER_REASON = 3
+
+
+@dataclass(frozen=True)
+class RowProblem:
+    """One bad row and what became of it."""
+
+    path: Path
+    row: int
+    reason: str
+    detail: str
+    kept: bool
+
+    def line(self) -> str:
+        """Return the problem as one line for people."""
+        fate = "kept" if self.kept else "skipped"
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.path}:{self.row}: {self.reason}{detail} ({fate})"
+
+
+class RowProblems:
+    """Collects bad rows while files are read.
+
+    Example:
+        >>> problems = RowProblems()
+        >>> problems.add(Path("train.tsv"), 7, "unknown label", "'maybe'")
+        >>> problems.report()
+        ['train.tsv:7: unknown label: 'maybe' (skipped)', '1 bad row: 1 unknown label']
+    """
+
+    def __init__(self, strict: bool = False) -> None:
+        self.strict = strict
+        self.problems: list[RowProblem] = []
+
+    def __len__(self) -> int:
+        return len(self.problems)
+
+    def add(self, path: Path, row: int, reason: str, detail: str = "", kept: bool = False) -> None:
+        """Note a bad row, or stop at it when strict.
+
+        Args:
+            path: the file.
+            row: the line (or question, in nested files) as a person counts it, from 1.
+            reason: what is wrong, the same words for the same fault.
+            detail: the value.
+            kept: whether the example is used nevertheless.
+        """
+        problem = RowProblem(path, row, reason, detail, kept)
+        if self.strict:
+            what = f"{reason}: {detail}" if detail else reason
+            raise DataError(f"{path}:{row}: {what}; mend the row or run without --strict")
+        self.problems.append(problem)
+
+    def check_text(self, path: Path, row: int, text: str, what: str, training: bool) -> bool:
+        """Check that a text is neither empty nor absurdly long; return whether to use the row.
+
+        In training such a row is left out; in evaluation it is kept, because the official scripts
+        count every row.
+        """
+        if not text.strip():
+            self.add(path, row, f"empty {what}", kept=not training)
+            return not training
+        num_words = text.count(" ") + text.count("\n") + 1
+        if num_words > MAX_WORDS:
+            detail = f"{num_words:,} words, more than {MAX_WORDS:,}"
+            self.add(path, row, f"overlong {what}", detail, kept=not training)
+            return not training
+        return True
+
+    def counts(self) -> dict[str, int]:
+        """Return how often each reason occurred."""
+        return dict(Counter(problem.reason for problem in self.problems))
+
+    def report(self) -> list[str]:
+        """Return lines for people: the first rows of each reason, then the counts."""
+        if not self.problems:
+            return []
+        shown: Counter[str] = Counter()
+        lines = []
+        for problem in self.problems:
+            shown[problem.reason] += 1
+            if shown[problem.reason] <= _SHOWN_PER_REASON:
+                lines.append(problem.line())
+        rows = "bad row" if len(self.problems) == 1 else "bad rows"
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in self.counts().items())
+        return [*lines, f"{len(self.problems):,} {rows}: {counts}"]

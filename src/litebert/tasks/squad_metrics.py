@@ -1,0 +1,154 @@
+"""The official SQuAD 1.1 and 2.0 scores: exact match, F1, and the best no-answer thresholds."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from litebert.common.errors import DataError
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def normalize_answer(text: str) -> str:
+    """Return the words that count: lower case, no ASCII punctuation, no articles, single spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(gold: str, predicted: str) -> float:
+    """Return 1 if both normalise to the same words."""
+    return float(normalize_answer(gold) == normalize_answer(predicted))
+
+
+def token_f1(gold: str, predicted: str) -> float:
+    """Return the F1 of the two bags of words; 0 if they share none."""
+    gold_words, words = normalize_answer(gold).split(), normalize_answer(predicted).split()
+    shared = sum((Counter(gold_words) & Counter(words)).values())
+    if shared == 0:
+        return 0.0
+    precision, recall = shared / len(words), shared / len(gold_words)
+    return 2 * precision * recall / (precision + recall)
+
+
+def squad1_scores(
+    golds: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
+) -> dict[str, float]:
+    """Return ``exact_match`` and ``f1`` in percent, as the v1.1 script does.
+
+    Args:
+        golds: the gold answers of each question; the best of them counts.
+        predictions: the answer to each question; one without an answer scores 0.
+    """
+    exact = f1 = 0.0
+    for question, answers in golds.items():
+        predicted = predictions.get(question)
+        if predicted is None or not answers:
+            continue
+        exact += max(exact_match(answer, predicted) for answer in answers)
+        f1 += max(token_f1(answer, predicted) for answer in answers)
+    return {"exact_match": 100.0 * exact / len(golds), "f1": 100.0 * f1 / len(golds)}
+
+
+def squad2_scores(
+    golds: Mapping[str, Sequence[str]],
+    predictions: Mapping[str, str],
+    no_answer: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+) -> dict[str, float]:
+    """Return the figures of the v2.0 script, in percent.
+
+    Args:
+        golds: the gold answers of each question; none means that it cannot be answered.
+        predictions: the answer to each question, "" for no answer.
+        no_answer: how likely each question has no answer; adds the best thresholds.
+        threshold: above it a question counts as not answered, whatever the prediction.
+
+    Raises:
+        DataError: a question without prediction or without odds (the official script stops there).
+    """
+    _require(golds, predictions, "prediction")
+    odds = dict.fromkeys(golds, 0.0) if no_answer is None else no_answer
+    _require(golds, odds, "no-answer odds")
+    answerable = {question: bool(answers) for question, answers in golds.items()}
+    raw_exact, raw_f1 = {}, {}
+    for question, answers in golds.items():
+        # Answers of articles and punctuation alone are dropped, yet the question stays answerable.
+        texts = [answer for answer in answers if normalize_answer(answer)] or [""]
+        predicted = predictions[question]
+        raw_exact[question] = max(exact_match(text, predicted) for text in texts)
+        raw_f1[question] = max(_f1_with_empty(text, predicted) for text in texts)
+    exact, f1 = (
+        {
+            question: score if odds[question] <= threshold else float(not answerable[question])
+            for question, score in raw.items()
+        }
+        for raw in (raw_exact, raw_f1)
+    )
+    scores = _averages(exact, f1, list(golds), "")
+    for prefix, wanted in (("HasAns_", True), ("NoAns_", False)):
+        questions = [question for question in golds if answerable[question] == wanted]
+        if questions:
+            scores.update(_averages(exact, f1, questions, prefix))
+    if no_answer is not None:
+        for name, raw in (("exact", raw_exact), ("f1", raw_f1)):
+            best, best_threshold = best_no_answer_threshold(
+                raw, predictions, no_answer, answerable
+            )
+            scores[f"best_{name}"] = best
+            scores[f"best_{name}_thresh"] = best_threshold
+    return scores
+
+
+def best_no_answer_threshold(
+    scores: Mapping[str, float],
+    predictions: Mapping[str, str],
+    no_answer: Mapping[str, float],
+    answerable: Mapping[str, bool],
+) -> tuple[float, float]:
+    """Return the best score in percent over all thresholds, and the threshold that gives it.
+
+    Questions are answered in the order of their odds: each answered one adds its score if it is
+    answerable, and costs 1 if it is not and the prediction is not empty.
+    """
+    current = best = float(sum(not value for value in answerable.values()))
+    best_threshold = 0.0
+    for question in sorted(no_answer, key=no_answer.__getitem__):
+        if question not in scores:
+            continue
+        if answerable[question]:
+            current += scores[question]
+        elif predictions[question]:
+            current -= 1.0
+        if current > best:
+            best, best_threshold = current, no_answer[question]
+    return 100.0 * best / len(scores), best_threshold
+
+
+def _f1_with_empty(gold: str, predicted: str) -> float:
+    """Like :func:`token_f1`, but two answers without words agree (v2.0 only)."""
+    if not normalize_answer(gold) or not normalize_answer(predicted):
+        return exact_match(gold, predicted)
+    return token_f1(gold, predicted)
+
+
+def _averages(
+    exact: Mapping[str, float], f1: Mapping[str, float], questions: Sequence[str], prefix: str
+) -> dict[str, float]:
+    total = len(questions)
+    return {
+        f"{prefix}exact": 100.0 * sum(exact[question] for question in questions) / total,
+        f"{prefix}f1": 100.0 * sum(f1[question] for question in questions) / total,
+        f"{prefix}total": total,
+    }
+
+
+def _require(golds: Mapping[str, object], given: Mapping[str, object], what: str) -> None:
+    missing = [question for question in golds if question not in given]
+    if missing:
+        raise DataError(
+            f"{len(missing):,} of {len(golds):,} questions have no {what} (first: {missing[0]}); "
+            "give one for each question"
+        )

@@ -1,0 +1,1 @@
+"""Text: normalisation, pieces and sentences, exactly as the official ALBERT code has them."""

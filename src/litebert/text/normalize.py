@@ -1,0 +1,125 @@
+"""Normalise text as the official code does, with a map back to the raw characters.
+
+Four steps, in this order: strip and collapse white space, Unicode NFKD, drop combining characters,
+lower-case. Digits, quotes and punctuation stay as they are. Half of a surrogate pair, which JSON can
+carry but UTF-8 cannot, becomes U+FFFD.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+@dataclass(frozen=True)
+class NormalizedText:
+    """Normalised text and, for each of its characters, the raw character it came from.
+
+    Example:
+        >>> normalized = normalize_with_map("  ﬁne  Café")
+        >>> normalized.text
+        'fine cafe'
+        >>> normalized.raw_start[0], normalized.raw_end[1]  # "f" and "i" are both the ligature
+        (2, 3)
+    """
+
+    text: str
+    raw_start: tuple[int, ...]
+    """For each normalised character, the index of its raw character."""
+    raw_end: tuple[int, ...]
+    """For each normalised character, the index after its raw character and the accents on it."""
+
+    def raw_span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the raw (start, end) of a normalised span; an empty span stays empty."""
+        if start < end:
+            return self.raw_start[start], self.raw_end[end - 1]
+        raw = self.raw_start[start] if start < len(self.text) else self.raw_end[-1]
+        return raw, raw
+
+
+def normalize(text: str, lower: bool = True) -> str:
+    """Return the normalised text; ``lower=False`` keeps the case (cased models).
+
+    Example:
+        >>> normalize("  The Café\\t in  ½ ")
+        'the cafe in 1⁄2'
+    """
+    text = " ".join(text.split())
+    if not text.isascii():
+        text = _NOT_ASCII.sub(_decompose_match, text)
+    return text.lower() if lower else text
+
+
+def normalize_with_map(text: str, lower: bool = True) -> NormalizedText:
+    """Return what `normalize` returns, with the raw position of every character.
+
+    Decomposing character by character is exact: NFKD of a string is the decompositions in a row,
+    with only combining characters reordered, and those are dropped.
+    """
+    characters: list[str] = []
+    raw_start: list[int] = []
+    raw_end: list[int] = []
+    word_ended = False
+    for index, raw in enumerate(_SURROGATE.sub(_REPLACEMENT, text)):
+        if raw.isspace():
+            word_ended = bool(characters)
+            continue
+        if word_ended:
+            _append(" ", index - 1, index, characters, raw_start, raw_end)
+            word_ended = False
+        kept = 0
+        for character in unicodedata.normalize("NFKD", raw):
+            if not unicodedata.combining(character):
+                _append(character, index, index + 1, characters, raw_start, raw_end)
+                kept += 1
+        if not kept and raw_end and not characters[-1].isspace():
+            raw_end[-1] = index + 1
+    joined = "".join(characters)
+    if lower:
+        joined, sources = _lower_with_sources(joined)
+        raw_start = [raw_start[source] for source in sources]
+        raw_end = [raw_end[source] for source in sources]
+    return NormalizedText(joined, tuple(raw_start), tuple(raw_end))
+
+
+def _append(
+    character: str,
+    start: int,
+    end: int,
+    characters: list[str],
+    raw_start: list[int],
+    raw_end: list[int],
+) -> None:
+    characters.append(character)
+    raw_start.append(start)
+    raw_end.append(end)
+
+
+def _lower_with_sources(text: str) -> tuple[str, list[int]]:
+    """Lower-case the whole string (a final sigma depends on its neighbours), with source indices."""
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered, list(range(len(text)))
+    sources = [index for index, character in enumerate(text) for _ in character.lower()]
+    return lowered, sources
+
+
+def _decompose_match(match: re.Match[str]) -> str:
+    return _decompose(match[0])
+
+
+@lru_cache(maxsize=1 << 16)
+def _decompose(run: str) -> str:
+    """Return NFKD without combining characters of a stretch of text that holds no ASCII.
+
+    ASCII characters neither decompose nor combine, so each stretch between them stands alone; a
+    corpus has few different ones (dashes, quotes, letters with accents), hence the cache.
+    """
+    decomposed = unicodedata.normalize("NFKD", _SURROGATE.sub(_REPLACEMENT, run))
+    return "".join(c for c in decomposed if not unicodedata.combining(c))

@@ -1,0 +1,87 @@
+"""Fixtures that many tests share: a tiny tokenizer, tiny shards, the optional reference data."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+EXACTNESS_FOLDER = REPOSITORY / "build" / "exactness"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with reference outputs and data sets, which users of the project do not have."""
+    folder = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
+    if not (folder / "fixtures").is_dir():
+        pytest.skip(
+            f"no reference data at {folder}: set LITEBERT_SHARED to a folder with fixtures/ and data/"
+        )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def python_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small text file (paragraphs layout) cut from CPython's documentation topics."""
+    from litebert.experiments.python_text import topics
+
+    path = tmp_path_factory.mktemp("text") / "topics.txt"
+    path.write_text("\n\n".join("\n".join(document) for document in topics()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory, python_text: Path) -> Path:
+    """A tokenizer folder with 1,000 pieces."""
+    from litebert.text.train import TokenizerTrainConfig, train_tokenizer
+
+    folder = tmp_path_factory.mktemp("tokenizer") / "tiny"
+    train_tokenizer(TokenizerTrainConfig(input=[python_text], out=folder, vocab_size=1000))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tiny_tokenizer_dir: Path):  # type: ignore[no-untyped-def]
+    """The tokenizer of ``tiny_tokenizer_dir``, loaded."""
+    from litebert.text.tokenizer import Tokenizer
+
+    return Tokenizer.load(tiny_tokenizer_dir)
+
+
+@pytest.fixture(scope="session")
+def tiny_shards_dir(
+    tmp_path_factory: pytest.TempPathFactory, python_text: Path, tiny_tokenizer_dir: Path
+) -> Path:
+    """Token shards of the documentation topics, with a dev split."""
+    from litebert.data.config import PrepareConfig
+    from litebert.data.prepare import prepare
+
+    folder = tmp_path_factory.mktemp("shards") / "tiny"
+    prepare(
+        PrepareConfig(
+            input=[python_text],
+            tokenizer=tiny_tokenizer_dir,
+            out=folder,
+            layout="paragraphs",
+            workers=1,
+            dev_fraction=0.2,
+        )
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def record_exactness() -> Iterator[Callable[[str, float, str], None]]:
+    """Collects the largest difference to each reference; `docs/exactness.md` is made of them."""
+
+    def record(reference: str, max_difference: float, command: str) -> None:
+        EXACTNESS_FOLDER.mkdir(parents=True, exist_ok=True)
+        name = "".join(c if c.isalnum() else "-" for c in reference.lower())[:80]
+        row = {"reference": reference, "max_difference": max_difference, "command": command}
+        (EXACTNESS_FOLDER / f"{name}.json").write_text(json.dumps(row), encoding="utf-8")
+
+    yield record

@@ -1,0 +1,105 @@
+"""Configuration is strict: keys, types, choices; and default < TOML < flag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from cyclopts import App, Parameter
+from cyclopts.config import Dict
+
+from litebert.common.config import TABLE, from_dict, load_toml, read_toml, to_dict
+from litebert.common.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Stage:
+    at: float
+    layers: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    every_steps: int = 100
+    keep: int = 3
+
+
+@dataclass(frozen=True)
+class Config:
+    data: Path
+    lr: float | None = None
+    task: Literal["sop", "nsp"] = "sop"
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    depth: Annotated[tuple[Stage, ...], TABLE] = ()
+    names: list[str] = field(default_factory=list)
+
+
+def test_round_trip() -> None:
+    values = {"data": "x", "lr": 1, "depth": [{"at": 0.5, "layers": 2}], "names": ["a"]}
+    config = from_dict(Config, values)
+    assert config.lr == 1.0
+    assert config.depth == (Stage(0.5, 2),)
+    assert from_dict(Config, to_dict(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"dta": "x"}, r"unknown key 'dta'. Did you mean 'data'\?"),
+        ({"data": "x", "checkpoint": {"every_step": 1}}, "'checkpoint.every_step'. Did you mean"),
+        ({"data": "x", "checkpoint": 3}, "checkpoint = 3 should be a table"),
+        ({"data": "x", "task": "sob"}, r"'sob' is not one of 'sop', 'nsp'. Did you mean 'sop'\?"),
+        ({"data": "x", "lr": "fast"}, "lr = 'fast' should be of type float"),
+        ({"data": "x", "checkpoint": {"keep": True}}, "checkpoint.keep = True should be of type int"),
+        ({"data": "x", "checkpoint": {"keep": 1.5}}, "checkpoint.keep = 1.5 should be of type int"),
+        ({"data": "x", "depth": [{"at": 1}]}, r"missing key 'depth\[0\].layers'"),
+        ({}, "missing key 'data'"),
+    ],
+)
+def test_mistakes_are_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        from_dict(Config, values)
+
+
+def test_toml_errors_name_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    with pytest.raises(ConfigError, match="does not exist"):
+        read_toml(path)
+    path.write_text("a = ")
+    with pytest.raises(ConfigError, match="a.toml is not valid TOML"):
+        read_toml(path)
+    path.write_text('data = "x"\nkeeep = 1\n')
+    with pytest.raises(ConfigError, match="a.toml: unknown key 'keeep'"):
+        load_toml(Config, path)
+
+
+def parse(toml: dict[str, object], *flags: str) -> Config:
+    app = App(result_action="return_value")
+    app.config = (Dict(toml, use_commands_as_keys=False, source="a.toml"),)
+
+    @app.default
+    def command(*, config: Annotated[Config, Parameter(name="*")]) -> Config:
+        return config
+
+    result = app(["--data", "x", *flags], exit_on_error=False, print_error=False)
+    assert isinstance(result, Config)
+    return result
+
+
+def test_flag_overrides_toml_overrides_default() -> None:
+    toml = {"lr": 0.1, "checkpoint": {"keep": 7}, "depth": [{"at": 0.0, "layers": 2}]}
+    assert parse({}).checkpoint == Checkpoint()
+    assert parse(toml) == Config(Path("x"), 0.1, checkpoint=Checkpoint(keep=7), depth=(Stage(0, 2),))
+    both = parse(toml, "--checkpoint.keep", "9", "--depth", '[{"at": 0.5, "layers": 4}]')
+    assert both.lr == 0.1
+    assert both.checkpoint.keep == 9
+    assert both.depth == (Stage(0.5, 4),)
+
+
+def test_a_bad_table_row_is_named() -> None:
+    with pytest.raises(ConfigError, match="unknown key .*layer'.* Did you mean 'layers'"):
+        parse({"depth": [{"at": 0.5, "layer": 4}]})
+    with pytest.raises(ConfigError, match="not a table row"):
+        parse({}, "--depth", "oops")

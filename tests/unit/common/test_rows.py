@@ -1,0 +1,61 @@
+"""Rows keep their numbers, their quotation marks and their errors."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from litebert.common.errors import DataError
+from litebert.common.rows import read_rows
+
+
+def test_tsv_keeps_quotation_marks_and_csv_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('text\tlabel\n"open quote\t1\n\nplain\t0\n')
+    (tmp_path / "a.csv").write_text('text,label\n"a, b",1\n"two\nlines",0\n')
+    assert list(read_rows(tmp_path / "a.tsv")) == [
+        (2, {"text": '"open quote', "label": "1"}),
+        (4, {"text": "plain", "label": "0"}),
+    ]
+    assert list(read_rows(tmp_path / "a.csv")) == [
+        (2, {"text": "a, b", "label": "1"}),
+        (4, {"text": "two\nlines", "label": "0"}),
+    ]
+
+
+def test_a_short_row_lacks_its_columns_rather_than_holding_none(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\n1\n")
+    assert list(read_rows(tmp_path / "a.tsv")) == [(2, {"a": "1"})]
+
+
+def test_jsonl_and_parquet(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as stream:
+        stream.write('{"text": "x"}\n\n{"text": "y"}\n')
+    assert list(read_rows(tmp_path / "a.jsonl.gz")) == [(1, {"text": "x"}), (3, {"text": "y"})]
+    table = pyarrow.table({"text": ["x", "y"], "label": [0, 1]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert list(read_rows(tmp_path / "a.parquet")) == [
+        (1, {"text": "x", "label": 0}),
+        (2, {"text": "y", "label": 1}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b'{"a": 1}\n{oops\n', "a.jsonl:2: not valid JSON"),
+        ("a.jsonl", b"[1]\n", "a.jsonl:1: expected a JSON object"),
+        ("a.tsv", b"", "is empty"),
+        ("a.tsv", b"text\n\xff\xfe\n", "not UTF-8"),
+        ("a.jsonl.gz", b"no gzip", "cannot be read"),
+        ("a.parquet", b"no parquet", "not a readable Parquet"),
+        ("a.doc", b"", "unknown format"),
+    ],
+)
+def test_bad_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        list(read_rows(tmp_path / name))

@@ -1,0 +1,53 @@
+"""The command line answers mistakes with one line and exit status 2."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from litebert.cli import COMMANDS, main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["parms"], 'Did you mean "params"?'),
+        (["params", "--hiden-size", "3"], "--hidden-size"),
+        (["params", "albert-bsae"], "albert-base"),
+        (["pretrain", "--config"], "--config needs a file name"),
+        (["pretrain", "--config", "nowhere.toml"], "nowhere.toml does not exist"),
+    ],
+)
+def test_mistakes_get_one_line_and_status_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("litebert: error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_unknown_key_in_config_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("stepz = 3\n")
+    with pytest.raises(SystemExit) as stop:
+        main(["pretrain", "--config", str(path), "--data", "x", "--out", "y"])
+    assert stop.value.code == 2
+    assert "stepz" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help_with_examples(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, function = COMMANDS[command][0].split(":")
+    assert callable(getattr(import_module(f"litebert.commands.{module}"), function))
+    main([*command.split("."), "--help"])
+    text = capsys.readouterr().out
+    assert "Usage: litebert" in text
+    assert f"litebert {command.replace('.', ' ')} " in text.split("Usage:", 1)[1], "no example"
