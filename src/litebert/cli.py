@@ -11,7 +11,7 @@ from cyclopts import App, CycloptsError
 from cyclopts.config import Dict
 
 from litebert import __version__
-from litebert.common.config import read_toml
+from litebert.common.config import read_toml, recipe_path
 from litebert.common.errors import ConfigError, LitebertError
 
 EXIT_BAD_INPUT = 2
@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fill-mask": ("fill_mask:fill_mask", "Fill the [MASK] of a sentence."),
     "analyze.layers": ("analyze:layers", "How far each layer moves the embeddings (Figure 1)."),
     "import.tf": ("import_:tf", "Convert an official TensorFlow checkpoint."),
+    "import.hf": ("import_:hf", "Copy a Hugging Face model, with known-wrong settings corrected."),
     "export.onnx": ("export:onnx", "Export to ONNX, weights stored once."),
     "serve": ("serve:serve", "Serve a model over HTTP."),
     "plan": ("plan:plan", "Estimate time, memory and traffic before launch."),
@@ -101,14 +102,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _config_file(arguments: Sequence[str]) -> Path | None:
-    """Find ``--config FILE``: it must be read before the flags, which override it."""
+    """Find ``--config FILE``: it must be read before the flags, which override it.
+
+    A bare word names a recipe that comes with the package: ``pretrain --config tiny``.
+    """
     for index, argument in enumerate(arguments):
-        if argument == "--config":
-            if index + 1 == len(arguments):
-                raise ConfigError("--config needs a file name")
-            return Path(arguments[index + 1])
-        if argument.startswith("--config="):
-            return Path(argument.removeprefix("--config="))
+        if argument == "--config" and index + 1 == len(arguments):
+            raise ConfigError("--config needs a file name")
+        if argument == "--config" or argument.startswith("--config="):
+            value = arguments[index + 1] if argument == "--config" else argument[len("--config=") :]
+            is_word = "/" not in value and "." not in value
+            return recipe_path(arguments[0], value) if is_word else Path(value)
     return None
 
 

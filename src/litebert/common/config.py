@@ -77,6 +77,18 @@ def read_toml(path: Path | str) -> dict[str, object]:
         raise ConfigError(f"config file {path} is not valid TOML: {error}") from None
 
 
+def recipe_path(kind: str, name: str) -> Path:
+    """Return the path of a recipe that comes with the package, such as ("pretrain", "tiny")."""
+    folder = Path(__file__).resolve().parent.parent / "configs" / kind
+    path = folder / f"{name}.toml"
+    if not path.is_file():
+        known = sorted(file.stem for file in folder.glob("*.toml"))
+        raise ConfigError(
+            f"no {kind} recipe '{name}'; there are {', '.join(known)}.{suggestion(name, known)}"
+        )
+    return path
+
+
 def load_toml(cls: type[T], path: Path | str) -> T:
     """Read a configuration dataclass from a TOML file."""
     return from_dict(cls, read_toml(path), str(path))

@@ -221,8 +221,8 @@ def preset(name: str, **overrides: object) -> ModelConfig:
     """
     if name not in PRESETS:
         raise ConfigError(
-            f'unknown model preset "{name}": use one of {", ".join(PRESETS)}.'
-            f"{suggestion(name, PRESETS)}"
+            f'unknown model preset "{name}".'
+            f"{suggestion(name, PRESETS) or ' Known: ' + ', '.join(PRESETS) + '.'}"
         )
     merged = {**to_dict(PRESETS[name]), **overrides}
     return from_dict(ModelConfig, merged, source=f"preset {name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -143,22 +143,17 @@ class Encoder(nn.Module):
         """
         plan = self.plan if num_layers is None else self.plan.at_depth(num_layers)
         mask_B11S = None if attention_mask_BS is None else attention_mask_BS.bool()[:, None, None]
-        packed = {index: self.attention[index].packed() for index in sorted(set(plan.attention))}
+        packed = {index: self._attention(index).packed() for index in sorted(set(plan.attention))}
         x_BSH = self.embeddings(input_ids_BS, token_type_ids_BS)
         hidden_states = [x_BSH]
         for attention, feed_forward, norms in plan.blocks:
-            arguments = (
-                x_BSH,
-                mask_B11S,
-                self.attention[attention],
-                packed[attention],
-                self.feed_forward[feed_forward],
-                self.norms[norms],
-            )
+            sets = (attention, feed_forward, norms)
             if self.checkpoint_activations and torch.is_grad_enabled():
-                x_BSH = checkpoint(self._block, *arguments, use_reentrant=False)
+                x_BSH = checkpoint(
+                    self._block, x_BSH, mask_B11S, packed[attention], sets, use_reentrant=False
+                )
             else:
-                x_BSH = self._block(*arguments)
+                x_BSH = self._block(x_BSH, mask_B11S, packed[attention], sets)
             if return_hidden_states:
                 hidden_states.append(x_BSH)
         return EncoderOutput(x_BSH, tuple(hidden_states) if return_hidden_states else None)
@@ -167,17 +162,22 @@ class Encoder(nn.Module):
         self,
         x_BSH: Tensor,
         mask_B11S: Tensor | None,
-        attention: Attention,
         packed: PackedQKV,
-        feed_forward: FeedForward,
-        norms: BlockNorms,
+        sets: tuple[int, int, int],
     ) -> Tensor:
+        """One post-norm block with the parameter sets (attention, feed-forward, norms)."""
+        attention = self._attention(sets[0])
+        feed_forward = self.feed_forward[sets[1]]
+        norms = cast(BlockNorms, self.norms[sets[2]])
         rate, training = self.config.hidden_dropout, self.training
         mixed_BSH = attention(x_BSH, packed, mask_B11S, self.attention_implementation)
         x_BSH = norms.attention(x_BSH + F.dropout(mixed_BSH, rate, training))
         fed_BSH = feed_forward(x_BSH)
         out_BSH: Tensor = norms.feed_forward(x_BSH + F.dropout(fed_BSH, rate, training))
         return out_BSH
+
+    def _attention(self, index: int) -> Attention:
+        return cast(Attention, self.attention[index])
 
     def pool(self, sequence_BSH: Tensor) -> Tensor:
         """[B, S, H] -> [B, H]: tanh of a linear map of the first token, `[CLS]`."""

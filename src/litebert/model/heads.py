@@ -87,7 +87,8 @@ class PretrainingModel(nn.Module):
     Example:
         >>> model = PretrainingModel(ModelConfig(vocab_size=100, hidden_size=64, num_layers=2))
         >>> ids = torch.tensor([[2, 4, 7, 3]])
-        >>> out = model(ids, masked_positions_M=torch.tensor([1]), masked_labels_M=torch.tensor([9]))
+        >>> where, words = torch.tensor([1]), torch.tensor([9])
+        >>> out = model(ids, masked_positions_M=where, masked_labels_M=words)
         >>> out.loss.backward()
     """
 
@@ -102,9 +103,9 @@ class PretrainingModel(nn.Module):
 
     def forward(
         self,
-        input_ids_BS: Tensor,
-        attention_mask_BS: Tensor | None = None,
-        token_type_ids_BS: Tensor | None = None,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         masked_positions_M: Tensor | None = None,
         masked_labels_M: Tensor | None = None,
         sentence_labels_B: Tensor | None = None,
@@ -114,7 +115,7 @@ class PretrainingModel(nn.Module):
         """Predict masked words and the sentence relation.
 
         Args:
-            input_ids_BS, attention_mask_BS, token_type_ids_BS, num_layers: as in `Encoder`.
+            input_ids, attention_mask, token_type_ids, num_layers: as in `Encoder`.
             masked_positions_M: int64 indices into the flattened B * S tokens.
             masked_labels_M: int64 words at these positions; -100 does not count.
             sentence_labels_B: int64; leave out to train without a sentence loss.
@@ -123,7 +124,7 @@ class PretrainingModel(nn.Module):
         if masked_labels_M is not None and masked_positions_M is None and not all_positions:
             raise InputError("masked labels need masked_positions_M, or all_positions=True.")
         sequence_BSH = self.encoder(
-            input_ids_BS, attention_mask_BS, token_type_ids_BS, num_layers
+            input_ids, attention_mask, token_type_ids, num_layers
         ).sequence_BSH
         sentence_logits_B2 = self.sentence(self.encoder.pool(sequence_BSH))
         out = PretrainingOutput(sentence_logits_B2)
@@ -207,13 +208,13 @@ class _TaskModel(nn.Module):
 
     def _sequence(
         self,
-        input_ids_BS: Tensor,
-        attention_mask_BS: Tensor | None,
-        token_type_ids_BS: Tensor | None,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
         num_layers: int | None,
     ) -> Tensor:
         sequence_BSH: Tensor = self.encoder(
-            input_ids_BS, attention_mask_BS, token_type_ids_BS, num_layers
+            input_ids, attention_mask, token_type_ids, num_layers
         ).sequence_BSH
         return sequence_BSH
 
@@ -240,18 +241,16 @@ class SequenceClassifier(_TaskModel):
 
     def forward(
         self,
-        input_ids_BS: Tensor,
-        attention_mask_BS: Tensor | None = None,
-        token_type_ids_BS: Tensor | None = None,
-        labels_B: Tensor | None = None,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
         num_layers: int | None = None,
     ) -> ClassifierOutput:
         """Logits [B, num_labels] and, with int64 labels, the mean cross-entropy."""
-        sequence_BSH = self._sequence(
-            input_ids_BS, attention_mask_BS, token_type_ids_BS, num_layers
-        )
+        sequence_BSH = self._sequence(input_ids, attention_mask, token_type_ids, num_layers)
         logits = self._classify(self.encoder.pool(sequence_BSH))
-        return ClassifierOutput(logits, _mean_cross_entropy(logits, labels_B))
+        return ClassifierOutput(logits, _mean_cross_entropy(logits, labels))
 
 
 class SequenceRegressor(_TaskModel):
@@ -268,19 +267,17 @@ class SequenceRegressor(_TaskModel):
 
     def forward(
         self,
-        input_ids_BS: Tensor,
-        attention_mask_BS: Tensor | None = None,
-        token_type_ids_BS: Tensor | None = None,
-        labels_B: Tensor | None = None,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
         num_layers: int | None = None,
     ) -> RegressorOutput:
         """Scores [B] and, with float labels, the mean squared error."""
-        sequence_BSH = self._sequence(
-            input_ids_BS, attention_mask_BS, token_type_ids_BS, num_layers
-        )
+        sequence_BSH = self._sequence(input_ids, attention_mask, token_type_ids, num_layers)
         scores_B = self._classify(self.encoder.pool(sequence_BSH)).squeeze(-1)
         wide_B = at_least_float32(scores_B)
-        loss = None if labels_B is None else F.mse_loss(wide_B, labels_B.to(wide_B.dtype))
+        loss = None if labels is None else F.mse_loss(wide_B, labels.to(wide_B.dtype))
         return RegressorOutput(scores_B, loss)
 
 
@@ -298,22 +295,22 @@ class MultipleChoice(_TaskModel):
 
     def forward(
         self,
-        input_ids_BCS: Tensor,
-        attention_mask_BCS: Tensor | None = None,
-        token_type_ids_BCS: Tensor | None = None,
-        labels_B: Tensor | None = None,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
         num_layers: int | None = None,
     ) -> ClassifierOutput:
         """Logits [B, choices] and, with int64 labels, the mean cross-entropy."""
-        batch, choices, _ = input_ids_BCS.shape
+        batch, choices, _ = input_ids.shape
         sequence = self._sequence(
-            input_ids_BCS.flatten(0, 1),
-            None if attention_mask_BCS is None else attention_mask_BCS.flatten(0, 1),
-            None if token_type_ids_BCS is None else token_type_ids_BCS.flatten(0, 1),
+            input_ids.flatten(0, 1),
+            None if attention_mask is None else attention_mask.flatten(0, 1),
+            None if token_type_ids is None else token_type_ids.flatten(0, 1),
             num_layers,
         )
         logits_BC = self._classify(self.encoder.pool(sequence)).view(batch, choices)
-        return ClassifierOutput(logits_BC, _mean_cross_entropy(logits_BC, labels_B))
+        return ClassifierOutput(logits_BC, _mean_cross_entropy(logits_BC, labels))
 
 
 class TokenClassifier(_TaskModel):
@@ -333,18 +330,16 @@ class TokenClassifier(_TaskModel):
 
     def forward(
         self,
-        input_ids_BS: Tensor,
-        attention_mask_BS: Tensor | None = None,
-        token_type_ids_BS: Tensor | None = None,
-        labels_BS: Tensor | None = None,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
         num_layers: int | None = None,
     ) -> ClassifierOutput:
         """Logits [B, S, num_labels]; the loss is the mean over tokens not labelled -100."""
-        sequence_BSH = self._sequence(
-            input_ids_BS, attention_mask_BS, token_type_ids_BS, num_layers
-        )
+        sequence_BSH = self._sequence(input_ids, attention_mask, token_type_ids, num_layers)
         logits = self._classify(sequence_BSH)
-        return ClassifierOutput(logits, _mean_cross_entropy(logits, labels_BS))
+        return ClassifierOutput(logits, _mean_cross_entropy(logits, labels))
 
 
 class SpanExtractor(nn.Module):
@@ -365,22 +360,22 @@ class SpanExtractor(nn.Module):
 
     def forward(
         self,
-        input_ids_BS: Tensor,
-        attention_mask_BS: Tensor | None = None,
-        token_type_ids_BS: Tensor | None = None,
-        start_positions_B: Tensor | None = None,
-        end_positions_B: Tensor | None = None,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
         num_layers: int | None = None,
     ) -> SpanOutput:
         """Boundary logits [B, S]; gold positions outside the sequence do not count."""
         sequence_BSH = self.encoder(
-            input_ids_BS, attention_mask_BS, token_type_ids_BS, num_layers
+            input_ids, attention_mask, token_type_ids, num_layers
         ).sequence_BSH
         start_BS, end_BS = self.span(sequence_BSH).unbind(-1)
-        if start_positions_B is None or end_positions_B is None:
+        if start_positions is None or end_positions is None:
             return SpanOutput(start_BS, end_BS, None)
         loss = (
-            _boundary_loss(start_BS, start_positions_B) + _boundary_loss(end_BS, end_positions_B)
+            _boundary_loss(start_BS, start_positions) + _boundary_loss(end_BS, end_positions)
         ) / 2
         return SpanOutput(start_BS, end_BS, loss)
 

@@ -1,4 +1,4 @@
-"""The parts of a block: linear maps, layer norm, attention, feed-forward, and their initialisation."""
+"""The parts of a block: linear maps, layer norm, attention, feed-forward, initialisation."""
 
 from __future__ import annotations
 

@@ -115,3 +115,35 @@ def plan(
 def plan_of(config: ModelConfig) -> SharingPlan:
     """The plan that a model of this configuration runs."""
     return plan(config.sharing, config.num_layers, config.num_groups, config.inner_group_num)
+
+
+def draw(plan: SharingPlan) -> str:
+    """A picture of a plan: one column per block, one letter per parameter set.
+
+    >>> print(draw(plan("groups", num_layers=6, num_groups=2)))
+    layer         0  1  2  3  4  5
+    attention     A  A  A  B  B  B
+    feed-forward  A  A  A  B  B  B
+    norms         A  A  A  B  B  B
+    """
+    layers = [
+        str(block // plan.inner_group_num) if block % plan.inner_group_num == 0 else ""
+        for block in range(len(plan.attention))
+    ]
+    rows = {
+        "layer": layers,
+        "attention": [_letters(index) for index in plan.attention],
+        "feed-forward": [_letters(index) for index in plan.feed_forward],
+        "norms": [_letters(index) for index in plan.norms],
+    }
+    width = max(2, *(len(cell) for cells in rows.values() for cell in cells))
+    return "\n".join(
+        f"{name:<13}" + " ".join(f"{cell:<{width}}" for cell in cells).rstrip()
+        for name, cells in rows.items()
+    )
+
+
+def _letters(index: int) -> str:
+    """0 -> A, 25 -> Z, 26 -> AA, as the columns of a spreadsheet."""
+    prefix = _letters(index // 26 - 1) if index >= 26 else ""
+    return prefix + chr(ord("A") + index % 26)

@@ -74,45 +74,45 @@ class Squad2Model(nn.Module):
 
     def forward(
         self,
-        input_ids_BS: Tensor,
-        attention_mask_BS: Tensor | None = None,
-        token_type_ids_BS: Tensor | None = None,
-        p_mask_BS: Tensor | None = None,
-        start_positions_B: Tensor | None = None,
-        end_positions_B: Tensor | None = None,
-        impossible_B: Tensor | None = None,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        p_mask: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        impossible: Tensor | None = None,
         num_layers: int | None = None,
         beam_size: int = 5,
     ) -> Squad2Training | Squad2Prediction:
         """Score answers.
 
         Args:
-            p_mask_BS: 1 (true) where no answer may start or end: question, separators, padding.
-            start_positions_B: gold starts (int64); asks for the training outputs.
-            end_positions_B, impossible_B: gold ends (int64) and whether the window holds no
+            p_mask: 1 (true) where no answer may start or end: question, separators, padding.
+            start_positions: gold starts (int64); asks for the training outputs.
+            end_positions, impossible: gold ends (int64) and whether the window holds no
                 answer (0 or 1); with both there is a loss.
             beam_size: starts, and ends per start, to keep.
         """
         sequence_BSH = self.encoder(
-            input_ids_BS, attention_mask_BS, token_type_ids_BS, num_layers
+            input_ids, attention_mask, token_type_ids, num_layers
         ).sequence_BSH
-        blocked_BS = None if p_mask_BS is None else p_mask_BS.bool()
+        blocked_BS = None if p_mask is None else p_mask.bool()
         start_log_probs_BS = _log_probs(self.start(sequence_BSH).squeeze(-1), blocked_BS)
         answer_logits_B = self._answerability(sequence_BSH, start_log_probs_BS)
-        if start_positions_B is not None:
+        if start_positions is not None:
             end_log_probs = self._end_log_probs(
-                sequence_BSH, start_positions_B[:, None], blocked_BS
+                sequence_BSH, start_positions[:, None], blocked_BS
             ).squeeze(1)
             loss = _loss(
                 start_log_probs_BS,
                 end_log_probs,
                 answer_logits_B,
-                start_positions_B,
-                end_positions_B,
-                impossible_B,
+                start_positions,
+                end_positions,
+                impossible,
             )
             return Squad2Training(start_log_probs_BS, end_log_probs, answer_logits_B, loss)
-        beam = min(beam_size, input_ids_BS.shape[1])
+        beam = min(beam_size, input_ids.shape[1])
         starts = start_log_probs_BS.topk(beam, dim=-1)
         ends = self._end_log_probs(sequence_BSH, starts.indices, blocked_BS).topk(beam, dim=-1)
         return Squad2Prediction(
@@ -130,7 +130,7 @@ class Squad2Model(nn.Module):
         hidden = self.config.hidden_size
         index_BKH = starts_BK[:, :, None].expand(-1, -1, hidden)
         start_BKH = sequence_BSH.gather(1, index_BKH)
-        here_HH, start_HH = self.end_hidden.weight.split(hidden, dim=1)
+        here_HH, start_HH = self.end_hidden.weight[:, :hidden], self.end_hidden.weight[:, hidden:]
         here_BSH = F.linear(sequence_BSH, here_HH, self.end_hidden.bias)
         pair_BKSH = here_BSH[:, None] + F.linear(start_BKH, start_HH)[:, :, None]
         logits_BKS = self.end(self.end_norm(torch.tanh(pair_BKSH))).squeeze(-1)
@@ -160,15 +160,15 @@ def _loss(
     start_log_probs_BS: Tensor,
     end_log_probs_BS: Tensor,
     answer_logits_B: Tensor,
-    start_positions_B: Tensor,
-    end_positions_B: Tensor | None,
-    impossible_B: Tensor | None,
+    start_positions: Tensor,
+    end_positions: Tensor | None,
+    impossible: Tensor | None,
 ) -> Tensor | None:
     """Half the mean of start and end loss, half the answerability loss, as official."""
-    if end_positions_B is None or impossible_B is None:
+    if end_positions is None or impossible is None:
         return None
-    start_loss = F.nll_loss(start_log_probs_BS, start_positions_B)
-    end_loss = F.nll_loss(end_log_probs_BS, end_positions_B)
+    start_loss = F.nll_loss(start_log_probs_BS, start_positions)
+    end_loss = F.nll_loss(end_log_probs_BS, end_positions)
     logits_B = at_least_float32(answer_logits_B)
-    answer_loss = F.binary_cross_entropy_with_logits(logits_B, impossible_B.to(logits_B.dtype))
+    answer_loss = F.binary_cross_entropy_with_logits(logits_B, impossible.to(logits_B.dtype))
     return (start_loss + end_loss) / 2 + answer_loss / 2

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from litebert.common.errors import CheckpointError
+from litebert.interop.names import Head
 from litebert.serve.features import FloatArray, ModelInputs
 
 Runtime = Literal["auto", "torch", "onnx"]
+
+_OUTPUTS: Mapping[Head, tuple[str, ...]] = MappingProxyType(
+    {
+        "encoder": ("pooler_output",),
+        "pretraining": ("pooler_output", "masked_logits", "sop_logits"),
+        "masked_lm": ("masked_logits",),
+        "classification": ("pooler_output", "logits"),
+        "regression": ("pooler_output", "logits"),
+        "multiple_choice": ("pooler_output", "logits"),
+        "token_classification": ("token_logits",),
+        "span": ("start_logits", "end_logits"),
+        "squad2": (
+            "start_top_log_probs",
+            "start_top_index",
+            "end_top_log_probs",
+            "end_top_index",
+            "answer_logits",
+        ),
+    }
+)
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 """Where an ONNX model is looked for inside a folder, as Optimum lays it out."""
@@ -22,7 +44,7 @@ class BackendInfo:
 
     runtime: str
     """``torch`` or ``onnx``, with its precision: ``torch float32``, ``onnx int8``."""
-    head: str
+    head: Head
     """What the model was made for, such as ``pretraining`` or ``classification``."""
     outputs: frozenset[str]
     """Names that :meth:`Backend.run` can compute."""
@@ -37,7 +59,8 @@ class Backend(Protocol):
 
     Outputs (float32): ``last_hidden_state`` [B, S, H], ``pooler_output`` [B, H],
     ``masked_logits`` [M, V], ``sop_logits`` [B, 2], ``logits`` [B, C], ``token_logits``
-    [B, S, C], ``start_logits`` and ``end_logits`` [B, S].
+    [B, S, C], ``start_logits`` and ``end_logits`` [B, S], ``layer_distance`` and ``layer_angle``
+    [B, S, blocks], and the beam of the paper's SQuAD 2.0 head.
     """
 
     @property
@@ -46,6 +69,11 @@ class Backend(Protocol):
 
     def run(self, inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:
         """Compute the named outputs for one padded batch."""
+
+
+def outputs_of_head(head: Head) -> frozenset[str]:
+    """Return the outputs that a model with this head can compute."""
+    return frozenset({"last_hidden_state", *_OUTPUTS[head]})
 
 
 def onnx_file(folder: Path) -> Path | None:

@@ -61,7 +61,9 @@ class FillMask:
         body = _encode_with_masks(item, tokenizer)
         masked = tuple(i + 1 for i, token in enumerate(body) if token == tokenizer.mask_id)
         if not masked:
-            raise InputError(f"the text has no [MASK]: {_shorten(item)!r}; write one where a word is")
+            raise InputError(
+                f"the text has no [MASK]: {_shorten(item)!r}; write one where a word is"
+            )
         feature = segments(body, None, tokenizer.cls_id, tokenizer.sep_id)
         _check_length(feature, self.max_length)
         return [Feature(feature.input_ids, feature.token_type_ids, masked)]

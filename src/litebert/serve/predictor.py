@@ -87,9 +87,7 @@ class Predictor:
         """Answer many items; results are in input order whatever the batches."""
         return list(self.stream(operation, items))
 
-    def stream(
-        self, operation: Operation[Item, Result], items: Iterable[Item]
-    ) -> Iterator[Result]:
+    def stream(self, operation: Operation[Item, Result], items: Iterable[Item]) -> Iterator[Result]:
         """Answer items as they come, in order, in bounded memory.
 
         Items are collected up to a window of tokens, sorted by length inside it, and answered.

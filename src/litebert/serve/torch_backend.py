@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from litebert.serve.backend import BackendInfo
+import numpy as np
+
+from litebert.interop.folder import ModelFolder
+from litebert.serve.backend import BackendInfo, outputs_of_head
 from litebert.serve.features import FloatArray, ModelInputs
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 class TorchBackend:
@@ -28,14 +31,15 @@ class TorchBackend:
 
         if threads is not None:
             torch.set_num_threads(threads)
-        self.model = load_model(folder).eval()
-        config = self.model.config
+        described = ModelFolder(folder)
+        self.model = load_model(folder)
+        self.encoder = self.model if described.head == "encoder" else _part(self.model, "encoder")
         self.info = BackendInfo(
             runtime="torch float32",
-            head="pretraining",
-            outputs=frozenset({"last_hidden_state", "pooler_output", "masked_logits", "sop_logits"}),
-            max_length=config.max_positions,
-            max_depth=config.num_layers,
+            head=described.head,
+            outputs=outputs_of_head(described.head) | {"layer_distance", "layer_angle"},
+            max_length=described.config.max_positions,
+            max_depth=described.config.num_layers,
         )
 
     def run(self, inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:
@@ -43,27 +47,67 @@ class TorchBackend:
         import torch
 
         with torch.inference_mode():
-            computed = self._forward(inputs, frozenset(outputs))
-        return {name: computed[name].float().numpy() for name in outputs}
+            computed = self._compute(inputs, frozenset(outputs))
+        return {name: computed[name].numpy().astype(np.float32, copy=False) for name in outputs}
 
-    def _forward(self, inputs: ModelInputs, outputs: frozenset[str]) -> dict[str, Tensor]:
+    def _compute(self, inputs: ModelInputs, outputs: frozenset[str]) -> dict[str, Tensor]:
         import torch
 
-        mask = inputs.attention_mask
-        arguments = {
-            "input_ids": torch.from_numpy(inputs.input_ids),
-            "attention_mask": None if mask is None else torch.from_numpy(mask),
-            "token_type_ids": torch.from_numpy(inputs.token_type_ids),
-        }
+        mask = None if inputs.attention_mask is None else torch.from_numpy(inputs.attention_mask)
+        ids, types = torch.from_numpy(inputs.input_ids), torch.from_numpy(inputs.token_type_ids)
+        if self.info.head == "squad2" and outputs & outputs_of_head("squad2"):
+            assert inputs.forbidden is not None, "span features say where no answer may be"
+            forbidden = torch.from_numpy(inputs.forbidden)
+            beam = self.model(ids, mask, types, p_mask=forbidden, num_layers=inputs.depth)
+            return {name.rsplit("_", 1)[0]: value for name, value in beam._asdict().items()}
+        wants_path = bool(outputs & {"layer_distance", "layer_angle"})
+        encoded = self.encoder(ids, mask, types, inputs.depth, return_hidden_states=wants_path)
+        computed = {"last_hidden_state": encoded.sequence_BSH}
+        if wants_path:
+            computed |= _layer_path(encoded.hidden_states)
+        return computed | self._heads(encoded.sequence_BSH, inputs, outputs)
+
+    def _heads(
+        self, sequence_BSH: Tensor, inputs: ModelInputs, outputs: frozenset[str]
+    ) -> dict[str, Tensor]:
+        """Apply the parts of the head that are asked for."""
+        import torch
+
         computed: dict[str, Tensor] = {}
-        if outputs & {"masked_logits", "sop_logits"}:
-            result = self.model(
-                arguments["input_ids"],
-                arguments["attention_mask"],
-                arguments["token_type_ids"],
-                masked_positions=torch.from_numpy(inputs.masked_positions),
-                num_layers=inputs.depth,
+        if outputs & {"pooler_output", "sop_logits", "logits"}:
+            pooled_BH = self.encoder.pool(sequence_BSH)  # type: ignore[operator]
+            computed["pooler_output"] = pooled_BH
+            if "sop_logits" in outputs:
+                computed["sop_logits"] = _part(self.model, "sentence")(pooled_BH)
+            if "logits" in outputs:
+                computed["logits"] = _part(self.model, "classifier")(pooled_BH)
+        if "masked_logits" in outputs:
+            positions_M = torch.from_numpy(inputs.masked_positions)
+            hidden_MH = sequence_BSH.flatten(0, 1).index_select(0, positions_M)
+            head = _part(self.model, "mlm")
+            table_VE = self.encoder.get_parameter("embeddings.word.weight")
+            computed["masked_logits"] = torch.nn.functional.linear(
+                head(hidden_MH), table_VE, head.get_parameter("bias")
             )
-            computed["masked_logits"] = result.mlm_logits_MV
-            computed["sop_logits"] = result.sentence_logits_B2
+        if "token_logits" in outputs:
+            computed["token_logits"] = _part(self.model, "classifier")(sequence_BSH)
+        if outputs & {"start_logits", "end_logits"}:
+            start_BS, end_BS = _part(self.model, "span")(sequence_BSH).unbind(-1)
+            computed |= {"start_logits": start_BS, "end_logits": end_BS}
         return computed
+
+
+def _part(model: nn.Module, name: str) -> nn.Module:
+    return model.get_submodule(name)
+
+
+def _layer_path(hidden_states: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Return distance and angle between input and output of each block; [B, S, blocks]."""
+    import torch
+
+    distances, angles = [], []
+    for before_BSH, after_BSH in zip(hidden_states[:-1], hidden_states[1:], strict=True):
+        distances.append((after_BSH - before_BSH).norm(dim=-1))
+        cosine_BS = torch.cosine_similarity(before_BSH, after_BSH, dim=-1)
+        angles.append(torch.rad2deg(torch.acos(cosine_BS.clamp(-1, 1))))
+    return {"layer_distance": torch.stack(distances, -1), "layer_angle": torch.stack(angles, -1)}

@@ -1,1 +1,1 @@
-"""Tasks without torch: examples, features, decoding and official metrics, for training and serving."""
+"""Tasks without torch: examples, features, decoding and metrics, for training and serving."""

@@ -34,10 +34,11 @@ FloatArray = npt.NDArray[np.float32]
 Outputs = Mapping[str, FloatArray]
 """What the model said about one feature, by output name and without padding.
 
-``logits``: float32 [num_labels] (classification, multi-label), [1] (regression), [num_choices],
-or [S, num_labels] (token classification); ``start_logits`` and ``end_logits``: float32 [S] (spans);
-the paper's SQuAD 2.0 head gives ``start_log_probs`` [K], ``start_index`` [K], ``end_log_probs``
-[K, K2], ``end_index`` [K, K2] and ``answer_logit`` [] (large: no answer) instead.
+``logits``: float32 [num_labels] (classification, multi-label), [1] (regression), [num_choices];
+``token_logits``: [S, num_labels] (token classification); ``start_logits`` and ``end_logits``: [S]
+(spans); the paper's SQuAD 2.0 head gives ``start_top_log_probs`` [K], ``start_top_index`` [K],
+``end_top_log_probs`` [K, K2], ``end_top_index`` [K, K2] and ``answer_logits`` [] (large: no answer)
+instead.
 """
 
 IGNORED_LABEL = -100
@@ -118,11 +119,11 @@ class Row:
     """One sequence for the encoder: ``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]``.
 
     Args:
-        ids: int64 [S].
+        ids: int32 [S] (half the memory of int64: RACE has 350,000 long rows).
         second: position of the first token of segment B, or S if there is none.
     """
 
-    ids: IntArray
+    ids: npt.NDArray[np.int32]
     second: int
 
     def __len__(self) -> int:
@@ -221,7 +222,7 @@ class Form(Protocol):
     """One kind of task: how examples become model inputs and outputs become predictions.
 
     Example:
-        >>> form = text_form("classification", labels=("negative", "positive"))
+        >>> form = TextForm("classification", labels=("negative", "positive"))
         >>> examples = [form.parse({"text": "a fine film"}, "0")]
         >>> features = form.features(examples, tokenizer, max_length=128)
         >>> predictions = form.decode(examples, features, [{"logits": logits} for logits in ...])

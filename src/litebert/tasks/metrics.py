@@ -58,8 +58,8 @@ def matthews(gold: Values, predicted: Values) -> float:
 def pearson(gold: Values, predicted: Values) -> float:
     """Return the linear correlation; 0 if either side is constant (scipy: nan)."""
     gold_array, predicted_array = _aligned(gold, predicted)
-    x = gold_array.astype(np.float64) - np.mean(gold_array)
-    y = predicted_array.astype(np.float64) - np.mean(predicted_array)
+    x = gold_array - gold_array.mean()
+    y = predicted_array - predicted_array.mean()
     norm = np.sqrt(x @ x) * np.sqrt(y @ y)
     return float(np.clip(x @ y / norm, -1.0, 1.0)) if norm > 0 else 0.0
 
@@ -72,7 +72,7 @@ def spearman(gold: Values, predicted: Values) -> float:
 def mean_squared_error(gold: Values, predicted: Values) -> float:
     """Return the mean squared difference."""
     gold_array, predicted_array = _aligned(gold, predicted)
-    return float(np.mean((gold_array.astype(np.float64) - predicted_array) ** 2))
+    return float(np.mean((gold_array - predicted_array) ** 2))
 
 
 def multi_label_scores(
@@ -108,18 +108,22 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     found: set[tuple[str, int, int]] = set()
     kind, begin, previous = "", 0, "O"
     for position, tag in enumerate([*tags, "O"]):
-        prefix, _, current = tag.partition("-")
+        prefix, dash, current = tag.partition("-")
+        if not dash:  # plain "B"/"I" mark one unnamed type; any other tag is a type of its own
+            prefix, current = (tag, "_") if tag in ("B", "I", "E", "S", "O") else ("B", tag)
         starts = prefix in ("B", "S") or current != kind or previous in ("E", "S")
         if kind and (prefix == "O" or starts):
             found.add((kind, begin, position))
             kind = ""
         if prefix != "O" and not kind:
-            kind, begin = current or prefix, position
+            kind, begin = current, position
         previous = prefix
     return found
 
 
-def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+def entity_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
     """Return precision, recall and F1 over whole entities, and the accuracy over words."""
     right = num_predicted = num_gold = 0
     for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
@@ -138,7 +142,9 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     }
 
 
-def confusion_matrix(gold: Sequence[int], predicted: Sequence[int], num_labels: int) -> list[list[int]]:
+def confusion_matrix(
+    gold: Sequence[int], predicted: Sequence[int], num_labels: int
+) -> list[list[int]]:
     """Return counts [gold][predicted]."""
     matrix = np.zeros((num_labels, num_labels), np.int64)
     np.add.at(matrix, (np.asarray(gold, np.int64), np.asarray(predicted, np.int64)), 1)
@@ -158,10 +164,9 @@ def _mean_ranks(values: Values) -> npt.NDArray[np.float64]:
 
 def _aligned(
     gold: Values, predicted: Values
-) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
-    gold_array, predicted_array = np.asarray(gold), np.asarray(predicted)
-    assert gold_array.shape == predicted_array.shape and gold_array.size, (
-        f"metrics need equally many gold and predicted values, got {gold_array.shape} and "
-        f"{predicted_array.shape}"
-    )
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    gold_array = np.asarray(gold, np.float64)
+    predicted_array = np.asarray(predicted, np.float64)
+    assert gold_array.shape == predicted_array.shape, "as many predictions as gold values"
+    assert gold_array.size, "a metric needs at least one value"
     return gold_array, predicted_array

@@ -94,9 +94,7 @@ def squad2_scores(
             scores.update(_averages(exact, f1, questions, prefix))
     if no_answer is not None:
         for name, raw in (("exact", raw_exact), ("f1", raw_f1)):
-            best, best_threshold = best_no_answer_threshold(
-                raw, predictions, no_answer, answerable
-            )
+            best, best_threshold = best_no_answer_threshold(raw, predictions, no_answer, answerable)
             scores[f"best_{name}"] = best
             scores[f"best_{name}_thresh"] = best_threshold
     return scores

@@ -1,20 +1,20 @@
 """Normalise text as the official code does, with a map back to the raw characters.
 
-Four steps, in this order: strip and collapse white space, Unicode NFKD, drop combining characters,
-lower-case. Digits, quotes and punctuation stay as they are. Half of a surrogate pair, which JSON can
-carry but UTF-8 cannot, becomes U+FFFD.
+Four steps, in this order: strip and collapse white space, Unicode NFKD, drop combining
+characters, lower-case. Digits, quotes and punctuation stay as they are. Half of a surrogate pair,
+which JSON can carry but UTF-8 cannot, becomes U+FFFD.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class NormalizedText:
     """
 
     text: str
-    raw_start: tuple[int, ...]
+    raw_start: Sequence[int]
     """For each normalised character, the index of its raw character."""
-    raw_end: tuple[int, ...]
+    raw_end: Sequence[int]
     """For each normalised character, the index after its raw character and the accents on it."""
 
     def raw_span(self, start: int, end: int) -> tuple[int, int]:
@@ -62,47 +62,41 @@ def normalize_with_map(text: str, lower: bool = True) -> NormalizedText:
     Decomposing character by character is exact: NFKD of a string is the decompositions in a row,
     with only combining characters reordered, and those are dropped.
     """
-    characters: list[str] = []
-    raw_start: list[int] = []
-    raw_end: list[int] = []
-    word_ended = False
-    for index, raw in enumerate(_SURROGATE.sub(_REPLACEMENT, text)):
+    if text.isascii() and text == " ".join(text.split()):  # most text is: nothing moves
+        letters = text.lower() if lower else text
+        return NormalizedText(letters, range(len(text)), range(1, len(text) + 1))
+    rows: list[tuple[str, int, int]] = []
+    inside_word = seen_word = False
+    for index, raw in enumerate(replace_surrogates(text)):
         if raw.isspace():
-            word_ended = bool(characters)
+            inside_word = False
             continue
-        if word_ended:
-            _append(" ", index - 1, index, characters, raw_start, raw_end)
-            word_ended = False
-        kept = 0
-        for character in unicodedata.normalize("NFKD", raw):
-            if not unicodedata.combining(character):
-                _append(character, index, index + 1, characters, raw_start, raw_end)
-                kept += 1
-        if not kept and raw_end and not characters[-1].isspace():
-            raw_end[-1] = index + 1
-    joined = "".join(characters)
+        if seen_word and not inside_word:
+            rows.append((" ", index - 1, index))
+        inside_word = seen_word = True
+        if raw.isascii():
+            rows.append((raw, index, index + 1))
+            continue
+        parts = unicodedata.normalize("NFKD", raw)
+        kept = [(part, index, index + 1) for part in parts if not unicodedata.combining(part)]
+        rows.extend(kept)
+        if not kept and rows and rows[-1][0] != " ":
+            letter, start, _ = rows[-1]
+            rows[-1] = letter, start, index + 1
+    joined = "".join(letter for letter, _, _ in rows)
     if lower:
         joined, sources = _lower_with_sources(joined)
-        raw_start = [raw_start[source] for source in sources]
-        raw_end = [raw_end[source] for source in sources]
-    return NormalizedText(joined, tuple(raw_start), tuple(raw_end))
+        rows = [rows[source] for source in sources]
+    return NormalizedText(joined, [start for _, start, _ in rows], [end for _, _, end in rows])
 
 
-def _append(
-    character: str,
-    start: int,
-    end: int,
-    characters: list[str],
-    raw_start: list[int],
-    raw_end: list[int],
-) -> None:
-    characters.append(character)
-    raw_start.append(start)
-    raw_end.append(end)
+def replace_surrogates(text: str) -> str:
+    """Return the text with U+FFFD for each half of a surrogate pair; the length stays."""
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _lower_with_sources(text: str) -> tuple[str, list[int]]:
-    """Lower-case the whole string (a final sigma depends on its neighbours), with source indices."""
+    """Lower-case a whole string (a final sigma depends on its neighbours), with source indices."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered, list(range(len(text)))
@@ -121,5 +115,5 @@ def _decompose(run: str) -> str:
     ASCII characters neither decompose nor combine, so each stretch between them stands alone; a
     corpus has few different ones (dashes, quotes, letters with accents), hence the cache.
     """
-    decomposed = unicodedata.normalize("NFKD", _SURROGATE.sub(_REPLACEMENT, run))
+    decomposed = unicodedata.normalize("NFKD", replace_surrogates(run))
     return "".join(c for c in decomposed if not unicodedata.combining(c))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import read_json
@@ -39,7 +40,7 @@ class TokenizerSettings:
     lower: bool = True
     """Lower-case the text."""
     digit_comma: DigitComma = "official"
-    """How a piece such as ``▁1998,`` is split: as the official code does, as it meant to, or not."""
+    """How a piece such as ``▁1998,`` is split: as the official code does, as it meant, or not."""
     model_max_length: int = 512
     """Longest sequence of the model, for other tools that read the folder."""
 
@@ -83,6 +84,12 @@ class Encoding:
 class Tokenizer:
     """A SentencePiece model with ALBERT's normalisation and digit-comma rule.
 
+    Attributes:
+        settings: what it does beside the model.
+        model: the SentencePiece model as bytes; ``processor`` is the same, loaded.
+        vocab_size: number of pieces V; ids are 0 to V - 1.
+        pad_id, unk_id, cls_id, sep_id, mask_id: the special pieces, 0 to 4 in official models.
+
     Example:
         >>> tokenizer = Tokenizer.load("tokenizer/")
         >>> tokenizer.encode("The state of the art")
@@ -94,11 +101,12 @@ class Tokenizer:
     def __init__(self, model: bytes, settings: TokenizerSettings, source: str = MODEL_FILE) -> None:
         self.settings = settings
         self.model = model
-        self._processor = _load_processor(model, source)
-        self.vocab_size: int = self._processor.get_piece_size()
-        ids = [_special_id(self._processor, piece, source) for piece in SPECIAL_PIECES]
+        self.processor = _load_processor(model, source)
+        self.vocab_size: int = self.processor.get_piece_size()
+        ids = [_special_id(self.processor, piece, source) for piece in SPECIAL_PIECES]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self._digit_comma = self._digit_comma_table()
+        self._silent: dict[str, bool] = {}
 
     @classmethod
     def load(cls, folder: Path | str) -> Tokenizer:
@@ -133,7 +141,7 @@ class Tokenizer:
         """Return the piece ids of many texts: one call into SentencePiece, on one thread."""
         lower = self.settings.lower
         normalized = [normalize(text, lower) for text in texts]
-        batch = cast(list[list[int]], self._processor.encode(normalized, num_threads=1))
+        batch = cast(list[list[int]], self.processor.encode(normalized, num_threads=1))
         if self._digit_comma:
             affected = self._digit_comma.keys()
             for index, ids in enumerate(batch):
@@ -158,14 +166,14 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of piece ids; control pieces such as ``[CLS]`` are left out."""
-        return cast(str, self._processor.decode([int(piece_id) for piece_id in ids]))
+        return cast(str, self.processor.decode([int(piece_id) for piece_id in ids]))
 
     def id_to_piece(self, piece_id: int) -> str:
         """Return the piece of an id, such as ``▁the``."""
-        return self._processor.id_to_piece(int(piece_id))
+        return self.processor.id_to_piece(int(piece_id))
 
     @cached_property
-    def word_starts(self) -> np.ndarray:
+    def word_starts(self) -> npt.NDArray[np.bool_]:
         """For each id whether it starts a word when words are masked whole; bool [V].
 
         The official rule: a piece continues the word before it if it has no word mark, does not
@@ -185,12 +193,17 @@ class Tokenizer:
         digest.update(self.model)
         return digest.hexdigest()
 
+    @property
+    def split_ids(self) -> frozenset[int]:
+        """Ids of pieces such as ``▁1998,`` that the digit-comma rule splits: none is ever given."""
+        return frozenset(self._digit_comma)
+
     def _parts(self, text: str) -> Iterator[tuple[str, int, int, int]]:
         """Yield (piece, id, start, end) of a normalised text, the digit-comma rule applied.
 
         Start and end leave out white space and characters that SentencePiece ignores.
         """
-        mapping = self._processor.encode(text, return_type="offset_mapping")
+        mapping = self.processor.encode(text, return_type="offset_mapping")
         rows = zip(mapping["pieces"], mapping["ids"], mapping["offsets"], strict=True)
         for piece, piece_id, (start, end) in rows:
             while start < end and self._is_silent(text[start]):
@@ -211,7 +224,11 @@ class Tokenizer:
 
     def _is_silent(self, character: str) -> bool:
         """Whether SentencePiece's own normalisation makes white space or nothing of a character."""
-        return not character.isalnum() and not self._processor.normalize(character)
+        if character.isalnum():
+            return False
+        if character not in self._silent:
+            self._silent[character] = not self.processor.normalize(character)
+        return self._silent[character]
 
     def _split_digit_commas(self, ids: Sequence[int]) -> list[int]:
         table = self._digit_comma
@@ -235,7 +252,7 @@ class Tokenizer:
         table: dict[int, tuple[tuple[str, int], ...]] = {}
         if rule == "off":
             return table
-        processor = self._processor
+        processor = self.processor
         for piece_id in range(self.vocab_size):
             piece = self.id_to_piece(piece_id)
             if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
@@ -250,7 +267,7 @@ class Tokenizer:
 
 # One or more English letters and punctuation characters, but not one punctuation character alone,
 # nor anything that begins with "<" (which is not in the set) or a word mark.
-_PUNCTUATION = re.escape("!\"#$%&()*+,-./:;?@[\\]^_`{|}~")
+_PUNCTUATION = re.escape('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _CONTINUATION = re.compile(f"[a-zA-Z]|[a-zA-Z{_PUNCTUATION}]{{2,}}")
 
 

@@ -1,0 +1,79 @@
+"""`litebert analyze`: look inside a model (the paper's Figure 1 for any model and any text)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from litebert.analysis import LayerAnalysis, Spread
+
+
+def layers(
+    *,
+    model: list[str],
+    input: Path,
+    plot: Path | None = None,
+    max_tokens: int = 20_000,
+    length: int | None = None,
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Measure how far, and by which angle, each layer moves the embeddings of a text.
+
+    Examples:
+        litebert analyze layers --model runs/base/model --input text.txt
+        litebert analyze layers --model albert/ --model bert/ --input text.txt --plot figure1.png
+
+    Args:
+        model: model folder or hub name; give it twice to see two models side by side.
+        input: text file, plain or compressed; blank lines part documents.
+        plot: also draw the figure to this PNG, SVG or PDF file.
+        max_tokens: look at this many tokens at most.
+        length: longest window in tokens; by default what the model allows.
+        json_: print JSON.
+    """
+    from litebert.analysis import analyze_layers, check_plot_path, plot_layers
+
+    if plot is not None:
+        check_plot_path(plot)
+    analyses = [analyze_layers(name, input, max_tokens=max_tokens, length=length) for name in model]
+    if plot is not None:
+        plot_layers(analyses, plot)
+    if json_:
+        print(json.dumps([asdict(analysis) for analysis in analyses], indent=1))
+    else:
+        _print_table(analyses)
+
+
+def _print_table(analyses: list[LayerAnalysis]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from litebert.analysis import short_names
+
+    table = Table(title="Movement per layer: mean ± standard deviation over tokens")
+    table.add_column("layer", justify="right")
+    for name in short_names([analysis.model for analysis in analyses]):
+        table.add_column(f"{name}\ndistance", justify="right")
+        table.add_column("\nangle (degrees)", justify="right")
+    for number in range(max(len(analysis.layers) for analysis in analyses)):
+        row = [str(number + 1)]
+        for analysis in analyses:
+            if number < len(analysis.layers):
+                layer = analysis.layers[number]
+                row += [_text(layer.distance), _text(layer.angle_degrees)]
+            else:
+                row += ["", ""]
+        table.add_row(*row)
+    console = Console()
+    console.print(table)
+    for analysis in analyses:
+        console.print(f"{analysis.model}: {analysis.num_tokens:,} tokens", highlight=False)
+
+
+def _text(spread: Spread) -> str:
+    return f"{spread.mean:.2f} ± {spread.std:.2f}"

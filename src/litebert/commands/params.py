@@ -1,0 +1,155 @@
+"""`litebert params`: count the parameters of presets and of any shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from litebert.common.errors import ConfigError
+from litebert.model.config import EmbeddingLayout, ModelConfig, Sharing, preset
+from litebert.model.counts import ParameterReport, paper_tables, report
+from litebert.model.sharing import draw, plan_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FREE_SHAPE = "custom"
+"""Name of a model that is given by flags alone."""
+
+
+def params(
+    *presets: str,
+    vocab_size: int | None = None,
+    embedding_size: int | None = None,
+    hidden_size: int | None = None,
+    num_layers: int | None = None,
+    num_heads: int | None = None,
+    intermediate_size: int | None = None,
+    sharing: Sharing | None = None,
+    num_groups: int | None = None,
+    inner_group_num: int | None = None,
+    embedding_layout: EmbeddingLayout | None = None,
+    embedding_projection: bool | None = None,
+    max_positions: int | None = None,
+    type_vocab_size: int | None = None,
+    plan: Annotated[bool, Parameter(negative="")] = False,
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Count parameters exactly, without allocating them.
+
+    Without presets and flags: the parameter columns of the paper's Tables 1, 3 and 4. With flags
+    alone: that shape (unset flags as in albert-base). With both: the presets with these changes.
+
+    Examples:
+        litebert params
+        litebert params albert-base bert-base --vocab-size 8000
+        litebert params --hidden-size 6144 --num-layers 3 --json
+        litebert params albert-base --sharing groups --num-groups 3 --plan
+
+    Args:
+        presets: names such as albert-base, albert-xlarge-v1, bert-large, albert-tiny.
+        vocab_size: pieces in the vocabulary.
+        embedding_size: width of the word table (E).
+        hidden_size: width of the layers (H).
+        num_layers: layers that run (L).
+        num_heads: attention heads; one for every 64 hidden units unless set.
+        intermediate_size: inner width of the feed-forward; 4 x hidden size unless set.
+        sharing: what the layers share.
+        num_groups: groups of neighbouring layers, with --sharing groups.
+        inner_group_num: blocks with parameters of their own in each layer.
+        embedding_layout: whether position and segment live in E (factorized) or in H (projected_words).
+        embedding_projection: whether E is projected to H; unless set, exactly when they differ.
+        max_positions: longest sequence.
+        type_vocab_size: number of segments.
+        plan: draw which layer uses which parameters instead.
+        json_: print a list of objects for programs.
+    """
+    flags: dict[str, object] = {
+        "vocab_size": vocab_size,
+        "embedding_size": embedding_size,
+        "hidden_size": hidden_size,
+        "num_layers": num_layers,
+        "num_heads": num_heads,
+        "intermediate_size": intermediate_size,
+        "sharing": sharing,
+        "num_groups": num_groups,
+        "inner_group_num": inner_group_num,
+        "embedding_layout": embedding_layout,
+        "embedding_projection": embedding_projection,
+        "max_positions": max_positions,
+        "type_vocab_size": type_vocab_size,
+    }
+    changes = {name: value for name, value in flags.items() if value is not None}
+    configs = _configs(presets, changes)
+    if plan:
+        if not configs:
+            raise ConfigError("--plan needs a model: name a preset, or give flags.")
+        _print_plans(configs, json_)
+        return
+    if configs:
+        tables: Mapping[str, Sequence[ParameterReport]] = {
+            "Parameters": [report(name, config) for name, config in configs.items()]
+        }
+    else:
+        tables = paper_tables()
+    if json_:
+        rows = [row for table in tables.values() for row in table]
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+    else:
+        _print_tables(tables)
+
+
+def _configs(presets: Sequence[str], changes: Mapping[str, object]) -> dict[str, ModelConfig]:
+    """The models asked for, by name; none if neither presets nor flags were given."""
+    if presets:
+        return {name: preset(name, **changes) for name in presets}
+    if changes:
+        return {FREE_SHAPE: preset("albert-base", **changes)}
+    return {}
+
+
+def _print_plans(configs: Mapping[str, ModelConfig], as_json: bool) -> None:
+    if as_json:
+        plans = [{"name": name, **asdict(plan_of(config))} for name, config in configs.items()]
+        print(json.dumps(plans))
+        return
+    for name, config in configs.items():
+        print(f"{name}: {config.num_layers} layers, sharing {config.sharing}")
+        print(draw(plan_of(config)))
+
+
+def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    for title, rows in tables.items():
+        console.print(_table(title, rows))
+
+
+def _table(title: str, rows: Sequence[ParameterReport]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in ("model", "sharing"):
+        table.add_column(column, no_wrap=True)
+    for column in ("L", "H", "E", "A", "encoder", "with heads", "paper"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        sharing = f"{row.num_groups} groups" if row.sharing == "groups" else row.sharing
+        table.add_row(
+            row.name,
+            sharing,
+            str(row.num_layers),
+            str(row.hidden_size),
+            str(row.embedding_size),
+            str(row.num_heads),
+            f"{row.encoder_parameters:,}",
+            f"{row.total_parameters:,}",
+            row.paper or "",
+        )
+    return table

@@ -1,0 +1,156 @@
+"""Assembly: finished parts become shards, without duplicates, the dev split apart."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.common.config import from_dict, to_dict
+from litebert.common.files import atomic_path, read_json, write_json
+from litebert.data.build import PROBLEMS, BuildFolder
+from litebert.data.dedup import find_duplicates
+from litebert.data.parts import PartSummary, read_hashes, read_part, read_summary
+from litebert.data.shards import Documents, ShardCutter, shard_path, write_shard
+
+_DROPPED = "dropped.npy"
+_SPILL = "hashes"
+_NAMED_PROBLEMS = 10_000
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive parts that make one train shard."""
+
+    first_part: int
+    last_part: int
+    """Exclusive."""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """How parts become shards, and the counts that are lost with the parts."""
+
+    groups: tuple[Group, ...]
+    first_documents: tuple[int, ...]
+    """Number of each part's first document, and of all documents at the end."""
+    text_bytes: int
+    train_documents: int
+    dev_documents: int
+    duplicate_documents: int
+    empty_documents: int
+    problems: dict[str, int]
+
+
+def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens: int) -> Assembly:
+    """Find duplicates, write the dev shards, and decide which parts make which train shard.
+
+    The plan is stored last: if it is there, the rest is done.
+    """
+    if build.assembly.is_file():
+        return from_dict(Assembly, read_json(build.assembly), str(build.assembly))
+    parts = [build.part(index) for index in range(num_parts)]
+    counts = [len(read_hashes(path)) for path in parts]
+    first_documents = [0, *accumulate(counts)]
+    num_duplicates = _mark_duplicates(build, parts, first_documents[-1]) if dedup else 0
+    tokens_of_parts: list[int] = []
+    num_train = num_dev = num_dev_shards = 0
+    dev = ShardCutter(shard_tokens)
+    for path, first in zip(parts, first_documents, strict=False):
+        part = read_part(path)
+        keep = _kept(build, first, len(part.is_dev))
+        for shard in dev.add(part.documents.select(keep & part.is_dev)):
+            write_shard(shard_path(build.out, "dev", num_dev_shards), shard)
+            num_dev_shards += 1
+        is_train = keep & ~part.is_dev
+        tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
+        num_train += int(is_train.sum())
+        num_dev += int((keep & part.is_dev).sum())
+    if (rest := dev.rest()) is not None:
+        write_shard(shard_path(build.out, "dev", num_dev_shards), rest)
+    summaries = [read_summary(path) for path in parts]
+    _write_problems(build.out / PROBLEMS, summaries)
+    problems = sum((Counter(summary.problem_counts) for summary in summaries), Counter[str]())
+    assembly = Assembly(
+        groups=tuple(_groups(tokens_of_parts, shard_tokens)),
+        first_documents=tuple(first_documents),
+        text_bytes=sum(summary.text_bytes for summary in summaries),
+        train_documents=num_train,
+        dev_documents=num_dev,
+        duplicate_documents=num_duplicates,
+        empty_documents=sum(summary.empty_documents for summary in summaries),
+        problems=dict(sorted(problems.items())),
+    )
+    write_json(build.assembly, to_dict(assembly))
+    return assembly
+
+
+def write_train_shards(build: BuildFolder, assembly: Assembly) -> None:
+    """Join parts to train shards, removing the parts on the way; shards that exist are kept."""
+    for index, group in enumerate(assembly.groups):
+        path = shard_path(build.out, "train", index)
+        numbers = range(group.first_part, group.last_part)
+        if not path.with_suffix(".idx").is_file():  # it is written after the .bin
+            selected: list[Documents] = []
+            for number in numbers:
+                part = read_part(build.part(number))
+                keep = _kept(build, assembly.first_documents[number], len(part.is_dev))
+                selected.append(part.documents.select(keep & ~part.is_dev))
+            write_shard(path, Documents.join(selected))
+        for number in numbers:
+            build.part(number).unlink(missing_ok=True)
+
+
+def _mark_duplicates(build: BuildFolder, parts: Sequence[Path], num_documents: int) -> int:
+    """Write which documents are duplicates, bool [D], and return how many."""
+    if num_documents == 0:  # nothing can be mapped
+        return 0
+    # On disk: for thousands of millions of documents even one byte each is too much memory.
+    dropped = np.lib.format.open_memmap(
+        build.work / _DROPPED, mode="w+", dtype=np.bool_, shape=(num_documents,)
+    )
+    num_duplicates = 0
+    hashes = (read_hashes(path) for path in parts)
+    for numbers in find_duplicates(hashes, num_documents, build.work / _SPILL):
+        dropped[numbers] = True
+        num_duplicates += len(numbers)
+    dropped.flush()
+    return num_duplicates
+
+
+def _kept(build: BuildFolder, first: int, count: int) -> NDArray[np.bool_]:
+    """Return which of ``count`` documents are not duplicates, bool [count]."""
+    path = build.work / _DROPPED
+    if count == 0 or not path.is_file():
+        return np.ones(count, np.bool_)
+    dropped = np.load(path, mmap_mode="r", allow_pickle=False)
+    return cast(NDArray[np.bool_], ~dropped[first : first + count])
+
+
+def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[Group]:
+    """Cut the parts into shards: one ends with the part that fills it.
+
+    Cutting between parts, not between documents, lets a part be removed once its shard is there.
+    """
+    first = tokens = 0
+    for index, num_tokens in enumerate(tokens_of_parts, start=1):
+        tokens += num_tokens
+        is_last = index == len(tokens_of_parts)
+        if tokens >= shard_tokens or (is_last and tokens):
+            yield Group(first, index)
+            first, tokens = index, 0
+
+
+def _write_problems(path: Path, summaries: Iterable[PartSummary]) -> None:
+    """List the first problems with file and line, in the order of the corpus."""
+    problems = (problem for summary in summaries for problem in summary.problems)
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        for problem in islice(problems, _NAMED_PROBLEMS):
+            stream.write(json.dumps(asdict(problem), ensure_ascii=False) + "\n")

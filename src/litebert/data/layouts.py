@@ -1,0 +1,91 @@
+"""Layouts of plain text: how lines make documents, and how a layout is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+
+TextLayout = Literal["sentences", "paragraphs", "files"]
+
+WRAP_COLUMNS = (50, 100)
+"""A text whose longest line lies between these widths was wrapped by an editor."""
+
+_ENDINGS = tuple(".!?…。！？।؟\"'”’»)]:;")
+_SPLIT_LINES = 300
+_SENTENCES_PER_LINE = 1.25
+
+
+def lines_of(text: str) -> list[str]:
+    """Return stripped lines; only a newline ends one. Blank lines are empty strings."""
+    return [line.strip() for line in text.split("\n")]
+
+
+def documents_between_blank_lines(lines: Sequence[str]) -> Iterator[list[str]]:
+    """Group stripped lines into documents; any number of blank lines separates two."""
+    document: list[str] = []
+    for line in lines:
+        if line:
+            document.append(line)
+        elif document:
+            yield document
+            document = []
+    if document:
+        yield document
+
+
+def paragraphs_of(text: str) -> list[str]:
+    """Return the paragraphs of a document that stands on its own (a file, a JSON text).
+
+    Each line is a paragraph, unless the text is wrapped (three lines or more, the longest of 50 to
+    100 characters): then a paragraph goes on until a blank line.
+    """
+    lines = lines_of(text)
+    if _is_wrapped(lines):
+        return [" ".join(group) for group in documents_between_blank_lines(lines)]
+    return [line for line in lines if line]
+
+
+def _is_wrapped(lines: Sequence[str]) -> bool:
+    longest = max(map(len, lines))
+    return WRAP_COLUMNS[0] <= longest <= WRAP_COLUMNS[1] and sum(map(bool, lines)) >= 3
+
+
+def detect_layout(samples: Sequence[str], language: str) -> tuple[TextLayout, str]:
+    """Recognise the layout from the beginnings of a few files, and say why.
+
+    In this order:
+
+    1. wrapped lines (nearly all within 100 characters, most of them ending inside a sentence):
+       blank lines separate paragraphs, so a file is a document: ``files``;
+    2. several files in which every line is followed by a blank one: likewise ``files``;
+    3. lines of more than 1.25 sentences on average: ``paragraphs``, or ``files`` if there is no
+       blank line at all;
+    4. else ``sentences``.
+    """
+    from litebert.text.sentences import split_sentences
+
+    groups = [g for sample in samples for g in documents_between_blank_lines(lines_of(sample))]
+    lines = [line for group in groups for line in group]
+    if not lines:
+        return "paragraphs", "no text in the sample"
+    lengths = np.array([len(line) for line in lines])
+    closed = float(np.mean([line.endswith(_ENDINGS) for line in lines]))
+    lines_per_group = len(lines) / len(groups)
+    if np.quantile(lengths, 0.95) <= WRAP_COLUMNS[1] < 2 * lengths.mean() and closed < 0.5:
+        return "files", "wrapped lines"
+    if len(samples) > 1 and len(groups) > len(samples) and lines_per_group < 1.5:
+        return "files", "a blank line after every line, in several files"
+    per_line = _sentences_per_line(lines, lambda line: len(split_sentences(line, language)))
+    reason = f"{per_line:.1f} sentences a line, "
+    if len(groups) == len(samples):
+        layout: TextLayout = "files" if per_line > _SENTENCES_PER_LINE else "sentences"
+        return layout, reason + "no blank lines"
+    layout = "paragraphs" if per_line > _SENTENCES_PER_LINE else "sentences"
+    return layout, reason + f"a blank line after every {lines_per_group:.0f}"
+
+
+def _sentences_per_line(lines: Sequence[str], count: Callable[[str], int]) -> float:
+    step = max(1, len(lines) // _SPLIT_LINES)
+    return float(np.mean([count(line) for line in lines[::step]]))

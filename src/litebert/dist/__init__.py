@@ -1,0 +1,1 @@
+"""Many processes: the only package that names torch.distributed."""

@@ -1,0 +1,184 @@
+"""Wrap a single-device model for many processes (DDP, FSDP2), from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager as ContextManager
+from contextlib import contextmanager, nullcontext
+from typing import Any, cast
+
+import torch
+import torch.distributed as torch_dist
+from torch import Tensor, nn
+from torch._C._distributed_c10d import GradBucket
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from litebert.common.errors import ConfigError
+from litebert.dist.runtime import Parallel, Runtime
+
+
+class Single:
+    """A model on one process; the base of the wrapped ones.
+
+    Gradients are **summed** over processes, never averaged: the caller divides each loss by a
+    count over all of them, so that any split of a batch gives the same gradient.
+
+    Example:
+        >>> replica = parallelize(model, "auto", processes)
+        >>> with replica.micro_batch(is_last=True):
+        ...     replica.train(inputs).loss.backward()
+    """
+
+    name = "none"
+
+    def __init__(self, model: nn.Module, processes: Runtime) -> None:
+        self.model = model
+        self.processes = processes
+        self.train: nn.Module = model
+        """what is called in a training step"""
+
+    def micro_batch(self, *, is_last: bool) -> ContextManager[None]:
+        """Around forward and backward of one micro-batch; only the last one synchronises."""
+        return nullcontext()
+
+    @contextmanager
+    def evaluation(self) -> Iterator[nn.Module]:
+        """The model to call without gradients."""
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                yield self.model
+        finally:
+            self.model.train(was_training)
+
+    def rehearse(self, loss: Callable[[], Tensor]) -> None:
+        """Let the wrapper settle before the first step; the gradients are thrown away."""
+
+    def bytes_per_step(self) -> int:
+        """Bytes each process hands to collectives in one step, whatever the number of processes."""
+        return 0
+
+
+class Ddp(Single):
+    """A full copy on each process; gradients are all-reduced once per step.
+
+    Example:
+        >>> Ddp(model, processes).bytes_per_step()  # 4 bytes per parameter
+    """
+
+    name = "ddp"
+
+    def __init__(self, model: nn.Module, processes: Runtime) -> None:
+        super().__init__(model, processes)
+        ids = [processes.device.index] if processes.device.type == "cuda" else None
+        self.ddp = DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
+        self.ddp.register_comm_hook(self, _sum_gradients)
+        self.train = self.ddp
+        self.reduced_bytes = 0
+        self._bytes_per_step = 0
+
+    def micro_batch(self, *, is_last: bool) -> ContextManager[None]:
+        """Leave the all-reduce to the last micro-batch."""
+        return self._counted() if is_last else cast("ContextManager[None]", self.ddp.no_sync())
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self.reduced_bytes = 0
+        yield
+        self._bytes_per_step = self.reduced_bytes
+
+    def rehearse(self, loss: Callable[[], Tensor]) -> None:
+        """One backward pass, so that DDP settles on its buckets before the first step.
+
+        DDP re-orders its buckets after its first backward pass, which changes the order of
+        additions with more than two processes. Done here, a resumed run adds up as the first did.
+        """
+        torch.autograd.backward(loss())
+        self.model.zero_grad(set_to_none=True)
+
+    def bytes_per_step(self) -> int:
+        """Counted in the last step's all-reduce."""
+        return self._bytes_per_step
+
+
+class Fsdp(Single):
+    """Parameters, gradients and optimizer state sharded over all processes (FSDP2).
+
+    The whole model is one sharded unit at its root: a block that all layers share is gathered once
+    per step and not once per use.
+
+    Example:
+        >>> Fsdp(model, processes).bytes_per_step()  # gather weights, scatter gradients
+    """
+
+    name = "fsdp"
+
+    def __init__(self, model: nn.Module, processes: Runtime) -> None:
+        super().__init__(model, processes)
+        self.num_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+        mesh = init_device_mesh(processes.device.type, (processes.world_size,))
+        fully_shard(model, mesh=mesh, reshard_after_forward=False)
+        self.sharded = cast(FSDPModule, model)
+        # Sum: the losses carry the divisor. gloo cannot pre-multiply, so divide by 1 afterwards.
+        self.sharded.set_gradient_divide_factor(1.0)
+        self.sharded.set_force_sum_reduction_for_comms(True)
+
+    @contextmanager
+    def micro_batch(self, *, is_last: bool) -> Iterator[None]:
+        """Keep weights gathered and gradients local until the last micro-batch."""
+        self.sharded.set_requires_gradient_sync(is_last)
+        self.sharded.set_reshard_after_backward(is_last)
+        yield
+
+    @contextmanager
+    def evaluation(self) -> Iterator[nn.Module]:
+        """Gather the weights, and give them back at the end."""
+        with super().evaluation() as model:
+            # Here, once, and not in the first call: processes may have unequally many batches.
+            self.sharded.unshard()
+            yield model
+            self.sharded.reshard()
+
+    def bytes_per_step(self) -> int:
+        """One all-gather of the weights and one reduce-scatter of the gradients."""
+        return 2 * self.num_bytes
+
+
+def parallelize(model: nn.Module, strategy: Parallel, processes: Runtime) -> Single:
+    """Wrap ``model``, already on its device, for the processes of the run."""
+    if processes.world_size == 1:
+        return Single(model, processes)
+    if strategy == "none":
+        raise ConfigError(
+            f'{processes.world_size} processes but parallel is "none": set --parallel ddp or fsdp.'
+        )
+    return Fsdp(model, processes) if strategy == "fsdp" else Ddp(model, processes)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The full tensor, gathered if it is sharded (a collective call then), detached."""
+    tensor = tensor.detach()
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def copy_into(target: Tensor, source: Tensor) -> None:
+    """Copy a full tensor into a parameter or state, of which this process may hold a shard."""
+    with torch.no_grad():
+        if isinstance(target, DTensor):
+            source = source.to(target.device)
+            source = distribute_tensor(source, target.device_mesh, target.placements)
+        target.copy_(source)
+
+
+def _sum_gradients(state: object, bucket: GradBucket) -> Future[Tensor]:
+    """DDP's communication hook: a plain sum, and a count of the bytes."""
+    buffer = bucket.buffer()
+    cast(Ddp, state).reduced_bytes += buffer.numel() * buffer.element_size()
+    work = torch_dist.all_reduce(buffer, async_op=True)
+    future: Future[Any] = work.get_future()
+    return future.then(lambda done: done.value()[0])

@@ -1,0 +1,152 @@
+"""The processes of a run: who am I, what do we agree on, small sums over all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal, TypeVar
+
+import torch
+import torch.distributed as torch_dist
+
+from litebert.common.errors import ConfigError, LitebertError
+
+Parallel = Literal["auto", "none", "ddp", "fsdp"]
+DeviceName = Literal["auto", "cpu", "cuda"]
+
+T = TypeVar("T")
+
+_START_TIMEOUT = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """This process among all processes of the run; a single process is world size 1.
+
+    Example:
+        >>> with runtime("cpu", "auto") as processes:
+        ...     total, = processes.sum([1.0])  # the number of processes, on every one of them
+    """
+
+    rank: int
+    world_size: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes files and talks to people."""
+        return self.rank == 0
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Add numbers up over all processes, in float64."""
+        if self.world_size == 1:
+            return [float(value) for value in values]
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        torch_dist.all_reduce(tensor)
+        return [float(value) for value in tensor.tolist()]
+
+    def barrier(self) -> None:
+        """Wait for all processes."""
+        self.sum([0.0])
+
+    def on_main(self, work: Callable[[], T]) -> T | None:
+        """Do something on process 0 only; if it fails there, every process stops.
+
+        Returns its result there and None elsewhere.
+        """
+        result, failure = None, None
+        if self.is_main:
+            try:
+                result = work()
+            except LitebertError as error:
+                failure = error
+        (num_failures,) = self.sum([float(failure is not None)])
+        if failure is not None:
+            raise failure
+        if num_failures:
+            raise LitebertError("process 0 has stopped: its message says why")
+        return result
+
+    def check_same(self, what: str, description: str) -> None:
+        """Refuse to go on unless every process has the same text ``description`` of ``what``."""
+        if self.world_size == 1:
+            return
+        digest = hashlib.sha256(description.encode()).digest()
+        own = torch.tensor(list(digest), dtype=torch.uint8, device=self.device)
+        every = [torch.empty_like(own) for _ in range(self.world_size)]
+        torch_dist.all_gather(every, own)
+        others = [rank for rank, found in enumerate(every) if not torch.equal(found, every[0])]
+        if others:
+            raise ConfigError(
+                f"process {others[0]} has another {what} than process 0: start all processes with "
+                "the same command on the same files."
+            )
+
+
+@contextmanager
+def runtime(device: DeviceName = "auto", parallel: Parallel = "auto") -> Iterator[Runtime]:
+    """Join the process group that torchrun announced, or run alone; leave it at the end.
+
+    A process group that the calling program has already joined is used and left alone.
+    """
+    world_size = _world_size_of_environment()
+    kind = _device_kind(device)
+    if torch_dist.is_available() and torch_dist.is_initialized():
+        yield Runtime(torch_dist.get_rank(), torch_dist.get_world_size(), _device(kind))
+        return
+    if world_size == 1:
+        yield Runtime(0, 1, _device(kind))
+        return
+    if parallel == "none":
+        raise ConfigError(
+            f'{world_size} processes were started but parallel is "none": they would train '
+            "unsynchronised copies; set --parallel ddp or fsdp, or start one process."
+        )
+    _join(kind)
+    try:
+        yield Runtime(torch_dist.get_rank(), torch_dist.get_world_size(), _device(kind))
+    finally:
+        torch_dist.destroy_process_group()
+
+
+def _world_size_of_environment() -> int:
+    text = os.environ.get("WORLD_SIZE", "1")
+    if not text.isdigit() or int(text) < 1:
+        raise ConfigError(f"WORLD_SIZE is '{text}': start with torchrun, or unset it.")
+    return int(text)
+
+
+def _join(kind: str) -> None:
+    missing = [n for n in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(n)]
+    if missing:
+        raise ConfigError(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']} but {missing[0]} is not set, so there is no "
+            "process group to join: start with torchrun, or unset WORLD_SIZE."
+        )
+    if not torch_dist.is_available():
+        raise ConfigError("this torch has no torch.distributed: install another build of torch.")
+    try:
+        torch_dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=_START_TIMEOUT)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"the processes cannot join a group: {reason}") from error
+
+
+def _device_kind(device: DeviceName) -> str:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device is cuda but torch finds no GPU: use --device cpu.")
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return device
+
+
+def _device(kind: str) -> torch.device:
+    if kind == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device

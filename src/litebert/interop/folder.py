@@ -1,0 +1,310 @@
+"""Read a model folder (or a hub name) without torch: settings, head, labels and weights as numpy.
+
+Weights come from ``model.safetensors``, from the shards that ``model.safetensors.index.json``
+lists, or from an older ``pytorch_model.bin`` (read by torch with ``weights_only``). All of them
+come out as float32.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.common.config import from_dict, to_dict
+from litebert.common.errors import CheckpointError, DataError
+from litebert.common.files import read_json
+from litebert.interop.hf_config import OWN_TYPE, head_of, labels_of, model_config
+from litebert.interop.names import (
+    BUFFERS,
+    FOREIGN_PROJECTION,
+    HEADS,
+    TIED_COPIES,
+    Head,
+    tensor_names,
+)
+from litebert.model.config import ModelConfig
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+PICKLED_FILE = "pytorch_model.bin"
+TOKENIZER_FILES = ("spiece.model", "tokenizer.json", "tokenizer_config.json")
+
+Array = npt.NDArray[np.generic]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The weights of a folder as one head wants them.
+
+    Attributes:
+        found: our parameter name (``encoder.`` and the head's) -> float32 array.
+        missing: our names that the folder lacks.
+        surplus: names in the folder that the head does not use.
+    """
+
+    found: dict[str, Array]
+    missing: tuple[str, ...]
+    surplus: tuple[str, ...]
+
+
+class ModelFolder:
+    """A Hugging Face model folder, ours or transformers'.
+
+    Settings are read at once, weights when they are asked for.
+
+    Example:
+        >>> folder = ModelFolder("runs/base/model")
+        >>> folder.config.hidden_size, folder.head
+        (768, 'pretraining')
+        >>> folder.parameters("pretraining").found["mlm.bias"].shape
+        (30000,)
+    """
+
+    def __init__(self, source: Path | str, overrides: Mapping[str, object] | None = None) -> None:
+        """Read the settings.
+
+        Args:
+            source: a folder, or a model's name on the Hugging Face hub.
+            overrides: fields of :class:`ModelConfig` to replace, such as ``activation``.
+        """
+        self.path = resolve(source)
+        config_path = self.path / CONFIG_FILE
+        self.source = str(config_path)
+        try:
+            self.values = read_json(config_path)
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
+        self.is_own = self.values.get("model_type") == OWN_TYPE
+        written = model_config(self.values, self.source)
+        if self._has_square_projection(written):
+            written = model_config(self.values, self.source, square_projection=True)
+        overrides = overrides or {}
+        note_release(Path(source).name, written, overrides)
+        # A config says of itself what does not fit, so overrides are checked like a file's keys.
+        self.config = from_dict(ModelConfig, {**to_dict(written), **overrides}, "overrides")
+
+    @property
+    def head(self) -> Head:
+        """The head that the folder holds."""
+        return head_of(self.values, self.source)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the outputs of a labelled head."""
+        return labels_of(self.values, self.source)
+
+    @cached_property
+    def tensors(self) -> dict[str, Array]:
+        """All tensors by their name in the folder (those of a bare encoder with its prefix)."""
+        tensors = _read_weights(self.path)
+        if self.is_own:
+            return tensors
+        tensors = {_canonical(name): tensor for name, tensor in tensors.items()}
+        for copy, original in TIED_COPIES.items():
+            if copy in tensors and original not in tensors:
+                tensors[original] = tensors.pop(copy)
+        return tensors
+
+    def parameters(self, head: Head) -> Parameters:
+        """Return the weights by our names, as far as the folder has those that the head wants."""
+        names = tensor_names(self.config, head, foreign=not self.is_own)
+        wanted = set(names.values())
+        surplus = set(self.tensors) - wanted
+        if not self.is_own and not self.config.has_projection:
+            # transformers has a projection even where E = H: here it is the identity.
+            surplus -= {f"{FOREIGN_PROJECTION}.weight", f"{FOREIGN_PROJECTION}.bias"}
+        return Parameters(
+            {ours: self.tensors[name] for ours, name in names.items() if name in self.tensors},
+            tuple(ours for ours, name in names.items() if name not in self.tensors),
+            tuple(sorted(surplus)),
+        )
+
+    def unknown(self, surplus: tuple[str, ...]) -> tuple[str, ...]:
+        """Return those surplus tensors that are no other head's, no tied copy and no counter."""
+        known = {*BUFFERS, *TIED_COPIES}
+        for head in HEADS:
+            known |= set(tensor_names(self.config, head, foreign=not self.is_own).values())
+        return tuple(name for name in surplus if name not in known)
+
+    def _has_square_projection(self, config: ModelConfig) -> bool:
+        """Whether a folder with E = H has a projection that does something."""
+        if self.is_own or config.embedding_size != config.hidden_size:
+            return False
+        if config.embedding_projection or not _weight_files(self.path):
+            return False
+        weight = self.tensors.get(f"{FOREIGN_PROJECTION}.weight")
+        bias = self.tensors.get(f"{FOREIGN_PROJECTION}.bias")
+        if weight is None or bias is None:
+            return False
+        identity = np.array_equal(weight, np.eye(config.hidden_size)) and not bias.any()
+        if not identity and config.embedding_projection is False:
+            raise CheckpointError(
+                f"{self.source}: embedding_projection is false, but {FOREIGN_PROJECTION} is not "
+                "the identity; remove the key"
+            )
+        return not identity
+
+
+def load_config(source: Path | str, overrides: Mapping[str, object] | None = None) -> ModelConfig:
+    """Read the shape of the model in a folder or on the hub."""
+    return ModelFolder(source, overrides).config
+
+
+def note_release(name: str, config: ModelConfig, overrides: Mapping[str, object]) -> None:
+    """Warn where the hub's config of a released model is known to differ from its training."""
+    if (
+        re.fullmatch(r"albert-(base|large|xlarge|xxlarge)-v1", name)
+        and config.activation == "gelu"
+        and "activation" not in overrides
+    ):
+        _logger.warning(
+            "%s: its config says gelu (the erf form), but it was trained with the tanh form; "
+            "`litebert import hf ... --activation gelu_tanh` corrects it",
+            name,
+        )
+    if (
+        re.fullmatch(r"albert-xlarge-v[12]", name)
+        and config.heads == 16
+        and "num_heads" not in overrides
+    ):
+        _logger.warning(
+            "%s: its config says 16 heads, the paper and the official archive 32, and the weights "
+            "cannot tell; `litebert import hf ... --num-heads 32` changes it",
+            name,
+        )
+
+
+def resolve(source: Path | str) -> Path:
+    """Return the local folder of a path, or of a hub name after downloading it to the cache."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise CheckpointError(f"{path} is a file, not a model folder")
+    name = str(source)
+    is_hub_name = re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name) is not None
+    if (
+        isinstance(source, Path)
+        or not is_hub_name
+        or (path.parent != Path() and path.parent.is_dir())
+    ):
+        raise CheckpointError(f"model folder {path} does not exist")
+    return _download(name)
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    patterns = [CONFIG_FILE, "model*.safetensors", INDEX_FILE, *TOKENIZER_FILES]
+    try:
+        path = Path(snapshot_download(name, allow_patterns=patterns))
+        if not _weight_files(path):
+            path = Path(snapshot_download(name, allow_patterns=[*patterns, PICKLED_FILE]))
+    except RepositoryNotFoundError:
+        raise CheckpointError(
+            f"{name} is neither a folder here nor a model on the Hugging Face hub"
+        ) from None
+    except (OSError, ValueError) as error:
+        # Offline, refused or full disk: the library's message is long, its first line says which.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{name} is no folder here and cannot be fetched from the Hugging Face hub; download "
+            f"it once while online, or give a folder ({reason})"
+        ) from None
+    return path
+
+
+def _weight_files(path: Path) -> list[Path]:
+    """The files that hold the weights, best format first; empty if there are none."""
+    if (path / WEIGHTS_FILE).is_file():
+        return [path / WEIGHTS_FILE]
+    if (path / INDEX_FILE).is_file():
+        try:
+            shards = read_json(path / INDEX_FILE).get("weight_map")
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
+        if not isinstance(shards, dict) or not all(_is_file_name(name) for name in shards.values()):
+            raise CheckpointError(f"{path / INDEX_FILE} has no weight_map from tensors to files")
+        return [path / name for name in sorted(set(shards.values()))]
+    return [path / PICKLED_FILE] if (path / PICKLED_FILE).is_file() else []
+
+
+def _is_file_name(value: object) -> bool:
+    """Whether an index entry names a file of the same folder (and no way out of it)."""
+    return isinstance(value, str) and Path(value).name == value
+
+
+def _read_weights(path: Path) -> dict[str, Array]:
+    files = _weight_files(path)
+    if not files:
+        raise CheckpointError(f"{path} has no weights: expected {WEIGHTS_FILE} or {PICKLED_FILE}")
+    tensors: dict[str, Array] = {}
+    for file in files:
+        read = _read_pickled if file.suffix == ".bin" else _read_safetensors
+        tensors |= {name: _float32(tensor) for name, tensor in read(file).items()}
+    return tensors
+
+
+def _float32(tensor: Array) -> Array:
+    return tensor.astype(np.float32, copy=False) if tensor.dtype.kind == "f" else tensor
+
+
+def _read_safetensors(path: Path) -> dict[str, Array]:
+    from safetensors import SafetensorError, deserialize, safe_open
+
+    try:
+        with safe_open(path, framework="np") as stream:
+            names = list(stream.keys())
+            if all(stream.get_slice(name).get_dtype() != "BF16" for name in names):
+                return {name: stream.get_tensor(name) for name in names}
+        views = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is cut or not a safetensors file: {error}") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
+    return {name: _from_view(view["dtype"], view["shape"], view["data"]) for name, view in views}
+
+
+def _from_view(dtype: str, shape: list[int], data: bytes) -> Array:
+    """Decode one tensor of a file with bfloat16, which numpy lacks: the upper half of a float32."""
+    if dtype == "BF16":
+        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").reshape(shape)
+    kind = {"F": "f", "I": "i", "U": "u", "B": "b"}[dtype[0]]
+    size = 1 if dtype == "BOOL" else int(dtype[1:]) // 8
+    return np.frombuffer(data, f"<{kind}{size}").reshape(shape)
+
+
+def _read_pickled(path: Path) -> dict[str, Array]:
+    from pickle import UnpicklingError
+
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise CheckpointError(f"reading {path} needs `pip install litebert[train]`") from None
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        return {
+            str(name): (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+            for name, tensor in state.items()
+        }
+    except (AttributeError, EOFError, OSError, RuntimeError, TypeError, UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"{path} is cut or not a file of torch weights: {reason}") from None
+
+
+def _canonical(name: str) -> str:
+    """transformers' present name of a tensor, with the prefix that a bare encoder leaves out."""
+    if re.match(r"(embeddings|encoder|pooler)\.", name):
+        name = "albert." + name
+    return re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))

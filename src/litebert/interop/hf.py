@@ -1,0 +1,350 @@
+"""Save and load models of every head as Hugging Face folders, the only model format there is."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from litebert.common.errors import CheckpointError, ConfigError, suggestion
+from litebert.common.files import atomic_folder, write_json, write_text
+from litebert.interop.card import model_card
+from litebert.interop.folder import (
+    CONFIG_FILE,
+    TOKENIZER_FILES,
+    WEIGHTS_FILE,
+    ModelFolder,
+    Parameters,
+    load_config,
+)
+from litebert.interop.hf_config import LABELLED, default_labels, foreign_config
+from litebert.interop.names import (
+    FOREIGN_PROJECTION,
+    HEADS,
+    POOLER,
+    Head,
+    is_foreign,
+    tensor_names,
+)
+from litebert.model.config import ModelConfig
+from litebert.model.encoder import Encoder
+from litebert.model.heads import (
+    MultipleChoice,
+    PretrainingModel,
+    SequenceClassifier,
+    SequenceRegressor,
+    SpanExtractor,
+    Squad2Model,
+    TokenClassifier,
+)
+
+__all__ = ["build_model", "copy_model", "load_config", "load_model", "save_model"]
+
+_HEAD_OF_CLASS: tuple[tuple[type[nn.Module], Head], ...] = (
+    (Encoder, "encoder"),
+    (PretrainingModel, "pretraining"),
+    (SequenceClassifier, "classification"),
+    (SequenceRegressor, "regression"),
+    (MultipleChoice, "multiple_choice"),
+    (TokenClassifier, "token_classification"),
+    (SpanExtractor, "span"),
+    (Squad2Model, "squad2"),
+)
+
+_logger = logging.getLogger(__name__)
+
+
+def save_model(
+    model: nn.Module,
+    folder: Path | str,
+    tokenizer_folder: Path | str | None = None,
+    card: str | None = None,
+    *,
+    head: Head | None = None,
+    labels: Sequence[str] | None = None,
+    replace: bool = False,
+) -> None:
+    """Write a model folder in float32, whole or not at all.
+
+    Args:
+        model: an :class:`Encoder` or one of the models in ``litebert.model.heads``.
+        folder: must be absent or empty, unless ``replace``.
+        tokenizer_folder: its tokenizer files are put beside the weights.
+        card: text of the model card; by default a description of the shape.
+        head: ``masked_lm`` writes a pretraining model without its sentence head, for one that was
+            never trained; otherwise the model says it.
+        labels: names of the outputs of a classifier, in order.
+        replace: take the place of an existing folder.
+    """
+    head = _head_of_model(model, head)
+    config = _config_of(model)
+    names = _labels_to_write(model, head, labels)
+    with atomic_folder(folder, replace=replace) as temporary:
+        write_json(temporary / CONFIG_FILE, foreign_config(config, head, names))
+        _write_weights(model, config, head, temporary / WEIGHTS_FILE)
+        if tokenizer_folder is not None:
+            _copy_tokenizer(Path(tokenizer_folder), temporary)
+        text = model_card(config, head, Path(folder).name) if card is None else card
+        write_text(temporary / "README.md", text)
+
+
+def _head_of_model(model: nn.Module, asked: Head | None) -> Head:
+    for kind, head in _HEAD_OF_CLASS:
+        if isinstance(model, kind):
+            if asked in (None, head):
+                return head
+            if asked == "masked_lm" and head == "pretraining":
+                return asked
+            raise TypeError(f"a {type(model).__name__} has no head '{asked}'")
+    raise TypeError(f"a {type(model).__name__} is no litebert model; unwrap it before saving")
+
+
+def _config_of(model: nn.Module) -> ModelConfig:
+    config = model.config
+    assert isinstance(config, ModelConfig), "every model carries its configuration"
+    return config
+
+
+def _labels_to_write(
+    model: nn.Module, head: Head, labels: Sequence[str] | None
+) -> Sequence[str] | None:
+    if head not in LABELLED:
+        return None
+    num_outputs = len(model.get_parameter("classifier.bias"))
+    if labels is not None and len(labels) != num_outputs:
+        raise ConfigError(f"{len(labels)} labels were given for a head of {num_outputs} outputs")
+    return default_labels(num_outputs) if labels is None else labels
+
+
+def _write_weights(model: nn.Module, config: ModelConfig, head: Head, path: Path) -> None:
+    from safetensors.torch import save_file
+
+    foreign = is_foreign(config, head)
+    prefix = "encoder." if head == "encoder" else ""
+    state = {prefix + name: tensor for name, tensor in model.state_dict().items()}
+    names = tensor_names(config, head)
+    left_out = {"sentence.weight", "sentence.bias"} if head == "masked_lm" else set()
+    assert set(names) == set(state) - left_out, sorted(set(names) ^ set(state))
+    if foreign and not HEADS[head].uses_pooler:
+        # transformers builds these heads without a pooler and would call it unexpected.
+        names = {ours: name for ours, name in names.items() if ours not in POOLER}
+    tensors = {
+        name: state[ours].detach().to("cpu", torch.float32).contiguous()
+        for ours, name in names.items()
+    }
+    if foreign and not config.has_projection:
+        tensors[f"{FOREIGN_PROJECTION}.weight"] = torch.eye(config.hidden_size)
+        tensors[f"{FOREIGN_PROJECTION}.bias"] = torch.zeros(config.hidden_size)
+    if foreign and head == "encoder":
+        tensors = {name.removeprefix("albert."): tensor for name, tensor in tensors.items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def _copy_tokenizer(source: Path, target: Path) -> None:
+    """Copy the tokenizer's files; a bare ``spiece.model`` gets the others made for it."""
+    if (source / "spiece.model").is_file() and not (source / "tokenizer.json").is_file():
+        from litebert.text.tokenizer import Tokenizer
+
+        Tokenizer.load(source).save(target)
+        return
+    present = [name for name in TOKENIZER_FILES if (source / name).is_file()]
+    if not present:
+        raise CheckpointError(f"{source} has no tokenizer: expected {', '.join(TOKENIZER_FILES)}")
+    for name in present:
+        shutil.copyfile(source / name, target / name)
+
+
+def build_model(
+    config: ModelConfig,
+    head: Head,
+    num_labels: int | None = None,
+    generator: torch.Generator | None = None,
+) -> nn.Module:
+    """Build a model with a head by its name; ``num_labels`` for those that have labels."""
+    match head:
+        case "encoder":
+            return Encoder(config, generator=generator)
+        case "pretraining" | "masked_lm":
+            return PretrainingModel(config, generator=generator)
+        case "classification":
+            return SequenceClassifier(config, num_labels or 2, generator=generator)
+        case "regression":
+            return SequenceRegressor(config, generator=generator)
+        case "multiple_choice":
+            return MultipleChoice(config, generator=generator)
+        case "token_classification":
+            return TokenClassifier(config, num_labels or 2, generator=generator)
+        case "span":
+            return SpanExtractor(config, generator=generator)
+        case "squad2":
+            return Squad2Model(config, generator=generator)
+
+
+def load_model(
+    source: Path | str,
+    head: Head | None = None,
+    new_head: bool = False,
+    num_labels: int | None = None,
+    *,
+    overrides: Mapping[str, object] | None = None,
+    generator: torch.Generator | None = None,
+) -> nn.Module:
+    """Load a model from a folder or from the hub, in float32 and evaluation mode.
+
+    Missing encoder tensors are an error. A missing head is an error unless ``new_head``. The
+    pooler is needed only where the head uses it. What the folder holds beyond that is reported
+    through ``logging``.
+
+    Args:
+        source: a model folder, or a hub name such as ``albert/albert-base-v2``.
+        head: the head to load; by default the one that the folder holds. ``masked_lm`` gives a
+            pretraining model whose sentence head may be missing.
+        new_head: start with a fresh head. A pretraining head keeps the parts that are there.
+        num_labels: outputs of a fresh head; by default as many as the folder's labels.
+        overrides: fields of :class:`ModelConfig` to replace, such as ``hidden_dropout``.
+        generator: draws what starts fresh.
+
+    Example:
+        >>> encoder = load_model("runs/base/model", head="encoder")
+        >>> rte = load_model("runs/base/model", "classification", new_head=True, num_labels=2)
+    """
+    if head is not None and head not in HEADS:
+        known = ", ".join(HEADS)
+        raise ConfigError(f"unknown head '{head}': use one of {known}.{suggestion(head, HEADS)}")
+    return _load(ModelFolder(source, overrides), head, new_head, num_labels, generator)
+
+
+def _load(
+    folder: ModelFolder,
+    head: Head | None = None,
+    new_head: bool = False,
+    num_labels: int | None = None,
+    generator: torch.Generator | None = None,
+) -> nn.Module:
+    head = folder.head if head is None else head
+    num_labels = _number_of_labels(folder, head, num_labels, new_head)
+    parameters = folder.parameters("pretraining" if head == "masked_lm" else head)
+    fresh = _fresh_names(folder, head, parameters, new_head)
+    # Without fresh parts nothing has to be drawn, nor memory filled twice.
+    with torch.device("cpu" if fresh else "meta"):
+        model = build_model(folder.config, head, num_labels, generator)
+    state = {
+        _in_model(name, head): torch.from_numpy(np.ascontiguousarray(array))
+        for name, array in parameters.found.items()
+        if name not in fresh
+    }
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    for name in POOLER:
+        if name in parameters.missing and name not in fresh:
+            state[name] = torch.zeros(shapes[name])
+    _check_shapes(folder, head, shapes, state)
+    model.load_state_dict(state, strict=False, assign=True)
+    assert not any(parameter.is_meta for parameter in model.parameters()), "all are filled"
+    _report(folder, head, parameters, fresh)
+    return model.eval()
+
+
+def copy_model(
+    source: Path | str, out: Path | str, overrides: Mapping[str, object] | None = None
+) -> Head:
+    """Copy a folder or hub model with some settings replaced; return its head."""
+    folder = ModelFolder(source, overrides)
+    model = _load(folder)
+    has_tokenizer = any((folder.path / name).is_file() for name in TOKENIZER_FILES)
+    save_model(
+        model,
+        out,
+        folder.path if has_tokenizer else None,
+        head=folder.head,
+        labels=folder.labels if folder.head in LABELLED else None,
+    )
+    return folder.head
+
+
+def _in_model(name: str, head: Head) -> str:
+    """The name of a parameter in the model: a bare encoder has no ``encoder.`` before it."""
+    return name.removeprefix("encoder.") if head == "encoder" else name
+
+
+def _number_of_labels(
+    folder: ModelFolder, head: Head, num_labels: int | None, new_head: bool
+) -> int | None:
+    if head not in LABELLED:
+        return None
+    if num_labels is None:
+        return len(folder.labels)
+    if not new_head and folder.head == head and num_labels != len(folder.labels):
+        raise CheckpointError(
+            f"{folder.path} holds a head of {len(folder.labels)} labels, not {num_labels}; "
+            "ask for a new head"
+        )
+    return num_labels
+
+
+def _fresh_names(
+    folder: ModelFolder, head: Head, parameters: Parameters, new_head: bool
+) -> frozenset[str]:
+    """Our names of the parameters that are drawn anew; an error if others are missing."""
+    missing = set(parameters.missing)
+    pooler = missing & set(POOLER)
+    in_encoder = {name for name in missing if name.startswith("encoder.")} - pooler
+    if in_encoder:
+        raise CheckpointError(f"{folder.path} lacks weights of the encoder: {_some(in_encoder)}")
+    if not HEADS[head].uses_pooler:
+        missing -= pooler  # nobody looks at it: it becomes zero
+    optional = {"encoder": set(POOLER), "masked_lm": {"sentence.weight", "sentence.bias"}}
+    needed = missing - optional.get(head, set())
+    if needed and not new_head:
+        raise CheckpointError(
+            f"{folder.path} lacks weights of the head '{head}': {_some(needed)}; "
+            "choose the head it holds, or ask for a new one"
+        )
+    if new_head and head not in ("encoder", "pretraining", "masked_lm"):
+        missing |= {name for name in parameters.found if not name.startswith("encoder.")}
+    return frozenset(missing)
+
+
+def _check_shapes(
+    folder: ModelFolder,
+    head: Head,
+    shapes: Mapping[str, torch.Size],
+    state: Mapping[str, Tensor],
+) -> None:
+    wanted: Head = "pretraining" if head == "masked_lm" else head
+    names = tensor_names(folder.config, wanted, foreign=not folder.is_own)
+    in_folder = {_in_model(ours, head): name for ours, name in names.items()}
+    wrong = [
+        f"{in_folder[name]} has {tuple(tensor.shape)}, not {tuple(shapes[name])}"
+        for name, tensor in state.items()
+        if tensor.shape != shapes[name]
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{folder.path}: weights and {CONFIG_FILE} are of different shape: {_some(wrong)}"
+        )
+
+
+def _report(folder: ModelFolder, head: Head, parameters: Parameters, fresh: frozenset[str]) -> None:
+    """Say what was not used and what is random; nothing is passed over in silence."""
+    unknown = folder.unknown(parameters.surplus)
+    if unknown:
+        _logger.warning("%s: unknown tensors are not used: %s", folder.path, _some(unknown))
+    others = set(parameters.surplus) - set(unknown)
+    if others:
+        _logger.info("%s: not used by '%s': %s", folder.path, head, _some(others))
+    if fresh & set(POOLER):
+        _logger.warning("%s has no pooler: it starts from random values", folder.path)
+    if fresh - set(POOLER):
+        _logger.info("%s: new, from random values: %s", folder.path, _some(fresh - set(POOLER)))
+
+
+def _some(names: set[str] | frozenset[str] | Sequence[str], limit: int = 4) -> str:
+    """The first few names, and how many more there are."""
+    ordered = sorted(names)
+    rest = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
+    return ", ".join(ordered[:limit]) + rest

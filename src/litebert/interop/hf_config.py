@@ -1,0 +1,228 @@
+"""``config.json`` of a model folder: its keys and values <-> our settings, heads and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from litebert.common.config import from_dict
+from litebert.common.errors import CheckpointError, ConfigError
+from litebert.interop.names import HEADS, Head, is_foreign
+from litebert.model.config import Activation, ModelConfig
+
+FOREIGN_TYPE = "albert"
+OWN_TYPE = "litebert"
+
+LABELLED: tuple[Head, ...] = ("classification", "regression", "token_classification")
+"""Heads whose number of outputs is the number of labels in ``config.json``."""
+
+_ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
+    {
+        # In these folders `gelu` is the erf form, because that is what transformers runs.
+        "gelu": "gelu",
+        "gelu_python": "gelu",
+        "gelu_new": "gelu_tanh",
+        "gelu_pytorch_tanh": "gelu_tanh",
+        "gelu_fast": "gelu_tanh",
+        "gelu_accurate": "gelu_tanh",
+        "gelu_python_tanh": "gelu_tanh",
+        "relu": "relu",
+        "tanh": "tanh",
+        "linear": "linear",
+    }
+)
+_FOREIGN_ACTIVATIONS: Mapping[Activation, str] = MappingProxyType(
+    {
+        "gelu": "gelu",
+        "gelu_tanh": "gelu_new",
+        "relu": "relu",
+        "tanh": "tanh",
+        "linear": "linear",
+    }
+)
+
+_FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "vocab_size": "vocab_size",
+        "embedding_size": "embedding_size",
+        "hidden_size": "hidden_size",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+        "intermediate_size": "intermediate_size",
+        "inner_group_num": "inner_group_num",
+        "hidden_dropout_prob": "hidden_dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+        "classifier_dropout_prob": "classifier_dropout",
+        "max_position_embeddings": "max_positions",
+        "type_vocab_size": "type_vocab_size",
+        "layer_norm_eps": "layer_norm_eps",
+        "initializer_range": "initializer_range",
+    }
+)
+"""Keys of ``config.json`` -> fields of :class:`ModelConfig` that need no thought."""
+
+_DEFAULTS: Mapping[str, object] = MappingProxyType(
+    {
+        "vocab_size": 30000,
+        "embedding_size": 128,
+        "hidden_size": 4096,
+        "num_hidden_layers": 12,
+        "num_hidden_groups": 1,
+        "num_attention_heads": 64,
+        "intermediate_size": 16384,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+)
+"""What an absent key means to transformers and to the official code (ALBERT-xxlarge), where that
+differs from our own default."""
+
+
+def foreign_config(
+    config: ModelConfig, head: Head, labels: Sequence[str] | None = None
+) -> dict[str, object]:
+    """Return the content of ``config.json`` for a model.
+
+    Args:
+        config: the model's shape.
+        head: the model's head.
+        labels: names of the outputs of a labelled head.
+    """
+    foreign = is_foreign(config, head)
+    prefix = "Albert" if foreign else "Litebert"
+    values: dict[str, object] = {
+        "architectures": [prefix + HEADS[head].architecture],
+        "model_type": FOREIGN_TYPE if foreign else OWN_TYPE,
+    }
+    values |= {theirs: getattr(config, ours) for theirs, ours in _FIELDS.items()}
+    values |= {
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.ffn,
+        "hidden_act": _FOREIGN_ACTIVATIONS[config.activation],
+        "num_hidden_groups": config.num_layers if config.sharing == "none" else config.num_groups,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    if not foreign:
+        values |= {"sharing": config.sharing, "embedding_layout": config.embedding_layout}
+    if config.has_projection != (config.embedding_size != config.hidden_size):
+        values["embedding_projection"] = config.has_projection
+    if head in ("classification", "regression"):
+        is_regression = head == "regression"
+        values["problem_type"] = "regression" if is_regression else "single_label_classification"
+    if head in LABELLED and labels is not None:
+        values["id2label"] = {str(index): label for index, label in enumerate(labels)}
+        values["label2id"] = {label: index for index, label in enumerate(labels)}
+    return values
+
+
+def model_config(
+    values: Mapping[str, object], source: str, *, square_projection: bool = False
+) -> ModelConfig:
+    """Read the shape of a model from the content of a ``config.json``.
+
+    Keys that concern only other programs are ignored, as transformers and the official code do.
+
+    Args:
+        values: the JSON object.
+        source: the file, for error lines.
+        square_projection: whether, with E = H and no word about it in ``values``, the folder has
+            a projection that is not the identity.
+    """
+    own = _check_type(values, source)
+    if values.get("tie_word_embeddings", True) is not True:
+        raise CheckpointError(f"{source}: tie_word_embeddings is off; only a tied decoder is read")
+    present = {**_DEFAULTS, **{key: value for key, value in values.items() if value is not None}}
+    fields = {ours: present[theirs] for theirs, ours in _FIELDS.items() if theirs in present}
+    fields["activation"] = _activation(present["hidden_act"], source)
+    num_groups = present["num_hidden_groups"]
+    sharing = sharing_of_groups(num_groups, present["num_hidden_layers"])
+    if own:
+        sharing = present.get("sharing", sharing)
+        fields["embedding_layout"] = present.get("embedding_layout", "factorized")
+    fields["sharing"] = sharing
+    if sharing == "groups":
+        fields["num_groups"] = num_groups
+    if "embedding_projection" in present:
+        fields["embedding_projection"] = present["embedding_projection"]
+    elif square_projection:
+        fields["embedding_projection"] = True
+    try:
+        config = from_dict(ModelConfig, fields, source)
+    except ConfigError as error:
+        message = str(error)
+        raise CheckpointError(
+            message if message.startswith(source) else f"{source}: {message}"
+        ) from None
+    if not own and not is_foreign(config, "encoder"):
+        raise CheckpointError(
+            f"{source}: transformers rounds {config.num_groups} groups over {config.num_layers} "
+            "layers to other groups than l * G // L, so its folders of this shape cannot be read"
+        )
+    return config
+
+
+def sharing_of_groups(num_groups: object, num_layers: object) -> object:
+    """Return the strategy that a number of groups stands for."""
+    return "all" if num_groups == 1 else "none" if num_groups == num_layers else "groups"
+
+
+def _check_type(values: Mapping[str, object], source: str) -> bool:
+    """Whether the folder has our own type; any type but the two is refused."""
+    model_type = values.get("model_type")
+    if model_type not in (FOREIGN_TYPE, OWN_TYPE):
+        raise CheckpointError(
+            f"{source}: model_type is {model_type!r}; only '{FOREIGN_TYPE}' and '{OWN_TYPE}' "
+            "folders are read"
+        )
+    return model_type == OWN_TYPE
+
+
+def _activation(name: object, source: str) -> Activation:
+    if not isinstance(name, str) or name not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise CheckpointError(f"{source}: hidden_act is {name!r}; known are {known}")
+    return _ACTIVATIONS[name]
+
+
+def head_of(values: Mapping[str, object], source: str) -> Head:
+    """Read which head a folder holds from its ``architectures`` (and ``problem_type``)."""
+    architectures = values.get("architectures") or ["AlbertModel"]
+    name = architectures[0] if isinstance(architectures, list) else architectures
+    for head, spec in HEADS.items():
+        if name in (f"Albert{spec.architecture}", f"Litebert{spec.architecture}"):
+            problem = values.get("problem_type")
+            if head != "classification":
+                return head
+            if problem == "multi_label_classification":
+                raise CheckpointError(f"{source}: problem_type {problem} has no head here")
+            is_regression = problem == "regression" or (
+                problem is None and len(labels_of(values, source)) == 1
+            )
+            return "regression" if is_regression else "classification"
+    known = ", ".join(f"Albert{spec.architecture}" for spec in HEADS.values() if spec.foreign)
+    raise CheckpointError(f"{source}: architectures is {name!r}; known are {known}")
+
+
+def labels_of(values: Mapping[str, object], source: str) -> tuple[str, ...]:
+    """Read the label names in the order of the outputs; two unnamed ones if none are given."""
+    labels = values.get("id2label")
+    if labels is None:
+        count = values.get("num_labels", 2)
+        if not isinstance(count, int) or count < 1:
+            raise CheckpointError(f"{source}: num_labels is {count!r}; write a positive number")
+        return default_labels(count)
+    if isinstance(labels, Mapping) and labels:
+        indices = [str(index) for index in range(len(labels))]
+        if set(indices) == set(labels):
+            return tuple(str(labels[index]) for index in indices)
+    raise CheckpointError(f'{source}: id2label should map "0", "1", ... to names')
+
+
+def default_labels(count: int) -> tuple[str, ...]:
+    """Return transformers' names for outputs that nobody named."""
+    return tuple(f"LABEL_{index}" for index in range(count))

@@ -1,0 +1,38 @@
+"""Small numpy functions over logits that every form shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.tasks.base import FloatArray, Outputs
+
+_SMALLEST_PROBABILITY = 1e-30
+
+
+def softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """Return the probabilities over the last axis, float64, same shape."""
+    shifted = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    probabilities: npt.NDArray[np.float64] = shifted / shifted.sum(axis=-1, keepdims=True)
+    return probabilities
+
+
+def sigmoid(logit: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return 1 / (1 + exp(-logit)) without overflow, float64, same shape."""
+    half = np.tanh(np.asarray(logit, np.float64) / 2)
+    probabilities: npt.NDArray[np.float64] = 0.5 * (1.0 + half)
+    return probabilities
+
+
+def mean_of(outputs: Sequence[Outputs], name: str) -> FloatArray:
+    """Return the mean of one output over models, float32."""
+    stacked = np.stack([output[name] for output in outputs])
+    return np.asarray(stacked.mean(axis=0, dtype=np.float64), np.float32)
+
+
+def mean_log_probability(outputs: Sequence[Outputs], name: str) -> FloatArray:
+    """Return the logarithm of the mean probability over models, float32: logits again."""
+    mean = np.stack([softmax(output[name]) for output in outputs]).mean(axis=0)
+    return np.asarray(np.log(np.maximum(mean, _SMALLEST_PROBABILITY)), np.float32)

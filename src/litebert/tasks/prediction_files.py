@@ -1,0 +1,59 @@
+"""Predictions files: a JSON object, JSON lines, or an ``index``/``prediction`` table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from litebert.common.errors import DataError
+from litebert.common.files import plain_suffix, read_json, write_text
+from litebert.common.rows import read_rows
+from litebert.tasks.base import Example
+
+_ID_NAMES = ("index", "id")
+
+
+def read_predictions(path: Path) -> dict[str, object]:
+    """Return id -> prediction of a ``.json``, ``.jsonl``, ``.tsv`` or ``.csv`` file.
+
+    JSON lines and tables have a column ``index`` or ``id`` and a column ``prediction``.
+    """
+    if plain_suffix(path) == ".json":
+        return read_json(path)
+    predictions: dict[str, object] = {}
+    for number, row in read_rows(path):
+        id_name = next((name for name in _ID_NAMES if name in row), None)
+        if id_name is None or "prediction" not in row:
+            raise DataError(
+                f"{path}:{number}: expected columns 'index' (or 'id') and 'prediction', "
+                f"found {', '.join(row)}"
+            )
+        predictions[str(row[id_name])] = row["prediction"]
+    return predictions
+
+
+def match_predictions(
+    examples: Sequence[Example], predictions: Mapping[str, object], path: Path
+) -> list[object]:
+    """Return the prediction of each example; each must have one, and none may be left over."""
+    missing = [example.id for example in examples if example.id not in predictions]
+    if missing:
+        raise DataError(
+            f"{path}: {len(missing):,} of {len(examples):,} examples have no prediction "
+            f"(first: {missing[0]})"
+        )
+    return [predictions[example.id] for example in examples]
+
+
+def write_table(path: Path, rows: Iterable[tuple[str, str]]) -> Path:
+    """Write a leaderboard table with the columns ``index`` and ``prediction``."""
+    lines = ["index\tprediction", *(f"{index}\t{value}" for index, value in rows)]
+    write_text(path, "\n".join(lines) + "\n")
+    return path
+
+
+def write_json_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> Path:
+    """Write one JSON object a line."""
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return path

@@ -1,0 +1,31 @@
+"""Task names of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from litebert.common.errors import ConfigError, suggestion
+from litebert.tasks.base import Task
+from litebert.tasks.custom import CustomTask
+from litebert.tasks.glue import GLUE_TASKS
+from litebert.tasks.race import RACE_TASKS
+from litebert.tasks.squad import SQUAD_TASKS
+
+TASK_NAMES = (*GLUE_TASKS, *SQUAD_TASKS, *RACE_TASKS)
+
+
+def find_task(name: str) -> Task:
+    """Return a benchmark task by name, or the task that a TOML file describes.
+
+    Example:
+        >>> find_task("squad2").form.kind
+        'span_extraction'
+    """
+    known: dict[str, Task] = {**GLUE_TASKS, **SQUAD_TASKS, **RACE_TASKS}
+    if name in known:
+        return known[name]
+    path = Path(name)
+    if path.suffix == ".toml":
+        return CustomTask.load(path)
+    near = suggestion(name, TASK_NAMES) or f" Known: {', '.join(TASK_NAMES)}, or a .toml file."
+    raise ConfigError(f"unknown task '{name}'.{near}")

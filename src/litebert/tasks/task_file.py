@@ -1,0 +1,67 @@
+"""``task.json`` of a fine-tuned model folder: what the model was trained for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.common.config import from_dict, to_dict
+from litebert.common.files import read_json, write_json
+from litebert.tasks.base import Form, Kind
+from litebert.tasks.choices import ChoiceForm
+from litebert.tasks.spans import SpanForm
+from litebert.tasks.tags import TagForm
+from litebert.tasks.texts import TextForm
+
+TASK_FILE = "task.json"
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """What a fine-tuned model does.
+
+    Example:
+        >>> TaskFile("sst2", "classification", ("0", "1"), 128).form().kind
+        'classification'
+        >>> TaskFile.read(Path("runs/squad/model")).unanswerable
+        True
+    """
+
+    name: str
+    """the task it was fine-tuned on"""
+    kind: Kind
+    """the kind of task"""
+    labels: tuple[str, ...] = ()
+    """label names in the order of the logits, where there are labels"""
+    max_length: int = 512
+    """longest input in training, in tokens"""
+    unanswerable: bool = False
+    """whether questions may have no answer (span extraction)"""
+    no_answer_threshold: float = 0.5
+    """probability of "no answer" above which it is the answer; tuned on dev"""
+
+    @classmethod
+    def of(cls, name: str, form: Form, max_length: int) -> TaskFile:
+        """Describe a form."""
+        unanswerable = isinstance(form, SpanForm) and form.may_be_unanswerable
+        return cls(name, form.kind, form.labels, max_length, unanswerable)
+
+    @classmethod
+    def read(cls, folder: Path) -> TaskFile | None:
+        """Read the file of a model folder; None if it has none (a model of other tools)."""
+        path = folder / TASK_FILE
+        return from_dict(cls, read_json(path), str(path)) if path.is_file() else None
+
+    def write(self, folder: Path) -> None:
+        """Write the file into a model folder."""
+        write_json(folder / TASK_FILE, to_dict(self))
+
+    def form(self) -> Form:
+        """Return features and decoding for this model."""
+        if self.kind == "multiple_choice":
+            return ChoiceForm()
+        if self.kind == "span_extraction":
+            return SpanForm(self.unanswerable, no_answer_threshold=self.no_answer_threshold)
+        if self.kind == "token_classification":
+            return TagForm(self.labels)
+        return TextForm(self.kind, self.labels)

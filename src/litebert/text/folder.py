@@ -1,0 +1,181 @@
+"""Write a tokenizer folder that other tools read: spiece.model, tokenizer.json and its settings.
+
+`tokenizer.json` (the `tokenizers` library) repeats in its own terms what `Tokenizer` does:
+normalisation, the word mark, SentencePiece's user-defined symbols, which always stand alone, and
+the digit-comma rule. That rule cannot be said there; pieces such as ``▁1998,`` get a score so low
+that no best path uses them, which leads to the same ids but for rare lines.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+from sys import maxunicode
+from typing import TYPE_CHECKING
+
+from litebert.common.files import atomic_path, write_json, write_text
+from litebert.text.tokenizer import (
+    CONFIG_FILE,
+    MODEL_FILE,
+    SPECIAL_PIECES,
+    WORD_MARK,
+    Tokenizer,
+)
+
+if TYPE_CHECKING:
+    import tokenizers
+
+JSON_FILE = "tokenizer.json"
+_NEVER_CHOSEN = -1000.0
+"""Score of a piece that must lose against any other way to write its characters."""
+_INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
+_MARKS = (WORD_MARK, "\N{REPLACEMENT CHARACTER}")
+"""White space to SentencePiece, though Unicode counts them among the symbols."""
+
+
+def write_tokenizer_files(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write the three files of a tokenizer folder; what else the folder holds stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_path(folder / MODEL_FILE) as temporary:
+        temporary.write_bytes(tokenizer.model)
+    write_text(folder / JSON_FILE, build_fast_tokenizer(tokenizer).to_str() + "\n")
+    write_json(folder / CONFIG_FILE, tokenizer_config(tokenizer))
+
+
+def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
+    """Return the content of ``tokenizer_config.json``: names for other tools, settings for ours."""
+    pad, unk, cls, sep, mask = SPECIAL_PIECES
+    return {
+        # transformers' own ALBERT class would rebuild the normaliser and ignore tokenizer.json.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": tokenizer.settings.model_max_length,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "padding_side": "right",
+        "truncation_side": "right",
+        "clean_up_tokenization_spaces": False,
+        "pad_token": pad,
+        "unk_token": unk,
+        "cls_token": cls,
+        "sep_token": sep,
+        "mask_token": mask,
+        "do_lower_case": tokenizer.settings.lower,
+        "digit_comma": tokenizer.settings.digit_comma,
+    }
+
+
+def build_fast_tokenizer(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+    """Return the same tokenizer for the `tokenizers` library.
+
+    Example:
+        >>> build_fast_tokenizer(tokenizer).encode("The art", "of war").tokens
+        ['[CLS]', '▁the', '▁art', '[SEP]', '▁of', '▁war', '[SEP]']
+    """
+    from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, processors
+    from tokenizers import Tokenizer as FastTokenizer
+
+    byte_fallback = any(map(tokenizer.processor.is_byte, range(tokenizer.vocab_size)))
+    fast = FastTokenizer(models.Unigram(_scored_pieces(tokenizer), tokenizer.unk_id, byte_fallback))
+    fast.normalizer = _normalizer(tokenizer)
+    # "first": a text after [MASK] starts a word only where a space precedes it.
+    steps: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.Metaspace(WORD_MARK, "first")]
+    if symbols := _user_symbols(tokenizer):
+        longest_first = sorted(symbols, key=len, reverse=True)
+        pattern = Regex("|".join(re.escape(symbol) for symbol in longest_first))
+        steps.append(pre_tokenizers.Split(pattern, "isolated"))
+    fast.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    fast.add_special_tokens([AddedToken(piece, normalized=False) for piece in SPECIAL_PIECES])
+    fast.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", tokenizer.cls_id), ("[SEP]", tokenizer.sep_id)],
+    )
+    word_mark = decoders.Metaspace(WORD_MARK, "first")
+    fast.decoder = (
+        decoders.Sequence([decoders.ByteFallback(), word_mark]) if byte_fallback else word_mark
+    )
+    return fast
+
+
+def _scored_pieces(tokenizer: Tokenizer) -> list[tuple[str, float]]:
+    """Return every piece with its log-probability."""
+    processor, split_ids = tokenizer.processor, tokenizer.split_ids
+    pieces: list[tuple[str, float]] = []
+    for index in range(tokenizer.vocab_size):
+        never = index in split_ids or processor.is_unused(index)
+        score = _NEVER_CHOSEN if never else processor.get_score(index)
+        pieces.append((tokenizer.id_to_piece(index), score))
+    return pieces
+
+
+def _user_symbols(tokenizer: Tokenizer) -> list[str]:
+    """Return the pieces that always stand alone: the only ones in text with log-probability 0."""
+    processor = tokenizer.processor
+    return [
+        tokenizer.id_to_piece(index)
+        for index in range(tokenizer.vocab_size)
+        if processor.get_score(index) == 0.0
+        and not processor.is_control(index)
+        and not processor.is_unknown(index)
+        and not processor.is_byte(index)
+    ]
+
+
+def _invisible_characters(tokenizer: Tokenizer) -> tuple[str, str]:
+    """Return the characters SentencePiece removes, and those it takes for white space.
+
+    Found by probing: the rules are compiled into the model and differ between its versions.
+    """
+    removed, spaces = [], []
+    for character in map(chr, range(maxunicode + 1)):
+        if unicodedata.category(character) in _INVISIBLE or character in _MARKS:
+            seen = tokenizer.processor.normalize(f"a{character}b")
+            if seen == f"{WORD_MARK}ab":
+                removed.append(character)
+            elif seen == f"{WORD_MARK}a{WORD_MARK}b":
+                spaces.append(character)
+    return "".join(removed), "".join(spaces)
+
+
+def _composes(tokenizer: Tokenizer) -> bool:
+    """Whether SentencePiece composes what NFKD took apart (Korean syllables)."""
+    syllable = "\N{HANGUL SYLLABLE HAN}"
+    return syllable in tokenizer.processor.normalize(tokenizer.normalize(syllable))
+
+
+def _normalizer(tokenizer: Tokenizer) -> tokenizers.normalizers.Normalizer:
+    from tokenizers import Regex, normalizers
+
+    steps: list[normalizers.Normalizer] = [
+        # Python counts the separators 1C-1F as white space, the regular expression does not.
+        normalizers.Replace(Regex(r"[\s\x0b\x1c-\x1f]+"), " "),
+        normalizers.NFKD(),
+        normalizers.Replace(Regex(f"[{_character_class(_combining())}]"), ""),
+    ]
+    if tokenizer.settings.lower:
+        steps.append(normalizers.Lowercase())
+    # What SentencePiece's own normalisation does after that.
+    removed, spaces = _invisible_characters(tokenizer)
+    if removed:
+        steps.append(normalizers.Replace(Regex(f"[{_character_class(removed)}]"), ""))
+    if _composes(tokenizer):
+        steps.append(normalizers.NFKC())
+    steps.append(normalizers.Replace(Regex(f"[{_character_class(spaces)}]+"), " "))
+    steps.append(normalizers.Strip(left=False, right=True))
+    return normalizers.Sequence(steps)
+
+
+def _combining() -> str:
+    """Return all characters of a combining class other than 0."""
+    return "".join(c for c in map(chr, range(maxunicode + 1)) if unicodedata.combining(c))
+
+
+def _character_class(characters: str) -> str:
+    """Return sorted characters as ranges of code points, for use inside ``[]``."""
+    ranges: list[list[int]] = []
+    for point in map(ord, characters):
+        if ranges and ranges[-1][1] == point - 1:
+            ranges[-1][1] = point
+        else:
+            ranges.append([point, point])
+    return "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges)

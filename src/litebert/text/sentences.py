@@ -1,0 +1,66 @@
+"""Split running text into sentences."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Protocol
+
+from litebert.text.normalize import replace_surrogates
+
+WINDOW_CHARACTERS = 4096
+"""A longer text is split window by window: sentencex takes quadratic time over many quotation
+marks, and one that is never closed would make a single sentence of all that follows it."""
+
+
+class _Segment(Protocol):
+    def __call__(self, language: str, text: str) -> list[str]: ...
+
+
+def split_sentences(text: str, language: str = "en") -> list[str]:
+    """Return the sentences of a text, stripped, none of them empty.
+
+    Args:
+        text: a paragraph or a whole document. A line break inside a paragraph ends no sentence, a
+            blank line does.
+        language: an ISO 639 code; sentencex knows abbreviations and marks of many languages and
+            treats an unknown one like English.
+
+    Example:
+        >>> split_sentences("Dr. Smith came at 5 p.m. sharp. He left soon.")
+        ['Dr. Smith came at 5 p.m. sharp.', 'He left soon.']
+    """
+    segment = _segmenter()
+    split = segment if len(text) <= WINDOW_CHARACTERS else _segment_windows
+    try:
+        parts = split(language, text)
+    except UnicodeEncodeError:
+        parts = split(language, replace_surrogates(text))
+    return [sentence for part in parts if (sentence := part.strip())]
+
+
+def _segment_windows(language: str, text: str) -> list[str]:
+    """Segment a long text in linear time; the last sentence of a window starts the next one."""
+    segment = _segmenter()
+    parts: list[str] = []
+    start = 0
+    while start < len(text):
+        end = start + WINDOW_CHARACTERS
+        found = segment(language, text[start:end])
+        if end < len(text):
+            if len(found) > 1:
+                end -= len(found.pop())
+            else:  # one sentence that fills a window is no prose: cut it where a word ends
+                last_space = text.rfind(" ", start, end)
+                end = last_space if last_space > start else end
+                found = [text[start:end]]
+        parts.extend(found)
+        start = end
+    return parts
+
+
+@cache
+def _segmenter() -> _Segment:
+    from sentencex import segment
+
+    function: _Segment = segment
+    return function

@@ -1,0 +1,1 @@
+"""Training engines: steps, checkpoints, pretraining, fine-tuning."""

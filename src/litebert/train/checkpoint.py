@@ -1,0 +1,206 @@
+"""Checkpoints: atomic folders of tensors and state with checksums; damage is found and named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from litebert.common.errors import CheckpointError, DataError
+from litebert.common.files import atomic_folder, read_json, sha256_file, write_json
+from litebert.dist.parallelize import copy_into, whole
+
+STATE_FILE = "state.json"
+WEIGHTS_FILE = "weights.safetensors"
+OPTIMIZER_FILE = "optimizer.safetensors"
+
+_NAME = re.compile(r"step-(\d+)")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint on disk whose files were found whole.
+
+    Example:
+        >>> checkpoint = latest_good(Path("run/checkpoints"), print)
+        >>> checkpoint.step, checkpoint.state["tokens"]
+        (20, 163840)
+    """
+
+    path: Path
+    step: int
+    state: Mapping[str, object]
+
+    def tensors(self, file: str) -> dict[str, Tensor]:
+        """Read one of the files of tensors."""
+        from safetensors.torch import load_file
+
+        loaded: dict[str, Tensor] = load_file(self.path / file)
+        return loaded
+
+
+def save(
+    folder: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    state: Mapping[str, object],
+) -> Path:
+    """Write ``folder/step-N`` whole or not at all.
+
+    Args:
+        folder: where the run's checkpoints are.
+        step: N.
+        tensors: file name -> tensors by name.
+        state: JSON values; the checksums of all files and its own are added.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    target = folder / f"step-{step}"
+    try:
+        with atomic_folder(target, replace=True) as temporary:
+            checksums = {}
+            for name, named_tensors in tensors.items():
+                contiguous = {key: t.contiguous().cpu() for key, t in named_tensors.items()}
+                save_file(contiguous, temporary / name)
+                checksums[name] = sha256_file(temporary / name)
+            content = {"step": step, **state, "files": checksums}
+            write_json(temporary / STATE_FILE, {**content, "checksum": _digest(content)})
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CheckpointError(
+            f"checkpoint {target} cannot be written: {reason}; the earlier ones are intact: make "
+            "room and go on with --resume auto"
+        ) from error
+    return target
+
+
+def read(path: Path) -> Checkpoint:
+    """Read a checkpoint's state and check it, but not the tensors; CheckpointError on damage."""
+    try:
+        state = read_json(path / STATE_FILE)
+    except DataError as error:
+        raise CheckpointError(f"checkpoint {path} is damaged: {error}") from None
+    content = {key: value for key, value in state.items() if key != "checksum"}
+    if state.get("checksum") != _digest(content):
+        raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} was changed")
+    step = state["step"]
+    assert isinstance(step, int), "written by save"
+    return Checkpoint(path, step, state)
+
+
+def verify(path: Path) -> Checkpoint:
+    """Read a checkpoint's state and check every file against it; CheckpointError on damage."""
+    found = read(path)
+    checksums = found.state["files"]
+    assert isinstance(checksums, dict), "written by save"
+    for name, checksum in checksums.items():
+        file = path / name
+        if not file.is_file():
+            raise CheckpointError(f"checkpoint {path} is damaged: {name} is missing")
+        if sha256_file(file) != checksum:
+            raise CheckpointError(f"checkpoint {path} is damaged: {name} has a wrong checksum")
+    return found
+
+
+def steps_in(folder: Path) -> list[int]:
+    """Steps of the checkpoints in a folder, ascending, damaged ones included."""
+    if not folder.is_dir():
+        return []
+    matches = [_NAME.fullmatch(entry.name) for entry in folder.iterdir() if entry.is_dir()]
+    return sorted(int(match.group(1)) for match in matches if match)
+
+
+def latest_good(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
+    """The latest undamaged checkpoint; each damaged one that was passed over is reported.
+
+    Returns None if there is no checkpoint at all; CheckpointError if all are damaged.
+    """
+    steps = steps_in(folder)
+    for step in reversed(steps):
+        try:
+            return verify(folder / f"step-{step}")
+        except CheckpointError as error:
+            report(f"{error}; using the one before")
+    if steps:
+        raise CheckpointError(
+            f"all {len(steps)} checkpoints in {folder} are damaged: remove the run folder to start "
+            "again"
+        )
+    return None
+
+
+def prune(folder: Path, keep_last: int, keep: Sequence[int]) -> None:
+    """Delete all but the last checkpoints and those of the steps in ``keep``; clear leftovers."""
+    steps = steps_in(folder)
+    for step in steps[: max(0, len(steps) - max(1, keep_last))]:
+        if step not in keep:
+            shutil.rmtree(folder / f"step-{step}", ignore_errors=True)
+    clear_leftovers(folder)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what a killed process left half written."""
+    if folder.is_dir():
+        for entry in folder.iterdir():
+            if entry.name.startswith(".step-"):
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def model_tensors(model: torch.nn.Module) -> dict[str, Tensor]:
+    """All weights by name, whole (a collective call if they are sharded)."""
+    return {name: whole(tensor) for name, tensor in model.state_dict().items()}
+
+
+def load_model_tensors(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy whole weights into a model, sharded or not."""
+    own = model.state_dict()
+    if own.keys() != tensors.keys():
+        odd = sorted(own.keys() ^ tensors.keys())
+        raise CheckpointError(f"the checkpoint is of another model: {odd[0]} is on one side only")
+    for name, target in own.items():
+        copy_into(target, tensors[name])
+
+
+def optimizer_tensors(model: torch.nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
+    """The optimisers' state as ``parameter/key`` -> whole tensor."""
+    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+    tensors = {}
+    for optimizer in optimizers:
+        for parameter, state in optimizer.state.items():
+            for key, value in state.items():
+                tensor = value if isinstance(value, Tensor) else torch.tensor(float(value))
+                tensors[f"{names[parameter]}/{key}"] = whole(tensor)
+    return tensors
+
+
+def load_optimizer_tensors(
+    model: torch.nn.Module, optimizers: Sequence[Optimizer], tensors: Mapping[str, Tensor]
+) -> None:
+    """Give the optimisers back the state that :func:`optimizer_tensors` took."""
+    owners = {p: o for o in optimizers for group in o.param_groups for p in group["params"]}
+    parameters = dict(model.named_parameters())
+    for full_name, tensor in tensors.items():
+        name, _, key = full_name.rpartition("/")
+        parameter = parameters.get(name)
+        if parameter is None or parameter not in owners:
+            raise CheckpointError(f"the checkpoint's optimizer has a state for {name}: no such one")
+        state = owners[parameter].state[parameter]
+        if tensor.shape == parameter.shape and tensor.ndim > 0:
+            state[key] = torch.empty_like(parameter, requires_grad=False)
+            copy_into(state[key], tensor)
+        else:
+            state[key] = tensor.clone()
+
+
+def _digest(content: Mapping[str, object]) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

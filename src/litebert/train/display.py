@@ -1,0 +1,135 @@
+"""What a person sees of a running training: live lines on a terminal, sparse ones in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from litebert.common.progress import format_duration
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+_SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_REFRESHES = 0.25
+_BAR_WIDTH = 30
+
+
+@dataclass(frozen=True)
+class Status:
+    """One moment of a training.
+
+    >>> Status(share=0.5, step=100, eta_s=60.0, figures=("loss 6.52",)).line()
+    'step 100 (50%), eta 1:00 | loss 6.52'
+    """
+
+    share: float
+    """share of the run that is done"""
+    step: int
+    """steps done"""
+    eta_s: float
+    """seconds until the end"""
+    figures: tuple[str, ...] = ()
+    """losses, accuracies and rates, most important first"""
+    stage: str = ""
+    """settings that change while training"""
+    dev: str = ""
+    """the latest evaluation"""
+
+    def line(self) -> str:
+        """All of it in one line."""
+        head = f"step {self.step:,} ({self.share:.0%}), eta {format_duration(self.eta_s)}"
+        parts = [head, ", ".join(self.figures), self.stage, self.dev]
+        return " | ".join(part for part in parts if part)
+
+
+class Display(Protocol):
+    """What training reports to."""
+
+    def show(self, status: Status) -> None:
+        """Show how it stands; called every step, shown now and then."""
+
+    def note(self, text: str) -> None:
+        """Print a line that stays."""
+
+    def close(self) -> None:
+        """Stop showing."""
+
+
+def display(*, is_main: bool, quiet: bool = False) -> Display:
+    """A live display on a terminal, sparse lines elsewhere, nothing on other processes."""
+    if not is_main or quiet:
+        return _Silent()
+    return _Terminal() if sys.stderr.isatty() else _Log()
+
+
+class _Silent:
+    def show(self, status: Status) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Log:
+    def __init__(self) -> None:
+        self._printed = time.monotonic()
+        self._last: Status | None = None
+
+    def show(self, status: Status) -> None:
+        if time.monotonic() - self._printed >= _SECONDS_BETWEEN_LINES:
+            self._printed = time.monotonic()
+            self.note(status.line())
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        pass
+
+
+class _Terminal:
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(stderr=True, highlight=False)
+        self._live: Live = Live(console=self._console, auto_refresh=False)
+        self._live.start()
+        self._shown = 0.0
+
+    def show(self, status: Status) -> None:
+        now = time.monotonic()
+        if now - self._shown >= _SECONDS_BETWEEN_REFRESHES:
+            self._shown = now
+            self._live.update(_render(status), refresh=True)
+
+    def note(self, text: str) -> None:
+        self._console.print(text)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def _render(status: Status) -> Text:
+    from rich.text import Text
+
+    done = round(_BAR_WIDTH * min(1.0, status.share))
+    text = Text(overflow="ellipsis", no_wrap=True)
+    text.append("pretraining ", style="bold")
+    text.append("━" * done, style="green")
+    text.append("━" * (_BAR_WIDTH - done), style="bright_black")
+    text.append(f" {status.share:4.0%}  step {status.step:,}  eta {format_duration(status.eta_s)}")
+    if status.stage:
+        text.append(f"  {status.stage}", style="cyan")
+    for line in (", ".join(status.figures), status.dev):
+        if line:
+            text.append("\n  ")
+            text.append(line, style="dim" if line == status.dev else "")
+    return text

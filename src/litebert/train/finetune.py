@@ -1,0 +1,336 @@
+"""Fine-tuning: one engine for every kind of task, with early stopping and resume."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from litebert.common.errors import ConfigError, LitebertError
+from litebert.common.progress import Progress, progress
+from litebert.common.rng import derived_seed
+from litebert.dist.parallelize import Single
+from litebert.dist.runtime import Runtime, runtime
+from litebert.interop.folder import load_config, resolve
+from litebert.model.config import ModelConfig
+from litebert.optim.build import build_optimizers, set_learning_rate
+from litebert.optim.config import OptimizerConfig
+from litebert.optim.schedule import ScheduleConfig, factor
+from litebert.tasks.alignment import answer_alignment
+from litebert.tasks.base import Feature, Outputs
+from litebert.tasks.baseline import baseline_predictions
+from litebert.tasks.collate import TaskBatch, collate
+from litebert.tasks.registry import find_task
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.finetune_batches import BatchOrder, micro_batches
+from litebert.train.finetune_config import FinetuneConfig, Settings
+from litebert.train.finetune_data import TaskData, TaskSplit, data_folder, load_task_data
+from litebert.train.finetune_model import autocast, batch_loss, head_of, load_task_model
+from litebert.train.finetune_predict import predict_features, score_split
+from litebert.train.finetune_records import FinetuneRecords
+from litebert.train.finetune_results import (
+    FinetuneResult,
+    read_result,
+    save_task_model,
+    write_predictions,
+    write_result,
+)
+from litebert.train.finetune_seeds import open_seeds_run, seed_configs, summarize_seeds
+from litebert.train.recipes import Recipe, recipe_for
+from litebert.train.signals import StopRequest, stop_request
+from litebert.train.state import Clock
+from litebert.train.step import accumulate, update
+
+_MAX_NONFINITE = 10
+_EVAL_TOKENS_FACTOR = 2  # without gradients more fits
+
+
+def finetune(config: FinetuneConfig) -> FinetuneResult:
+    """Fine-tune a model on a task and write a run folder with the best model in it.
+
+    Example:
+        >>> result = finetune(FinetuneConfig("rte", model="runs/base/model", data=Path("glue"),
+        ...                                  out=Path("runs/rte")))
+        >>> result.scores["accuracy"]
+        0.61
+    """
+    with runtime(config.device, "auto") as processes, stop_request() as stop:
+        if processes.world_size > 1:
+            raise ConfigError(
+                "fine-tuning runs in one process: start it without torchrun, and several seeds or "
+                "tasks side by side"
+            )
+        finished = read_result(config.out) if config.resume == "auto" else None
+        if finished is not None:
+            return finished
+        data = prepare_data(config)
+        if config.seeds == 1:
+            return FineTuning(config, data, processes, stop).run()
+        return _run_seeds(config, data, processes, stop)
+
+
+def _run_seeds(
+    config: FinetuneConfig, data: TaskData, processes: Runtime, stop: StopRequest
+) -> FinetuneResult:
+    """Run one seed after the other; those that have finished are not run again."""
+    open_seeds_run(config)
+    results = []
+    for one in seed_configs(config):
+        result = read_result(one.out) if config.resume == "auto" else None
+        if result is None:
+            result = FineTuning(one, data, processes, stop).run()
+        if result.interrupted_by:
+            return replace(result, run=config.out)
+        results.append(result)
+    return summarize_seeds(config.out, results)
+
+
+def prepare_data(config: FinetuneConfig) -> TaskData:
+    """Read and tokenise the data of a run; several seeds share it."""
+    task = find_task(config.task)
+    recipe, shape = _recipe(config)
+    max_length = Settings.max_length_of(config, recipe, task.max_length, shape.max_positions)
+    tokenizer = Tokenizer.load(resolve(config.model))
+    if tokenizer.vocab_size > shape.vocab_size:
+        raise ConfigError(
+            f"{config.model} has a tokenizer of {tokenizer.vocab_size} pieces for a model of "
+            f"{shape.vocab_size}: it is not the model's own"
+        )
+    return load_task_data(
+        task,
+        data_folder(task, config.data),
+        tokenizer,
+        max_length,
+        config.max_train_examples,
+        config.strict,
+    )
+
+
+class FineTuning:
+    """One fine-tuning run with one seed; :func:`finetune` makes and runs it.
+
+    Example:
+        >>> with runtime() as processes, stop_request() as stop:
+        ...     result = FineTuning(config, prepare_data(config), processes, stop).run()
+    """
+
+    def __init__(
+        self, config: FinetuneConfig, data: TaskData, processes: Runtime, stop: StopRequest
+    ) -> None:
+        self.config, self.data, self.stop, self.device = config, data, stop, processes.device
+        recipe, _ = _recipe(config)
+        self.settings = Settings.resolve(config, recipe, data.max_length, len(data.train.features))
+        self.head = head_of(data.task.form, config.head)
+        generator = torch.Generator().manual_seed(derived_seed(config.seed, "new head"))
+        model = load_task_model(
+            config.model,
+            self.head,
+            len(data.task.form.labels),
+            self.settings.dropout,
+            self.settings.classifier_dropout,
+            config.start,
+            generator,
+        )
+        self.model = model.to(self.device).train()
+        self.replica = Single(self.model, processes)
+        optimizer = OptimizerConfig(name="adamw", weight_decay=config.weight_decay)
+        named = list(self.model.named_parameters())
+        self.optimizers = build_optimizers(named, optimizer, self.settings.lr)
+        self.order = BatchOrder(
+            [len(feature) for feature in data.train.features],
+            self.settings.batch_size,
+            config.seed,
+        )
+        self.records = FinetuneRecords(config, data.fingerprints())
+        self.state = self.records.restore(self.model, self.optimizers)
+        self.dev = data.evals[0].first(config.max_dev_examples)
+
+    def run(self) -> FinetuneResult:
+        """Train to the end, evaluate the best weights, and write the result."""
+        self._describe_start()
+        clock = Clock(self.state.elapsed_s)
+        title = f"{self.data.task.name} (seed {self.config.seed})"
+        with progress(title, self.settings.steps, "step") as bar:
+            bar.advance(self.state.step)
+            while self.state.step < self.settings.steps and not self._is_patience_over():
+                self._step(clock, bar)
+                if self.stop.signum:
+                    return self._interrupted()
+        return self._finish()
+
+    def _step(self, clock: Clock, bar: Progress) -> None:
+        state, config = self.state, self.config
+        schedule = ScheduleConfig("official", warmup_steps=self.settings.warmup_steps)
+        share = state.step / self.settings.steps
+        lr_factor = factor(schedule, share, self.settings.steps)
+        set_learning_rate(self.optimizers, lr_factor)
+        batches = self._batches(state.step)
+        num_labels = sum(batch.num_labels for batch in batches)
+
+        def loss_of(model: nn.Module, batch: TaskBatch) -> tuple[Tensor, Tensor]:
+            with autocast(config.precision, self.device):
+                loss = batch_loss(model, batch, self.device) / num_labels
+            return loss, loss.detach()[None]
+
+        seeds = [
+            derived_seed(config.seed, "fine-tuning dropout", state.step, number)
+            for number in range(len(batches))
+        ]
+        loss = float(accumulate(self.replica, batches, loss_of, seeds)[0])
+        norm = update(self.model.parameters(), self.optimizers, config.clip_norm, loss=loss)
+        state.step += 1
+        state.tokens += sum(batch.num_tokens for batch in batches)
+        state.elapsed_s = clock.elapsed_s()
+        self._check_finite(norm)
+        values = {"loss": loss, "lr": lr_factor * self.settings.lr, "grad_norm": norm}
+        self._after_step(values, bar)
+
+    def _after_step(self, values: dict[str, float], bar: Progress) -> None:
+        """Log, evaluate and save when it is time."""
+        state, settings = self.state, self.settings
+        is_last = state.step == settings.steps
+        if state.step % self.config.log_every_steps == 0 or is_last:
+            rate = state.tokens / max(state.elapsed_s, 1e-9)
+            epoch = state.step / settings.steps_per_epoch
+            self.records.log(
+                state.step,
+                {**values, "epoch": epoch, "tokens": state.tokens, "tokens_per_s": rate,
+                 "elapsed_s": state.elapsed_s},
+            )  # fmt: skip
+            bar.update(self._status(values["loss"]))
+        bar.advance()
+        keep = False
+        if state.step % settings.eval_every_steps == 0 or is_last:
+            keep = self._evaluate()
+            bar.update(self._status(values["loss"]))
+        if keep or self.records.save_is_due():
+            self.records.save(state, self.model, self.optimizers)
+
+    def _evaluate(self) -> bool:
+        """Score the dev split; return whether these weights are among the best so far."""
+        started = time.monotonic()
+        scores, _ = score_split(self.data.task, self.dev, self._outputs(self.dev))
+        seconds = time.monotonic() - started
+        dev = {f"dev_{name}": value for name, value in scores.items()}
+        self.records.log(self.state.step, {**dev, "eval_s": seconds})
+        return self.state.add(scores[self.data.task.main_metric], self.config.keep_checkpoints)
+
+    def _batches(self, step: int) -> list[TaskBatch]:
+        members: Sequence[Feature] = [
+            self.data.train.features[int(index)] for index in self.order.batch(step)
+        ]
+        return [
+            collate([members[index] for index in part], self.data.tokenizer.pad_id)
+            for part in micro_batches(members, self.config.max_tokens)
+        ]
+
+    def _is_patience_over(self) -> bool:
+        patience = self.config.patience
+        return patience is not None and self.state.evals_since_best >= patience
+
+    def _check_finite(self, norm: float) -> None:
+        state = self.state
+        state.nonfinite_in_a_row = 0 if math.isfinite(norm) else state.nonfinite_in_a_row + 1
+        if state.nonfinite_in_a_row >= _MAX_NONFINITE:
+            raise LitebertError(
+                f"stopped at step {state.step}: loss or gradient was not finite for "
+                f"{_MAX_NONFINITE} steps in a row; lower --lr (now {self.settings.lr:g})"
+            )
+
+    def _status(self, loss: float) -> str:
+        best = self.state.best
+        metric = self.data.task.main_metric
+        text = f"loss {loss:.3f}"
+        return text if best is None else f"{text}, best {metric} {best[0]:.4g} at step {best[1]:,}"
+
+    def _describe_start(self) -> None:
+        data, run = self.data, self.records.run
+        if self.state.step:
+            return
+        run.event(
+            "data",
+            0,
+            train_examples=len(data.train.examples),
+            train_features=len(data.train.features),
+            bad_rows=data.problems.counts(),
+        )
+        if data.task.form.kind == "span_extraction":
+            found = answer_alignment(data.train.examples, data.train.features)
+            run.event("answers", 0, exact=found.exact, widened=found.widened, lost=found.lost)
+
+    def _finish(self) -> FinetuneResult:
+        """Evaluate the best weights on every split with labels and write the result."""
+        config, data, state = self.config, self.data, self.state
+        by_split = {}
+        for rank, step in reversed(list(enumerate(state.kept_steps(), start=1))):
+            self.model.load_state_dict(self.records.weights(step))
+            name = "model" if rank == 1 else f"model-{rank}"
+            scores = {split.name: self._final_scores(split, rank == 1) for split in data.evals}
+            save_task_model(
+                self.model.eval(),
+                config.out / name,
+                self.head,
+                data,
+                resolve(config.model),
+                scores[data.evals[0].name],
+                config.model,
+            )
+            by_split = scores
+        dev = data.evals[0]
+        guesses = baseline_predictions(data.task.form, data.train.examples, dev.examples)
+        result = FinetuneResult(
+            run=config.out,
+            task=data.task.name,
+            metric=data.task.main_metric,
+            model=config.out / "model",
+            scores=by_split[dev.name],
+            other_scores={split.name: by_split[split.name] for split in data.evals[1:]},
+            baseline=data.task.score(dev.examples, guesses),
+            best_step=state.kept_steps()[0],
+            steps=state.step,
+            train_examples=len(data.train.examples),
+            dev_examples=len(dev.examples),
+            tokens=state.tokens,
+            seconds=round(state.elapsed_s, 3),
+            bad_rows=data.problems.counts(),
+            seed=config.seed,
+        )
+        self.records.finish()
+        write_result(result)
+        return result
+
+    def _final_scores(self, split: TaskSplit, is_best: bool) -> dict[str, float]:
+        outputs = self._outputs(split)
+        scores, predictions = score_split(self.data.task, split, outputs)
+        if is_best:
+            write_predictions(self.config.out, self.data, split, predictions)
+        return scores
+
+    def _outputs(self, split: TaskSplit) -> list[Outputs]:
+        return predict_features(
+            self.model,
+            split.features,
+            self.data.tokenizer.pad_id,
+            max_tokens=_EVAL_TOKENS_FACTOR * self.config.max_tokens,
+            precision=self.config.precision,
+        )
+
+    def _interrupted(self) -> FinetuneResult:
+        self.records.save(self.state, self.model, self.optimizers)
+        self.records.run.event("interrupted", self.state.step, signal=self.stop.signum)
+        return FinetuneResult(
+            run=self.config.out,
+            task=self.data.task.name,
+            metric=self.data.task.main_metric,
+            steps=self.state.step,
+            interrupted_by=self.stop.signum,
+        )
+
+
+def _recipe(config: FinetuneConfig) -> tuple[Recipe, ModelConfig]:
+    shape = load_config(config.model)
+    return recipe_for(find_task(config.task), shape), shape

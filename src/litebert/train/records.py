@@ -1,0 +1,185 @@
+"""A run's files: metrics, events, TensorBoard, checkpoints; process 0 writes, all resume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from torch import nn
+from torch.optim import Optimizer
+
+from litebert.common.config import to_dict
+from litebert.common.errors import CheckpointError
+from litebert.common.runs import RunFolder
+from litebert.dist.runtime import Runtime
+from litebert.model.config import ModelConfig
+from litebert.train import checkpoint
+from litebert.train.config import PretrainConfig
+from litebert.train.display import Display
+from litebert.train.meter import StepFigures
+from litebert.train.setup import Corpora
+from litebert.train.state import RunState
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+
+class Records:
+    """Everything a run writes while it trains.
+
+    Example:
+        >>> records = Records(config, shape, corpora, processes, screen)
+        >>> state = records.restore(model, optimizers)
+        >>> records.log(state.step, {"loss": 8.9})
+        >>> records.save(state, model, optimizers)
+    """
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        shape: ModelConfig,
+        corpora: Corpora,
+        processes: Runtime,
+        screen: Display,
+    ) -> None:
+        self.config, self.processes, self.screen = config, processes, screen
+        self.folder = config.out
+        self.checkpoints = config.out / "checkpoints"
+        self.identity = _identity(config, shape, corpora)
+        settings = {k: v for k, v in to_dict(config).items() if k not in ("data", "extra_data")}
+        processes.check_same("configuration", json.dumps(settings, sort_keys=True))
+        processes.check_same("data", json.dumps(corpora.fingerprints(), sort_keys=True))
+        self._fingerprints = corpora.fingerprints()
+        self._run: RunFolder | None = None
+        self._board: SummaryWriter | None = None
+
+    def restore(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> RunState:
+        """Open or create the run folder; load the last good checkpoint if one is to be resumed."""
+        found = self.processes.on_main(self._open_run)
+        own_step = found.step if found is not None else -1
+        (step,) = self.processes.sum([float(own_step) if self.processes.is_main else 0.0])
+        if step < 0:
+            return RunState()
+        path = self.checkpoints / f"step-{int(step)}"
+        chosen = checkpoint.read(path) if found is None else found
+        self._check_identity(chosen)
+        checkpoint.load_model_tensors(model, chosen.tensors(checkpoint.WEIGHTS_FILE))
+        states = chosen.tensors(checkpoint.OPTIMIZER_FILE)
+        checkpoint.load_optimizer_tensors(model, optimizers, states)
+        run_state = chosen.state["run"]
+        assert isinstance(run_state, Mapping), "written by save"
+        return RunState.from_json(run_state)
+
+    def log(self, step: int, values: Mapping[str, object]) -> None:
+        """Write one line of metrics, and the numbers to TensorBoard."""
+        if self._run is None:
+            return
+        self._run.log(step, values)
+        board = self._tensorboard(step)
+        if board is not None:
+            for name, value in values.items():
+                if isinstance(value, (int, float)):
+                    board.add_scalar(name.replace("dev_", "dev/", 1), value, step)
+            board.flush()
+
+    def event(self, name: str, text: str, step: int) -> None:
+        """Write an event and tell the person who watches."""
+        if self._run is not None:
+            self._run.event(name, step, message=text)
+        self.screen.note(text)
+
+    def nonfinite(
+        self, state: RunState, figures: StepFigures, addresses: Mapping[str, object]
+    ) -> None:
+        """Count a step without update and write which examples it saw."""
+        state.nonfinite_total += 1
+        state.nonfinite_in_a_row += 1
+        if self._run is not None:
+            self._run.event(
+                "nonfinite",
+                state.step,
+                mlm_loss=str(figures.mlm_loss),
+                grad_norm=str(figures.grad_norm),
+                **addresses,
+            )
+        self.screen.note(f"step {state.step:,}: loss or gradient not finite, no update")
+
+    def save(self, state: RunState, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+        """Write a checkpoint (all processes take part) and delete those no longer wanted."""
+        tensors = {
+            checkpoint.WEIGHTS_FILE: checkpoint.model_tensors(model),
+            checkpoint.OPTIMIZER_FILE: checkpoint.optimizer_tensors(model, optimizers),
+        }
+
+        def write() -> None:
+            assert self._run is not None, "opened by restore"
+            content = {
+                "run": state.to_json(),
+                "metrics_position": self._run.metrics_position(),
+                "world_size": self.processes.world_size,
+                "identity": self.identity,
+            }
+            checkpoint.save(self.checkpoints, state.step, tensors, content)
+            keep = [] if state.best_step is None else [state.best_step]
+            checkpoint.prune(self.checkpoints, self.config.checkpoint.keep_last, keep)
+
+        self.processes.on_main(write)
+
+    def _open_run(self) -> checkpoint.Checkpoint | None:
+        """On process 0: the run folder, and the checkpoint to go on from."""
+        config = to_dict(self.config)
+        exists = (self.folder / "manifest.json").is_file()
+        if not exists or self.config.resume == "no":
+            seeds = {"run": self.config.seed}
+            self._run = RunFolder.create(self.folder, config, seeds, self._fingerprints)
+            return None
+        self._run = RunFolder.open(self.folder)
+        checkpoint.clear_leftovers(self.checkpoints)
+        damaged: list[str] = []
+        found = checkpoint.latest_good(self.checkpoints, damaged.append)
+        if found is None:
+            self._run.truncate_metrics(0)
+            self._run.event("resume", 0)
+            self.screen.note(f"{self.folder} has no checkpoint yet: starting again")
+            return None
+        self._check_identity(found)
+        position = found.state["metrics_position"]
+        assert isinstance(position, int), "written by save"
+        self._run.truncate_metrics(position)
+        for message in damaged:
+            self.event("damaged_checkpoint", message, found.step)
+        self._run.event("resume", found.step)
+        self.screen.note(f"resuming {self.folder} at step {found.step:,}")
+        return found
+
+    def _check_identity(self, found: checkpoint.Checkpoint) -> None:
+        theirs = found.state["identity"]
+        assert isinstance(theirs, Mapping), "written by save"
+        for key, value in self.identity.items():
+            if theirs.get(key) != value:
+                raise CheckpointError(
+                    f"{found.path} is of a run with {key} = {theirs.get(key)}, not {value}: resume "
+                    "with the same setting, or choose another --out"
+                )
+
+    def _tensorboard(self, step: int) -> SummaryWriter | None:
+        if self._board is None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                return None
+            self._board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step)
+        return self._board
+
+
+def _identity(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) -> dict[str, object]:
+    """What must not change between the parts of a run; schedules, budgets and cadences may."""
+    return {
+        **{f"model.{key}": value for key, value in to_dict(shape).items()},
+        **{f"data.{key}": value for key, value in corpora.fingerprints().items()},
+        "seed": config.seed,
+        "optimizer.name": config.optimizer.name,
+        "examples.task": config.examples.task,
+        "examples.rules": config.examples.rules,
+    }

@@ -1,0 +1,54 @@
+"""SIGTERM and Ctrl-C as a request to save and leave, not as a sudden end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SECONDS_UNTIL_IMPATIENT = 3.0
+
+
+class StopRequest:
+    """Whether, and by which signal, training was asked to stop.
+
+    Example:
+        >>> with stop_request() as stop:
+        ...     while not stop.signum:
+        ...         train_one_step()
+    """
+
+    def __init__(self) -> None:
+        self.signum = 0
+        self._at = 0.0
+
+    def handle(self, signum: int, frame: FrameType | None) -> None:
+        """Remember the first signal; a later Ctrl-C of someone impatient interrupts at once.
+
+        torchrun passes Ctrl-C on to processes that got it from the terminal already, so two
+        signals at the same time count as one.
+        """
+        impatient = self.signum and time.monotonic() - self._at > _SECONDS_UNTIL_IMPATIENT
+        if impatient and signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not self.signum:
+            self.signum, self._at = signum, time.monotonic()
+
+
+@contextmanager
+def stop_request() -> Iterator[StopRequest]:
+    """Listen to SIGTERM and SIGINT while the block runs (in the main thread, as Python demands)."""
+    stop = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {signum: signal.signal(signum, stop.handle) for signum in signals}
+    try:
+        yield stop
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

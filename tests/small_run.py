@@ -1,0 +1,48 @@
+"""A pretraining run small enough for tests: a second on one core."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from litebert.common.config import from_dict
+from litebert.train.config import PretrainConfig
+
+
+def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:
+    """Two layers of 64, batches of 8 x 32, four micro-batches a step."""
+    base = {
+        "data": str(shards),
+        "out": str(out),
+        "steps": 12,
+        "batch_size": 8,
+        "workers": 0,
+        "device": "cpu",
+        "log_every_steps": 1,
+        "model": {
+            "preset": "albert-tiny",
+            "hidden_size": 64,
+            "embedding_size": 32,
+            "intermediate_size": 64,
+        },
+        "examples": {"length": 32, "micro_batch_size": 2},
+        "optimizer": {"name": "adamw", "lr": 2e-3},
+        "schedule": {"name": "trapezoid", "warmup_share": 0.1},
+        "evaluation": {"every_steps": 0, "examples": 32, "final_examples": 32},
+        "checkpoint": {"every_steps": 0},
+    }
+    return replace(from_dict(PretrainConfig, base, "test"), **changes)  # type: ignore[arg-type]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    """The final model's tensors."""
+    return load_file(run / "model" / "model.safetensors")
+
+
+def assert_bitwise_equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
+    assert first.keys() == second.keys()
+    different = [name for name in first if not torch.equal(first[name], second[name])]
+    assert not different, different

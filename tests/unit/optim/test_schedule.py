@@ -1,0 +1,82 @@
+"""Schedules are continuous where they should be, and jump where the official one does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from litebert.common.errors import ConfigError
+from litebert.optim.config import OptimizerConfig, default_learning_rate
+from litebert.optim.schedule import (
+    ScheduleConfig,
+    constant,
+    factor,
+    linear,
+    official,
+    trapezoid,
+)
+
+shares = st.floats(0.0, 1.0)
+SCHEDULES = [ScheduleConfig(name=n) for n in ("official", "linear", "trapezoid", "constant")]
+
+
+@given(shares, st.floats(0.01, 0.5))
+def test_the_factor_lies_between_zero_and_one(progress: float, warmup: float) -> None:
+    for schedule in SCHEDULES:
+        config = ScheduleConfig(name=schedule.name, warmup_share=warmup)
+        assert 0.0 <= factor(config, progress) <= 1.0
+
+
+def test_official_jumps_by_the_warmup_share() -> None:
+    before, after = official(0.025 - 1e-9, 0.025), official(0.025, 0.025)
+    assert before == pytest.approx(1.0)
+    assert after == pytest.approx(1.0 - 0.025)
+    assert official(0.5, 0.025, power=2.0) == pytest.approx(0.25)
+
+
+def test_linear_has_no_jump() -> None:
+    assert linear(0.1 - 1e-9, 0.1) == pytest.approx(linear(0.1, 0.1), abs=1e-6)
+    assert linear(0.55, 0.1) == pytest.approx(0.5)
+
+
+def test_trapezoid_is_flat_in_the_middle() -> None:
+    assert trapezoid(0.05, 0.1, 0.2) == pytest.approx(0.5)
+    assert {trapezoid(p, 0.1, 0.2) for p in (0.1, 0.5, 0.79)} == {1.0}
+    assert trapezoid(0.9, 0.1, 0.2) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", ["official", "linear", "trapezoid"])
+def test_decaying_schedules_end_at_zero_and_stay_there(name: str) -> None:
+    config = ScheduleConfig(name=name)  # type: ignore[arg-type]
+    assert factor(config, 1.0) == 0.0
+    assert factor(config, 1.7) == 0.0
+
+
+def test_constant_stays() -> None:
+    assert constant(0.02, 0.04) == 0.5
+    assert constant(1.0, 0.04) == 1.0
+
+
+def test_warmup_in_steps_needs_the_number_of_steps() -> None:
+    config = ScheduleConfig(name="official", warmup_steps=3125)
+    assert factor(config, 1 / 125_000, steps=125_000) == pytest.approx(1 / 3125)
+    with pytest.raises(ConfigError, match="warmup_steps is 3125"):
+        factor(config, 0.5)
+
+
+def test_default_learning_rates() -> None:
+    assert default_learning_rate("lamb", 4096, 768, 12) == pytest.approx(0.00176)
+    assert default_learning_rate("lamb", 256, 768, 12) == pytest.approx(0.00044)
+    assert default_learning_rate("adamw", 16, 256, 2) == pytest.approx(1e-3)
+    assert default_learning_rate("adamw", 16, 256, 6) == pytest.approx(3.33e-4, rel=0.01)
+    assert default_learning_rate("adamw", 256, 768, 12) == pytest.approx(1e-4, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"beta1": 1.0}, {"eps": 0.0}, {"lr": -1.0}, {"clip_norm": -0.1}]
+)
+def test_impossible_constants_are_refused(changes: dict[str, float]) -> None:
+    (name,) = changes
+    with pytest.raises(ConfigError, match=rf"optimizer\.{name}"):
+        OptimizerConfig(**changes)  # type: ignore[arg-type]

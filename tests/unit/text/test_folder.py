@@ -1,0 +1,103 @@
+"""The folder for other tools: tokenizer.json gives our ids, specials and segments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from litebert.text.folder import build_fast_tokenizer, tokenizer_config
+from litebert.text.tokenizer import Tokenizer, TokenizerSettings
+from litebert.text.train import TokenizerTrainConfig, train_tokenizer
+
+
+@pytest.fixture(scope="session")
+def fast(tiny_tokenizer: Tokenizer):  # type: ignore[no-untyped-def]
+    return build_fast_tokenizer(tiny_tokenizer)
+
+
+def fast_ids(fast, text: str) -> list[int]:  # type: ignore[no-untyped-def]
+    return list(fast.encode(text, add_special_tokens=False).ids)
+
+
+def test_every_line_of_real_text(tiny_tokenizer: Tokenizer, fast, python_text: Path) -> None:  # type: ignore[no-untyped-def]
+    lines = python_text.read_text(encoding="utf-8").splitlines()
+    assert len(lines) > 500
+    assert [fast_ids(fast, line) for line in lines] == tiny_tokenizer.encode_batch(lines)
+
+
+@given(st.lists(st.sampled_from(
+    ["the", "Value", "of", "(x)", "1998,", "a-b", "it's", "...", "Café", "naïve", "ﬁne", "½", "２",
+     "e\u0301", "한국어", "日本", "हिन्दी", "русский", "£5", "–", '"so"', "\u200b", "\ufeff", "▁",
+     "\x01", "\x1c", "\u00a0", "\u3000", "İ", "ǅ", "…", "`a`", "=", "x=1", "\u200d", "\u00ad"]
+), max_size=8), st.sampled_from(["", " ", "  ", "\t", "\u00a0 "]))  # fmt: skip
+def test_odd_words_and_spaces(
+    tiny_tokenizer: Tokenizer, fast, words: list[str], space: str
+) -> None:  # type: ignore[no-untyped-def]
+    text = space.join(words)
+    assert fast_ids(fast, text) == tiny_tokenizer.encode(text)
+
+
+def test_pairs_have_specials_and_segments(tiny_tokenizer: Tokenizer, fast) -> None:  # type: ignore[no-untyped-def]
+    t = tiny_tokenizer
+    first, second = t.encode("the first one"), t.encode("(a second) one")
+    encoding = fast.encode("the first one", "(a second) one")
+    assert encoding.ids == [t.cls_id, *first, t.sep_id, *second, t.sep_id]
+    assert encoding.type_ids == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+
+
+def test_a_mask_takes_the_place_of_one_piece(tiny_tokenizer: Tokenizer, fast) -> None:  # type: ignore[no-untyped-def]
+    t = tiny_tokenizer
+    period, value = t.encode("a.")[-1], t.encode("value")
+    assert fast_ids(fast, "the [MASK] value") == [*t.encode("the"), t.mask_id, *value]
+    assert fast_ids(fast, "the [MASK].") == [*t.encode("the"), t.mask_id, period]
+
+
+@given(st.text("abcde ,.()-", max_size=40))
+def test_decoding_is_the_same(tiny_tokenizer: Tokenizer, fast, text: str) -> None:  # type: ignore[no-untyped-def]
+    ids = tiny_tokenizer.encode(text)
+    assert fast.decode(ids) == tiny_tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("rule", ["intended", "off"])
+def test_digit_comma_pieces(with_digit_commas: Tokenizer, rule: str) -> None:
+    """Where the pieces that the rule splits cannot be chosen, the best path is the rule's."""
+    tokenizer = Tokenizer(with_digit_commas.model, TokenizerSettings(digit_comma=rule))  # type: ignore[arg-type]
+    fast = build_fast_tokenizer(tokenizer)
+    texts = [f"in {year}, at {number}, and" for year in range(1990, 1999) for number in range(7)]
+    assert [fast_ids(fast, text) for text in texts] == tokenizer.encode_batch(texts)
+    split = set(tokenizer.split_ids)
+    assert bool(split) == (rule == "intended")
+    assert not split & {piece_id for text in texts for piece_id in fast_ids(fast, text)}
+
+
+def test_cased_and_byte_fallback(tmp_path: Path, python_text: Path) -> None:
+    config = TokenizerTrainConfig(
+        input=(python_text,), out=tmp_path / "tok", vocab_size=700, cased=True, byte_fallback=True
+    )
+    tokenizer = train_tokenizer(config)
+    fast = build_fast_tokenizer(tokenizer)
+    text = "The Value of 日本 and 😀, or THE end"
+    ids = tokenizer.encode(text)
+    assert fast_ids(fast, text) == ids
+    assert tokenizer.unk_id not in ids
+    assert tokenizer.decode(ids) == fast.decode(ids) == text
+    encoding = tokenizer.encode_with_offsets(text)
+    assert encoding.ids == ids
+    rows = zip(encoding.starts, encoding.ends, strict=True)
+    assert "".join(text[start:end] for start, end in rows) == text.replace(" ", "")
+    assert (
+        json.loads((tmp_path / "tok" / "tokenizer_config.json").read_text())["do_lower_case"]
+        is False
+    )
+
+
+def test_settings_for_other_tools(tiny_tokenizer: Tokenizer) -> None:
+    config = tokenizer_config(tiny_tokenizer)
+    assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert config["model_max_length"] == 512
+    assert "token_type_ids" in config["model_input_names"]  # type: ignore[operator]
+    assert config["digit_comma"] == "official"

@@ -1,0 +1,270 @@
+"""A small pretraining: what it writes, how it refuses, skips and continues."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from small_run import assert_bitwise_equal, small_config, weights
+
+from litebert.common.errors import CheckpointError, ConfigError, DataError, LitebertError
+from litebert.common.runs import RunFolder
+from litebert.interop.hf import load_model
+from litebert.model.heads import PretrainingModel
+from litebert.train import checkpoint
+from litebert.train.config import Checkpoints, Curriculum, Evaluation, ModelSection
+from litebert.train.pretrain import pretrain
+
+
+def lines(run: Path, key: str = "mlm_loss") -> list[dict]:
+    found = RunFolder.open(run).metrics()
+    return [line for line in found if key in line and "event" not in line]
+
+
+def events(run: Path, name: str) -> list[dict]:
+    return [line for line in RunFolder.open(run).metrics() if line.get("event") == name]
+
+
+def test_a_run_learns_and_leaves_everything(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    evaluation = Evaluation(every_steps=20, examples=32, final_examples=64)
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=60, evaluation=evaluation)
+    result = pretrain(config, quiet=True)
+    run = tmp_path / "run"
+    losses = [line["mlm_loss"] for line in lines(run)]
+    assert len(losses) == 60
+    assert sum(losses[-10:]) / 10 < sum(losses[:5]) / 5 - 0.5
+    assert {"lr", "tokens_per_s", "gemm_share", "wait_share", "layers"} <= lines(run)[0].keys()
+    dev = lines(run, "dev_mlm_loss")
+    assert [line["step"] for line in dev] == [20, 40, 60]
+    for key in ("dev_mlm_accuracy", "dev_sop_accuracy", "dev_nsp_accuracy"):
+        assert all(0.0 <= line[key] <= 1.0 for line in dev)
+    assert result.scores is not None
+    assert result.scores.mlm_loss == dev[-1]["dev_mlm_loss"]
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["config"]["steps"] == 60
+    assert manifest["fingerprints"].keys() == {"tokenizer", "train.0", "dev.0"}
+    assert list((run / "tensorboard").iterdir())
+    assert json.loads((run / "samples.json").read_text())["fill_mask"]
+    model = load_model(run / "model")
+    assert isinstance(model, PretrainingModel)
+    assert model.config.vocab_size == 1000
+
+
+def test_same_seed_same_weights_other_seed_others(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    runs = {}
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        pretrain(small_config(tiny_shards_dir, tmp_path / name, steps=4, seed=seed), quiet=True)
+        runs[name] = weights(tmp_path / name)
+    assert_bitwise_equal(runs["a"], runs["b"])
+    assert any(not torch.equal(runs["a"][k], runs["c"][k]) for k in runs["a"])
+
+
+def test_recomputed_activations_change_nothing(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "a", steps=6)
+    pretrain(config, quiet=True)
+    checkpointed = replace(config, out=tmp_path / "b", activation_checkpointing=True)
+    pretrain(checkpointed, quiet=True)
+    first = [line["mlm_loss"] for line in lines(tmp_path / "a")]
+    second = [line["mlm_loss"] for line in lines(tmp_path / "b")]
+    assert first == pytest.approx(second, abs=1e-5)
+
+
+def test_curricula_show_in_the_metrics(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    table = Curriculum(
+        layers=((0.0, 1), (0.5, 2)),
+        length=((0.0, 16), (0.5, 32)),
+        batch_size=((0.0, 4), (0.5, 8)),
+        mask_rate=((0.0, 0.3), (0.75, 0.15)),
+        lr_factor=((0.0, 1.0), (0.5, 0.5)),
+    )
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=8, curriculum=table)
+    pretrain(config, quiet=True)
+    found = lines(tmp_path / "run")
+    assert [line["layers"] for line in found] == [1] * 4 + [2] * 4
+    assert [line["length"] for line in found] == [16] * 4 + [32] * 4
+    assert [line["batch_size"] for line in found] == [4] * 4 + [8] * 4
+    assert [line["mask_rate"] for line in found] == [0.3] * 6 + [0.15] * 2
+    assert found[4]["lr"] == pytest.approx(found[3]["lr"] / 2)
+    assert found[7]["tokens"] - found[6]["tokens"] > 2 * (found[1]["tokens"] - found[0]["tokens"])
+
+
+def test_tasks_nsp_and_none(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    for task in ("nsp", "none"):
+        config = small_config(tiny_shards_dir, tmp_path / task, steps=3).with_examples(task=task)
+        result = pretrain(config, quiet=True)
+        assert result.scores is not None
+        assert result.scores.sop_pairs > 0
+        assert result.scores.nsp_pairs > 0
+    assert "sentence_loss" in lines(tmp_path / "nsp")[0]
+    assert "sentence_loss" not in lines(tmp_path / "none")[0]
+
+
+def test_resume_is_bitwise_and_metrics_have_each_step_once(
+    tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    evaluation = Evaluation(every_steps=4, examples=16, final_examples=16)
+    whole = small_config(
+        tiny_shards_dir,
+        tmp_path / "whole",
+        steps=12,
+        evaluation=evaluation,
+        checkpoint=Checkpoints(every_steps=5),
+        model=replace(small_config(tiny_shards_dir, tmp_path).model, hidden_dropout=0.1),
+    )
+    pretrain(whole, quiet=True)
+
+    parts = replace(whole, out=tmp_path / "parts")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("litebert.train.pretrain.update", failing_after(8))
+        with pytest.raises(RuntimeError, match="pulled the plug"):
+            pretrain(parts, quiet=True)
+    pretrain(replace(parts, resume="auto"), quiet=True)
+
+    assert_bitwise_equal(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+    first, second = lines(tmp_path / "whole"), lines(tmp_path / "parts")
+    assert [line["step"] for line in second] == list(range(1, 13))
+    assert [line["mlm_loss"] for line in first] == [line["mlm_loss"] for line in second]
+    assert lines(tmp_path / "whole", "dev_mlm_loss") == lines(tmp_path / "parts", "dev_mlm_loss")
+    assert [event["step"] for event in events(tmp_path / "parts", "resume")] == [8]
+
+
+def failing_after(num_steps: int):  # type: ignore[no-untyped-def]
+    from litebert.train.step import update
+
+    calls = 0
+
+    def step(*args, **kwargs):  # type: ignore[no-untyped-def]
+        nonlocal calls
+        calls += 1
+        if calls > num_steps:
+            raise RuntimeError("pulled the plug")
+        return update(*args, **kwargs)
+
+    return step
+
+
+def test_a_finished_run_resumes_to_its_end(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=3)
+    pretrain(config, quiet=True)
+    before = weights(tmp_path / "run")
+    result = pretrain(replace(config, resume="auto"), quiet=True)
+    assert result.step == 3
+    assert_bitwise_equal(before, weights(tmp_path / "run"))
+
+
+def test_a_run_is_not_overwritten(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=1)
+    pretrain(config, quiet=True)
+    with pytest.raises(DataError, match="--resume auto"):
+        pretrain(config, quiet=True)
+
+
+def test_resuming_with_another_model_is_refused(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=1)
+    pretrain(config, quiet=True)
+    other = replace(config, resume="auto", model=ModelSection(preset="albert-tiny"))
+    with pytest.raises(CheckpointError, match=r"model\.embedding_size = 32, not 64"):
+        pretrain(other, quiet=True)
+
+
+def test_a_step_that_is_not_finite_changes_nothing(
+    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=6, max_nonfinite=2)
+    poison_steps(monkeypatch, {3})
+    pretrain(config, quiet=True)
+    (event,) = events(tmp_path / "run", "nonfinite")
+    assert event["step"] == 3
+    assert event["position"] == 8
+    assert len(event["addresses"]) == 4
+    assert [line["step"] for line in lines(tmp_path / "run")] == [1, 2, 4, 5, 6]
+    assert all(torch.isfinite(t).all() for t in weights(tmp_path / "run").values())
+
+
+def test_many_such_steps_stop_with_an_intact_checkpoint(
+    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=9, max_nonfinite=3)
+    poison_steps(monkeypatch, {4, 5, 6, 7, 8, 9})
+    with pytest.raises(LitebertError, match="3 steps in a row"):
+        pretrain(config, quiet=True)
+    found = checkpoint.latest_good(tmp_path / "run" / "checkpoints", pytest.fail)
+    assert found is not None
+    assert found.step == 6
+    assert all(torch.isfinite(t).all() for t in found.tensors(checkpoint.WEIGHTS_FILE).values())
+
+
+def poison_steps(monkeypatch: pytest.MonkeyPatch, bad_steps: set[int]) -> None:
+    """Make the loss of some steps (four micro-batches each) not a number."""
+    from litebert.train.objective import PretrainingLoss
+
+    calls = 0
+    original = PretrainingLoss.__call__
+
+    def poisoned(self, model, batch):  # type: ignore[no-untyped-def]
+        nonlocal calls
+        calls += 1
+        loss, statistics = original(self, model, batch)
+        return (loss * math.nan if (calls + 3) // 4 in bad_steps else loss), statistics
+
+    monkeypatch.setattr(PretrainingLoss, "__call__", poisoned)
+
+
+def test_the_best_checkpoint_is_kept(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(
+        tiny_shards_dir,
+        tmp_path / "run",
+        steps=12,
+        evaluation=Evaluation(every_steps=2, examples=16, final_examples=16),
+        checkpoint=Checkpoints(every_steps=3, keep_last=1),
+    )
+    pretrain(config, quiet=True)
+    scores = {line["step"]: line["dev_mlm_loss"] for line in lines(tmp_path / "run", "dev_mlm_loss")}
+    best = min(scores, key=scores.__getitem__)
+    kept = checkpoint.steps_in(tmp_path / "run" / "checkpoints")
+    assert set(kept) == {best, 12}
+
+
+def test_continued_pretraining_starts_from_a_folder(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    pretrain(small_config(tiny_shards_dir, tmp_path / "a", steps=30), quiet=True)
+    config = small_config(
+        tiny_shards_dir, tmp_path / "b", steps=2, init_from=tmp_path / "a" / "model", seed=5
+    )
+    pretrain(config, quiet=True)
+    assert lines(tmp_path / "b")[0]["mlm_loss"] < lines(tmp_path / "a")[0]["mlm_loss"] - 0.5
+
+
+def test_continued_pretraining_needs_the_same_vocabulary(
+    tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    from litebert.interop.hf import save_model
+    from litebert.model.config import ModelConfig
+
+    shape = ModelConfig(vocab_size=500, hidden_size=64, num_layers=2)
+    save_model(PretrainingModel(shape), tmp_path / "other")
+    config = small_config(tiny_shards_dir, tmp_path / "b", init_from=tmp_path / "other")
+    with pytest.raises(ConfigError, match="500 pieces but the shards have 1000"):
+        pretrain(config, quiet=True)
+
+
+def test_a_budget_ends_the_run_and_the_decay(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = replace(
+        small_config(tiny_shards_dir, tmp_path / "run"), steps=None, budget="1.5s"
+    )
+    result = pretrain(config, quiet=True)
+    found = lines(tmp_path / "run")
+    assert result.elapsed_s >= 1.5
+    assert found[-1]["progress"] >= 1.0
+    assert found[-1]["lr"] < max(line["lr"] for line in found)
+
+
+def test_elapsed_time_goes_on_after_a_resume(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=4)
+    first = pretrain(config, quiet=True)
+    more = pretrain(replace(config, steps=8, resume="auto"), quiet=True)
+    assert more.step == 8
+    assert more.elapsed_s > first.elapsed_s
