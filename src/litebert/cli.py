@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from cyclopts import App, CycloptsError
@@ -46,8 +48,11 @@ GROUPS = {
 }
 
 
-def build_app() -> App:
-    """Return the command line without importing any command."""
+def build_app(arguments: Sequence[str] = ()) -> App:
+    """Return the command line; only the command that ``arguments`` call is ever imported.
+
+    That command's help comes from its docstring; the others are listed with their one line.
+    """
     app = App(
         name="litebert",
         help="ALBERT from raw text to a served model.",
@@ -62,13 +67,19 @@ def build_app() -> App:
     for command, (function, text) in COMMANDS.items():
         parent, _, leaf = command.rpartition(".")
         owner = groups[parent] if parent else app
-        owner.command(f"litebert.commands.{function}", name=leaf, help=text)
+        words = command.split(".")
+        if list(arguments[: len(words)]) == words:
+            module, _, name = function.partition(":")
+            called = getattr(import_module(f"litebert.commands.{module}"), name)
+            owner.command(called, name=leaf, help_epilogue=_examples(called))
+        else:
+            owner.command(f"litebert.commands.{function}", name=leaf, help=text)
     return app
 
 
 def run(arguments: Sequence[str]) -> None:
     """Run one command; errors come out as exceptions."""
-    app = build_app()
+    app = build_app(arguments)
     config_file = _config_file(arguments)
     if config_file is not None:
         values = read_toml(config_file)
@@ -114,6 +125,13 @@ def _config_file(arguments: Sequence[str]) -> Path | None:
             is_word = "/" not in value and "." not in value
             return recipe_path(arguments[0], value) if is_word else Path(value)
     return None
+
+
+def _examples(command: Callable[..., object]) -> str:
+    """Return the docstring's section of examples, which would otherwise not be shown."""
+    _, found, rest = (inspect.getdoc(command) or "").partition("Examples:\n")
+    section, _, _ = rest.partition("\n\n")
+    return f"{found}{section}" if found else ""
 
 
 def _one_line(text: str) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def layers(
     *,
-    model: list[str],
+    model: Annotated[list[str], Parameter(negative="")],
     input: Path,
     plot: Path | None = None,
     max_tokens: int = 20_000,

@@ -6,18 +6,26 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+
+from litebert.common.errors import ConfigError
+from litebert.tasks.problems import RowProblems
+
+if TYPE_CHECKING:
+    from litebert.train.finetune_evaluate import TaskEvaluation
 
 
 def evaluate(
     task: str,
     *,
-    data: Path,
-    model: Path | None = None,
+    data: Path | None = None,
+    model: Annotated[list[str] | None, Parameter(negative="")] = None,
     predictions: Path | None = None,
     null_odds: Path | None = None,
+    split: str | None = None,
+    choose: Annotated[bool, Parameter(negative="")] = False,
     out: Path | None = None,
     strict: Annotated[bool, Parameter(negative="")] = False,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -25,45 +33,77 @@ def evaluate(
     """Score a model on a task, or a file of predictions in the official script's format.
 
     Examples:
+        litebert evaluate sst2 --model runs/sst2/model --data glue
+        litebert evaluate rte --model runs/a/model --model runs/b/model --choose --data glue
+        litebert evaluate mnli --model runs/mnli/model --data glue --split test_matched --out files
         litebert evaluate squad1 --predictions predictions.json --data dev-v1.1.json --json
-        litebert evaluate squad2 --predictions answers.json --null-odds odds.json --data dev-v2.0.json
-        litebert evaluate rte --predictions RTE.tsv --data glue/RTE/dev.tsv
+        litebert evaluate squad2 --predictions answers.json --null-odds odds.json --data dev.json
 
     Args:
         task: a benchmark (cola sst2 mrpc stsb qqp mnli qnli rte wnli ax squad1 squad2 race
             race-middle race-high) or a TOML file that describes your own.
         data: a file with the gold labels, or the folder that holds the task's files.
-        model: a fine-tuned model folder.
+        model: a fine-tuned model folder; several are averaged.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
-        out: folder for the predictions of the model.
+        split: the split to predict, such as test; default: those with labels.
+        choose: of several models take those that make the average better on dev.
+        out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
         json_: print JSON with the official script's keys.
     """
-    from litebert.common.errors import ConfigError
-    from litebert.tasks.problems import RowProblems
-    from litebert.tasks.registry import find_task
-
     if (model is None) == (predictions is None):
         raise ConfigError("evaluate needs either --model DIR or --predictions FILE, one of them")
-    found = find_task(task)
     problems = RowProblems(strict)
-    if predictions is None:
-        raise ConfigError("not yet")
-    scores = found.score_file(predictions, data, null_odds, problems)
+    if predictions is not None:
+        scores = _score_file(task, predictions, data, null_odds, problems)
+    else:
+        from litebert.train.finetune_evaluate import evaluate_models
+
+        found = evaluate_models(
+            task, model or [], data, split=split, out=out, choose=choose, problems=problems
+        )
+        scores = _flat_scores(found)
+        for evaluation in found:
+            _print_notes(evaluation, choose)
     for line in problems.report():
         print(line, file=sys.stderr)
     _print_scores(scores, json_)
+
+
+def _score_file(
+    task: str, predictions: Path, data: Path | None, null_odds: Path | None, problems: RowProblems
+) -> dict[str, float]:
+    from litebert.tasks.registry import find_task
+
+    found = find_task(task)
+    folder = data if data is not None else getattr(found, "folder", None)
+    if not isinstance(folder, Path):
+        raise ConfigError("evaluate --predictions needs --data FILE with the gold labels")
+    return found.score_file(predictions, folder, null_odds, problems)
+
+
+def _flat_scores(found: list[TaskEvaluation]) -> dict[str, float]:
+    """Return the scores of the first split by their own names, of others with the split's."""
+    scores = dict(found[0].scores)
+    for evaluation in found[1:]:
+        for name, value in evaluation.scores.items():
+            scores[f"{evaluation.split}_{name}"] = value
+    return scores
+
+
+def _print_notes(evaluation: TaskEvaluation, chosen: bool) -> None:
+    if chosen:
+        print(f"ensemble: {', '.join(evaluation.models)}", file=sys.stderr)
+    for file in evaluation.files:
+        print(f"wrote {file}", file=sys.stderr)
 
 
 def _print_scores(scores: Mapping[str, float], as_json: bool) -> None:
     if as_json:
         print(json.dumps(scores))
         return
-    width = max(map(len, scores))
+    width = max(map(len, scores), default=0)
     for name, value in scores.items():
-        print(
-            f"{name:<{width}}  {value:,}"
-            if isinstance(value, int)
-            else f"{name:<{width}}  {value:.6g}"
-        )
+        shown = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+        print(f"{name:<{width}}  {shown}")

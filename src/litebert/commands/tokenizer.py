@@ -17,6 +17,7 @@ _READ_BYTES = 1 << 20
 
 
 def train(
+    *,
     config: Annotated[TokenizerTrainConfig, Parameter(name="*")],
 ) -> None:
     """Train a SentencePiece unigram vocabulary from text.

@@ -109,8 +109,8 @@ class RayEngine:
         ray = _import_ray()
         was_running = ray.is_initialized()
         if not was_running:
-            address = os.environ.get("RAY_ADDRESS")
-            cpus = None if address else self._workers
+            address = os.environ.get("RAY_ADDRESS", "local")
+            cpus = self._workers if address == "local" else None
             quiet = {"log_to_driver": False, "logging_level": logging.WARNING}
             ray.init(address=address, num_cpus=cpus, **quiet)
         try:

@@ -151,7 +151,7 @@ def choose_spans(
     """
     num_words = len(words.limit)
     rows = np.repeat(np.arange(len(budget)), np.diff(words.offsets))
-    order = np.argsort(rows + generator.random(num_words))
+    order = np.argsort(rows + generator.random(num_words), kind="stable")
     cumulative = np.cumsum(ngram_probabilities(max_ngram))[:-1]
     wanted = 1 + np.searchsorted(cumulative, generator.random(num_words), side="right")
     wanted = np.minimum(wanted, (words.limit - np.arange(num_words))[order])
@@ -160,28 +160,26 @@ def choose_spans(
     left = budget.copy()
     active = np.flatnonzero((np.diff(words.offsets) > 0) & (left > 0))
     candidate, last = words.offsets[active], words.offsets[active + 1]
+    steps = np.arange(max_ngram)
     chosen_words, chosen_sizes = [], []
     while active.size:
-        word, n = order[candidate], wanted[candidate]
-        room = left[active]
+        word, n, room = order[candidate], wanted[candidate], left[active]
         begin = words.first[word]
         size = words.first[word + n] - begin
-        for _ in range(max_ngram - 1):
-            n = n - ((size > room) & (n > 1))
+        while (too_long := (size > room) & (n > 1)).any():
+            n = n - too_long
             size = words.first[word + n] - begin
-        accepted = size <= room
-        for k in range(max_ngram):
-            accepted &= ~taken[word + k] | (n <= k)
-        hit = np.flatnonzero(accepted)
-        word, n, size = word[hit], n[hit], size[hit]
-        for k in range(max_ngram):
-            taken[word[n > k] + k] = True
-        left[active[hit]] -= size
-        chosen_words.append(word)
-        chosen_sizes.append(size)
+        run = word[:, None] + steps
+        in_run = steps < n[:, None]
+        hit = np.flatnonzero((size <= room) & ~(taken[run] & in_run).any(axis=1))
+        taken[run[hit][in_run[hit]]] = True
+        left[active[hit]] -= size[hit]
+        chosen_words.append(word[hit])
+        chosen_sizes.append(size[hit])
         candidate += 1
         go_on = np.flatnonzero((left[active] > 0) & (candidate < last))
-        active, candidate, last = active[go_on], candidate[go_on], last[go_on]
+        if len(go_on) < len(active):
+            active, candidate, last = active[go_on], candidate[go_on], last[go_on]
     if not chosen_words:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return np.concatenate(chosen_words), np.concatenate(chosen_sizes)

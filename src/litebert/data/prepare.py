@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,8 @@ from litebert.data.manifest import Manifest, SourceCounts, SplitEntry
 from litebert.data.parts import PartSummary, Recipe, read_summary
 from litebert.data.shards import TOKENIZER_FOLDER, seal_split, token_dtype
 from litebert.data.sources import Source, find_inputs, fingerprint_sources, write_sources
-from litebert.text.tokenizer import Tokenizer
+from litebert.text.folder import JSON_FILE
+from litebert.text.tokenizer import CONFIG_FILE, MODEL_FILE, Tokenizer
 
 _SHOWN_PROBLEMS = 10
 
@@ -209,8 +211,7 @@ def _assemble(
         raise DataError(f"nothing to train on in {len(sources)} files ({found}); check --input")
     write_train_shards(build, assembly)
     if not (build.out / TOKENIZER_FOLDER).is_dir():
-        with atomic_folder(build.out / TOKENIZER_FOLDER) as folder:
-            tokenizer.save(folder)
+        _copy_tokenizer(config.tokenizer, tokenizer, build.out / TOKENIZER_FOLDER)
     with atomic_path(build.out / SOURCES) as temporary:
         write_sources(temporary, sources, times=False)
     vocab_size = tokenizer.vocab_size
@@ -228,6 +229,17 @@ def _assemble(
         settings=_settings(config),
     ).write(build.out)
     build.close()
+
+
+def _copy_tokenizer(source: Path, tokenizer: Tokenizer, target: Path) -> None:
+    """Copy a tokenizer's files; those that a bare ``spiece.model`` lacks are made."""
+    files = [source / name for name in (MODEL_FILE, JSON_FILE, CONFIG_FILE)]
+    with atomic_folder(target) as folder:
+        if all(file.is_file() for file in files):
+            for file in files:
+                shutil.copyfile(file, folder / file.name)
+        else:
+            tokenizer.save(folder)
 
 
 def _source_counts(

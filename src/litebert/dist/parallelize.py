@@ -1,7 +1,5 @@
 """Wrap a single-device model for many processes (DDP, FSDP2), from outside."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager as ContextManager
 from contextlib import contextmanager, nullcontext
@@ -176,7 +174,10 @@ def copy_into(target: Tensor, source: Tensor) -> None:
 
 
 def _sum_gradients(state: object, bucket: GradBucket) -> Future[Tensor]:
-    """DDP's communication hook: a plain sum, and a count of the bytes."""
+    """DDP's communication hook: a plain sum, and a count of the bytes.
+
+    DDP compares the annotations themselves, so this file does without postponed ones.
+    """
     buffer = bucket.buffer()
     cast(Ddp, state).reduced_bytes += buffer.numel() * buffer.element_size()
     work = torch_dist.all_reduce(buffer, async_op=True)

@@ -12,12 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.model.config import ModelConfig
+from litebert.model.gelu import gelu_tanh
 
 AttentionImplementation = Literal["sdpa", "eager"]
-
-
-def _gelu_tanh(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
 
 
 def _identity(x: Tensor) -> Tensor:
@@ -26,7 +23,7 @@ def _identity(x: Tensor) -> Tensor:
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
     {
-        "gelu_tanh": _gelu_tanh,
+        "gelu_tanh": gelu_tanh,
         "gelu": F.gelu,
         "relu": F.relu,
         "tanh": torch.tanh,
@@ -154,9 +151,11 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Attend over the positions where the mask (bool) is true; all of them without a mask."""
         batch, length, hidden = x_BSH.shape
-        qkv = F.linear(x_BSH, packed.weight, packed.bias)
-        qkv = qkv.view(batch, length, 3, self.num_heads, hidden // self.num_heads)
-        query_BASD, key_BASD, value_BASD = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        head_shape = (batch, length, self.num_heads, hidden // self.num_heads)
+        qkv_BS3H = F.linear(x_BSH, packed.weight, packed.bias)
+        query_BASD, key_BASD, value_BASD = (
+            part_BSH.view(head_shape).transpose(1, 2) for part_BSH in qkv_BS3H.chunk(3, dim=-1)
+        )
         dropout = self.dropout if self.training else 0.0
         attend = sdpa_attention if implementation == "sdpa" else eager_attention
         mixed_BASD = attend(query_BASD, key_BASD, value_BASD, mask_B11S, dropout)

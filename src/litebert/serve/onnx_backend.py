@@ -26,9 +26,7 @@ class OnnxBackend:
         try:
             import onnxruntime
         except ModuleNotFoundError:
-            raise CheckpointError(
-                f"running {file} needs `pip install litebert[onnx]`"
-            ) from None
+            raise CheckpointError(f"running {file} needs `pip install litebert[onnx]`") from None
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         if threads is not None:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from litebert.common.batches import batches_by_tokens
-from litebert.common.errors import CheckpointError, InputError
+from litebert.common.errors import InputError
+from litebert.interop.folder import ModelFolder, resolve
+from litebert.serve import questions
 from litebert.serve.backend import Backend, Runtime, open_backend
 from litebert.serve.features import Feature, FloatArray, Row, pad, split
-from litebert.serve.operations import Embed, FillMask, Operation, Order, Pooling
-from litebert.serve.results import FilledText, SentenceOrder
+from litebert.serve.packing import pack
+from litebert.serve.questions import Pooling, Question
+from litebert.serve.results import FilledText, LayerPath, SentenceOrder
+from litebert.tasks.base import Example, Form, Prediction
+from litebert.tasks.choices import ChoiceForm
+from litebert.tasks.spans import SpanForm
+from litebert.tasks.tags import TagForm
+from litebert.tasks.texts import TextForm
 from litebert.text.tokenizer import Tokenizer
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-DEFAULT_MAX_TOKENS = 4096
+DEFAULT_MAX_TOKENS = 2048
 """Padded tokens of one batch: enough to fill two cores, few enough to stay in cache."""
 
 _WINDOW_TOKENS = 65_536
@@ -33,18 +39,21 @@ class Predictor:
         >>> predictor = Predictor.load("runs/tiny/model")
         >>> predictor.fill_mask(["Paris is the [MASK] of France."])[0].masks[0][0].token
         'capital'
+        >>> Predictor.load("runs/sst2/model").predict([{"text": "a fine film"}])[0]["label"]
+        'positive'
     """
 
     def __init__(
         self,
         backend: Backend,
         tokenizer: Tokenizer,
-        max_length: int,
+        labels: tuple[str, ...] = (),
         max_tokens: int = DEFAULT_MAX_TOKENS,
         depth: int | None = None,
     ) -> None:
-        self.backend, self.tokenizer = backend, tokenizer
-        self.max_length, self.max_tokens, self.depth = max_length, max_tokens, depth
+        self.backend, self.tokenizer, self.labels = backend, tokenizer, labels
+        self.max_tokens, self.depth = max_tokens, depth
+        self.max_length = backend.info.max_length
 
     @classmethod
     def load(
@@ -62,55 +71,125 @@ class Predictor:
             runtime: ``auto`` takes the ONNX file if there is one.
             threads: processor threads; None lets the runtime decide.
             max_tokens: padded tokens of one batch.
-            depth: repeats of the shared block; None runs all. Needs a model trained for it.
+            depth: layers to run; None runs all. Needs a model trained for it.
         """
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise CheckpointError(f"model folder {folder} does not exist")
+        folder = resolve(folder)
         backend = open_backend(folder, runtime, threads)
         _check_depth(depth, backend.info.max_depth)
-        return cls(backend, Tokenizer.load(folder), backend.info.max_length, max_tokens, depth)
+        labels = ModelFolder(folder).labels
+        return cls(backend, Tokenizer.load(folder), labels, max_tokens, depth)
 
     def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[FilledText]:
         """Return the likeliest words at each ``[MASK]`` of each text."""
-        return self.run(FillMask(self.tokenizer, self.max_length, top_k), texts)
+        return self.ask(
+            questions.fill_mask(text, self.tokenizer, self.max_length, top_k) for text in texts
+        )
 
     def order(self, pairs: Sequence[tuple[str, str]]) -> list[SentenceOrder]:
         """Return the probability that each pair stands in its original order."""
-        return self.run(Order(self.tokenizer, self.max_length), pairs)
+        return self.ask(
+            questions.order(first, second, self.tokenizer, self.max_length)
+            for first, second in pairs
+        )
 
     def embed(self, texts: Sequence[str], pooling: Pooling = "mean") -> FloatArray:
         """Return one vector per text; float32 [len(texts), H]."""
-        return np.stack(self.run(Embed(self.tokenizer, self.max_length, pooling), texts))
+        vectors = self.ask(
+            questions.embed(text, self.tokenizer, self.max_length, pooling) for text in texts
+        )
+        return np.stack(vectors)
 
-    def run(self, operation: Operation[Item, Result], items: Sequence[Item]) -> list[Result]:
-        """Answer many items; results are in input order whatever the batches."""
-        return list(self.stream(operation, items))
+    def layer_path(self, text: str) -> LayerPath:
+        """Return how far each block moves the tokens of a text (Figure 1 of the paper)."""
+        return self.ask([questions.layer_path(text, self.tokenizer, self.max_length)])[0]
 
-    def stream(self, operation: Operation[Item, Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Answer items as they come, in order, in bounded memory.
+    def predict(
+        self,
+        records: Iterable[Mapping[str, object]],
+        form: Form | None = None,
+        max_length: int | None = None,
+    ) -> list[dict[str, object]]:
+        """Answer records with a fine-tuned model.
 
-        Items are collected up to a window of tokens, sorted by length inside it, and answered.
+        Args:
+            records: what the form reads: ``text`` and ``text_pair``; ``text``, ``question`` and
+                ``options``; ``question`` and ``context``; or ``words``.
+            form: the kind of task; by default the one of the model's head.
+            max_length: longest input in tokens; by default what the model reads.
         """
-        window: list[tuple[Item, list[Feature]]] = []
-        tokens = 0
-        for item in items:
-            features = operation.features(item)
-            window.append((item, features))
-            tokens += sum(map(len, features))
-            if tokens >= _WINDOW_TOKENS:
-                yield from self._answer(operation, window)
-                window, tokens = [], 0
-        yield from self._answer(operation, window)
+        form = self.form() if form is None else form
+        return self.ask(self.question(record, form, max_length) for record in records)
 
-    def _answer(
-        self, operation: Operation[Item, Result], window: Sequence[tuple[Item, list[Feature]]]
-    ) -> Iterator[Result]:
-        rows = self.rows([f for _, features in window for f in features], operation.outputs)
+    def predictions(
+        self, examples: Iterable[Example], form: Form, max_length: int | None = None
+    ) -> list[Prediction]:
+        """Answer examples that a task read from its files, ready for the task's score."""
+        return self.ask(self._task_question(form, example, max_length) for example in examples)
+
+    def question(
+        self, record: Mapping[str, object], form: Form, max_length: int | None = None
+    ) -> Question[dict[str, object]]:
+        """Prepare one record of a task; its answer is JSON for people."""
+        example = form.parse(record, str(record.get("id", "0")))
+        return questions.described(form, example, self._task_question(form, example, max_length))
+
+    def _task_question(
+        self, form: Form, example: Example, max_length: int | None
+    ) -> Question[Prediction]:
+        outputs = questions.form_outputs(form, self.backend.info.outputs)
+        self.require(outputs)
+        length = min(max_length or self.max_length, self.max_length)
+        return questions.task_question(form, example, self.tokenizer, length, outputs)
+
+    def form(self) -> Form:
+        """Return the form that the model's head answers."""
+        match self.backend.info.head:
+            case "classification":
+                return TextForm("classification", self.labels)
+            case "regression":
+                return TextForm("regression")
+            case "multiple_choice":
+                return ChoiceForm()
+            case "token_classification":
+                return TagForm(self.labels)
+            case "span":
+                return SpanForm()
+            case "squad2":
+                return SpanForm(may_be_unanswerable=True)
+            case head:
+                raise InputError(
+                    f"this model is for {head}, not for a task; fine-tune it with "
+                    "`litebert finetune`, or use fill-mask, order or embed"
+                )
+
+    def ask(self, asked: Iterable[Question[Result]]) -> list[Result]:
+        """Answer many questions; answers are in their order whatever the batches."""
+        return list(self.stream(asked))
+
+    def stream(self, asked: Iterable[Question[Result]]) -> Iterator[Result]:
+        """Answer questions as they come, in order, in bounded memory.
+
+        They are collected up to a window of tokens, sorted by length inside it, and answered.
+        """
+        window: list[Question[Result]] = []
+        num_tokens = 0
+        for question in asked:
+            window.append(question)
+            num_tokens += question.num_tokens
+            if num_tokens >= _WINDOW_TOKENS:
+                yield from self._answer(window)
+                window, num_tokens = [], 0
+        yield from self._answer(window)
+
+    def _answer(self, window: Sequence[Question[Result]]) -> Iterator[Result]:
+        if not window:
+            return
+        asked = sorted({name for question in window for name in question.outputs})
+        rows = self.rows([f for question in window for f in question.features], asked)
         start = 0
-        for item, features in window:
-            stop = start + len(features)
-            yield operation.decode(item, features, rows[start:stop])
+        for question in window:
+            stop = start + len(question.features)
+            yield question.decode(rows[start:stop])
             start = stop
 
     def rows(self, features: Sequence[Feature], outputs: Sequence[str]) -> list[Row]:
@@ -118,7 +197,7 @@ class Predictor:
         self.require(outputs)
         rows: dict[int, Row] = {}
         lengths = [len(feature) for feature in features]
-        for batch in batches_by_tokens(lengths, self.max_tokens):
+        for batch in pack(lengths, self.max_tokens):
             members = [features[index] for index in batch]
             inputs = pad(members, self.tokenizer.pad_id, self.depth)
             computed = self.backend.run(inputs, outputs)
@@ -130,7 +209,7 @@ class Predictor:
         missing = [name for name in outputs if name not in self.backend.info.outputs]
         if missing:
             raise InputError(
-                f"this model is for {self.backend.info.head} and has no {missing[0]}; "
+                f"this model is for {self.backend.info.head} and gives no {missing[0]}; "
                 "choose a model with the head for this question"
             )
 
@@ -139,6 +218,8 @@ def _check_depth(depth: int | None, max_depth: int | None) -> None:
     if depth is None:
         return
     if max_depth is None:
-        raise InputError(f"--depth {depth}: this model cannot change its depth; leave it out")
+        raise InputError(
+            f"depth {depth}: the depth of an ONNX model is fixed; export it with `--depth {depth}`"
+        )
     if not 1 <= depth <= max_depth:
-        raise InputError(f"--depth {depth} is outside 1 to {max_depth}")
+        raise InputError(f"depth {depth} is outside 1 to {max_depth}")

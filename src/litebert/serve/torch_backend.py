@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,7 @@ def _layer_path(hidden_states: Sequence[Tensor]) -> dict[str, Tensor]:
     import torch
 
     distances, angles = [], []
-    for before_BSH, after_BSH in zip(hidden_states[:-1], hidden_states[1:], strict=True):
+    for before_BSH, after_BSH in pairwise(hidden_states):
         distances.append((after_BSH - before_BSH).norm(dim=-1))
         cosine_BS = torch.cosine_similarity(before_BSH, after_BSH, dim=-1)
         angles.append(torch.rad2deg(torch.acos(cosine_BS.clamp(-1, 1))))

@@ -105,15 +105,19 @@ def _lower_with_sources(text: str) -> tuple[str, list[int]]:
 
 
 def _decompose_match(match: re.Match[str]) -> str:
-    return _decompose(match[0])
+    run = match[0]
+    return _decompose_short(run) if len(run) <= _SHORT_RUN else _decompose(run)
 
 
-@lru_cache(maxsize=1 << 16)
 def _decompose(run: str) -> str:
     """Return NFKD without combining characters of a stretch of text that holds no ASCII.
 
-    ASCII characters neither decompose nor combine, so each stretch between them stands alone; a
-    corpus has few different ones (dashes, quotes, letters with accents), hence the cache.
+    ASCII characters neither decompose nor combine, so each stretch between them stands alone.
     """
     decomposed = unicodedata.normalize("NFKD", replace_surrogates(run))
     return "".join(c for c in decomposed if not unicodedata.combining(c))
+
+
+# A corpus has few different short stretches (dashes, quotes, letters with accents, words).
+_SHORT_RUN = 16
+_decompose_short = lru_cache(maxsize=1 << 16)(_decompose)

@@ -119,7 +119,9 @@ class Pretraining:
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
         state = self.state
-        loss = PretrainingLoss(self.config.objective, 1, 0, self._stage().layers, self._device)
+        num_pairs = int(self.config.examples.task != "none")
+        layers = self._stage().layers
+        loss = PretrainingLoss(self.config.objective, 1, num_pairs, layers, self._device)
         self.replica.rehearse(lambda: loss(self.replica.train, smallest_batch())[0])
         if not self.dev.has_documents:
             self.screen.note("no dev documents: the run goes without evaluation")

@@ -6,6 +6,9 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -242,6 +245,48 @@ def test_a_killed_worker_is_reported(corpus: ShardSet) -> None:
     with pytest.raises(DataError, match="exit code -9"):
         list(iterator)
     assert multiprocessing.active_children() == []
+
+
+ORPHANS = """
+import multiprocessing, sys, time
+import numpy as np
+from litebert.data.examples import ExampleConfig, Vocabulary
+from litebert.data.loader import Loader
+from litebert.data.shards import ShardSet
+
+if __name__ == "__main__":
+    shards = ShardSet.open(sys.argv[1], "train")
+    words = Vocabulary(np.ones(shards.vocab_size, dtype=bool))
+    batches = Loader([(shards, 1.0)], ExampleConfig(length=32), 1, words).iterate(num_workers=2)
+    next(batches)
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    time.sleep(1000)
+"""
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_workers_end_when_their_parent_is_killed(corpus: ShardSet, tmp_path: Path) -> None:
+    script = tmp_path / "orphans.py"
+    script.write_text(ORPHANS)
+    command = [sys.executable, str(script), str(corpus.folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        assert all(is_running(pid) for pid in workers)
+        parent.kill()
+    for _ in range(600):
+        if not any(is_running(pid) for pid in workers):
+            break
+        time.sleep(0.1)
+    assert not any(is_running(pid) for pid in workers)
 
 
 def damaged_corpus(folder: Path) -> tuple[ShardSet, Vocabulary]:

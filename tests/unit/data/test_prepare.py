@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -48,15 +49,15 @@ def run(tmp_path: Path, tiny_tokenizer_dir: Path) -> Prepare:
     """Prepares files of ``tmp_path`` with small blocks."""
 
     def function(*inputs: Path, out: str = "out", **settings: object) -> PrepareReport:
-        defaults: dict[str, object] = {"workers": 1, "block_bytes": 6000, "shard_tokens": 5000}
-        return prepare(
-            PrepareConfig(
-                input=inputs or (tmp_path / "corpus.txt",),
-                tokenizer=tiny_tokenizer_dir,
-                out=tmp_path / out,
-                **{**defaults, **settings},  # type: ignore[arg-type]
-            )
+        config = PrepareConfig(
+            input=inputs or (tmp_path / "corpus.txt",),
+            tokenizer=tiny_tokenizer_dir,
+            out=tmp_path / out,
+            workers=1,
+            block_bytes=6000,
+            shard_tokens=5000,
         )
+        return prepare(replace(config, **settings))  # type: ignore[arg-type]
 
     return function
 
@@ -272,15 +273,17 @@ def test_a_build_stopped_at_any_file_is_continued_to_the_same_bytes(
     stop_after: StopAfter,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write_text(tmp_path / "corpus.txt", [*documents, *documents[:5]])
-    run(out="whole", dev_fraction=0.2, workers=1)
+    documents = [document for document in documents if len("".join(document)) < 2000][:8]
+    write_text(tmp_path / "corpus.txt", [*documents, *documents[:2]])
+    run = partial(run, dev_fraction=0.3, block_bytes=1000, shard_tokens=500)
+    run(out="whole")
     expected = content(tmp_path / "whole")
     num_files = 0
     while True:
         with monkeypatch.context():
             stop_after(num_files)
             try:
-                run(dev_fraction=0.2)
+                run()
                 break
             except Stop:
                 assert not (tmp_path / "out" / "manifest.json").exists()
@@ -288,7 +291,7 @@ def test_a_build_stopped_at_any_file_is_continued_to_the_same_bytes(
         (tmp_path / "out" / "train").mkdir(exist_ok=True)
         (tmp_path / "out" / "train" / ".00000.bin.x.tmp").write_bytes(b"half")
         monkeypatch.undo()
-        report = run(dev_fraction=0.2)
+        report = run()
         assert content(tmp_path / "out") == expected
         if num_files == 8:
             assert report.resumed_parts > 0
@@ -517,3 +520,14 @@ def test_the_manifest_holds_no_trace_of_place_or_time(
     run(out="a")
     run(out="b")
     assert Manifest.read(tmp_path / "a") == Manifest.read(tmp_path / "b")
+
+
+def test_a_byte_of_real_text_takes_at_most_0_6_byte(
+    run: Prepare, tmp_path: Path, shared: Path
+) -> None:
+    with lzma.open(shared / "data/corpus/wiki.txt.xz") as stream:
+        (tmp_path / "corpus.txt").write_bytes(stream.read(2_000_000))
+    report = run(tokenizer=shared / "fixtures/official", block_bytes=1 << 20, shard_tokens=1 << 24)
+    files = [*(tmp_path / "out").rglob("*.bin"), *(tmp_path / "out").rglob("*.idx")]
+    num_bytes = sum(path.stat().st_size for path in files)
+    assert 0.4 < num_bytes / report.manifest.sources.text_bytes < 0.6

@@ -1,0 +1,74 @@
+"""The export commands: models for other runtimes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+def onnx(
+    source: Path,
+    out: Path,
+    *,
+    int8: Annotated[bool, Parameter(negative="")] = False,
+    depth: int | None = None,
+    dev: str | None = None,
+    max_drop: float = 0.02,
+    force: Annotated[bool, Parameter(negative="")] = False,
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Export a model folder to ONNX, every weight stored once, and verify the result.
+
+    Examples:
+        litebert export onnx runs/base/model exported/
+        litebert export onnx runs/sst2/model small/ --int8 --dev sst2:glue/SST-2
+
+    Args:
+        source: a model folder.
+        out: the new folder: model.onnx, config.json and the tokenizer.
+        int8: store matrices as int8 and multiply integers: a quarter of the size, faster.
+        depth: layers to run, for a model that shares all parameters and was trained for it.
+        dev: TASK:DIR; score the dev set before and after, and refuse too large a drop.
+        max_drop: share of the dev score that may be lost.
+        force: keep the export whatever it lost.
+        json_: print JSON.
+    """
+    from litebert.interop.onnx import export_onnx
+
+    drop = None
+    if dev is None:
+        report = export_onnx(source, out, int8=int8, depth=depth)
+    else:
+        from litebert.serve.dev_check import DevSet
+        from litebert.serve.export import export_checked
+
+        report, drop = export_checked(
+            source,
+            out,
+            DevSet.parse(dev),
+            int8=int8,
+            depth=depth,
+            max_drop=max_drop,
+            force=force,
+        )
+    if json_:
+        values = {**asdict(report), "path": str(report.path)}
+        print(json.dumps(values | {"dev": None if drop is None else asdict(drop)}))
+        return
+    print(
+        f"{report.path}/model.onnx: {report.head}, {report.num_layers} layers, {report.precision}"
+    )
+    print(
+        f"  {report.precision}: {report.file_bytes / 1e6:.2f} MB for {report.weight_bytes / 1e6:.2f} MB of weights"
+        + (f", {report.num_integer_matmuls} integer products" if int8 else "")
+    )
+    print(
+        f"  largest difference {report.largest_difference:.2g} over {len(report.shapes)} shapes"
+        + (" (root mean square, relative)" if int8 else " (relative)")
+    )
+    if drop is not None:
+        print(f"  dev {drop.metric}: {drop.before:.4g} before, {drop.after:.4g} after")

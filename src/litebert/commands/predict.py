@@ -1,0 +1,72 @@
+"""The predict command: JSON lines in, JSON lines out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+
+def predict(
+    task: str,
+    *,
+    model: Path,
+    input: Path | None = None,
+    runtime: Literal["auto", "torch", "onnx"] = "auto",
+    max_tokens: int = 2048,
+    depth: int | None = None,
+    pooling: Literal["mean", "cls"] = "mean",
+    top_k: int = 5,
+    strict: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Answer rows with a model: JSON lines in, JSON lines out, in the same order.
+
+    A row that cannot be answered gives {"error": ...} in its place; how many there were is said
+    on standard error.
+
+    Examples:
+        litebert predict sst2 --model runs/sst2/model --input reviews.jsonl
+        echo '{"question": "Who?", "context": "Ann sat."}' | litebert predict squad1 --model qa/
+        echo '{"text": "It rained.", "text_pair": "We hid."}' | litebert predict order --model m/
+        litebert predict embed --model exported/ --input texts.csv --pooling cls
+
+    Args:
+        task: a task's name or .toml file; or order, embed, fill-mask.
+        model: a model folder or an ONNX folder.
+        input: a .jsonl, .csv, .tsv or .parquet file (also compressed); JSON lines on standard
+            input if left out.
+        runtime: what runs the model; auto takes an ONNX file if there is one.
+        max_tokens: padded tokens of one batch.
+        depth: layers to run, for a model trained for it.
+        pooling: how embed makes one vector of a text.
+        top_k: candidates of fill-mask.
+        strict: stop at a row that cannot be answered.
+    """
+    from litebert.common.progress import progress
+    from litebert.common.rows import read_rows
+    from litebert.serve.predictor import Predictor
+    from litebert.serve.stream import answer_rows
+
+    predictor = Predictor.load(model, runtime, max_tokens=max_tokens, depth=depth)
+    rows = read_rows("/dev/stdin", "jsonl") if input is None else read_rows(input)
+    answers = answer_rows(
+        predictor,
+        task,
+        rows,
+        source="standard input" if input is None else str(input),
+        strict=strict,
+        pooling=pooling,
+        top_k=top_k,
+    )
+    num_rows = num_failed = 0
+    with progress("predicting", unit="rows") as bar:
+        for answer in answers:
+            print(json.dumps(answer, ensure_ascii=False))
+            num_rows += 1
+            num_failed += "error" in answer
+            bar.advance()
+    if num_failed:
+        print(f"{num_failed:,} of {num_rows:,} rows could not be answered", file=sys.stderr)

@@ -1,0 +1,59 @@
+"""Settings of the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.common.errors import ConfigError
+from litebert.serve.backend import Runtime
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """What the server loads and how much it accepts.
+
+    Example:
+        >>> ServeConfig(model=(Path("exported"),), port=8080)
+    """
+
+    model: tuple[Path, ...] = ()
+    """a model folder or ONNX folder; several may be given, each question goes to the first that
+    has the head for it"""
+    host: str = "127.0.0.1"
+    """address to listen on; the default is reachable from this machine alone"""
+    port: int = 8000
+    """port to listen on; 0 takes a free one"""
+    runtime: Runtime = "auto"
+    """what runs the models; auto takes an ONNX file if there is one"""
+    threads: int | None = None
+    """processor threads for one batch; all if left out"""
+    max_tokens: int = 2048
+    """padded tokens of one batch"""
+    max_delay_ms: float = 3.0
+    """how long a batch waits for company while several clients are active"""
+    max_queue_tokens: int = 16_384
+    """tokens that may wait; beyond that a request gets status 429"""
+    timeout_s: float = 30.0
+    """seconds after which a request is given up with status 503"""
+    drain_s: float = 30.0
+    """seconds that running requests get when the server is asked to stop"""
+    max_body_bytes: int = 1_000_000
+    """largest request body; beyond that status 413"""
+    max_inputs: int = 64
+    """most texts in one request; beyond that status 422"""
+    max_characters: int = 50_000
+    """longest text; beyond that status 422"""
+    api_key: str | None = None
+    """key that requests must carry as `Authorization: Bearer KEY`; also read from the environment
+    variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "max_queue_tokens", "max_body_bytes", "max_inputs"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("timeout_s", "drain_s", "max_delay_ms"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it cannot be negative")
+        if not 0 <= self.port <= 65_535:
+            raise ConfigError(f"port is {self.port}; choose one between 1 and 65535, or 0")

@@ -1,0 +1,158 @@
+"""What stands before every request: size limit, slow bodies, key, metrics and access log."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from dataclasses import dataclass
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from litebert.serve.telemetry import AccessLog, Metrics
+
+OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
+"""Reachable without the key: the pages, which hold no data, and what a supervisor asks."""
+
+_CLIENT_LEFT = 499  # nginx's number for it
+
+
+def error_response(
+    status: int, kind: str, message: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    """Return an error in the shape that all errors have."""
+    return JSONResponse(
+        {"error": {"type": kind, "message": message}}, status_code=status, headers=headers
+    )
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Counts and logs each request, whatever becomes of it.
+
+    Example:
+        >>> app = Observe(app, Metrics(), AccessLog())
+    """
+
+    app: ASGIApp
+    metrics: Metrics
+    log: AccessLog | None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass an HTTP request on and note its outcome."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status = _CLIENT_LEFT
+        started = time.monotonic()
+
+        async def watch(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        self.metrics.active.inc()
+        try:
+            await self.app(scope, receive, watch)
+        finally:
+            self.metrics.active.dec()
+            seconds = time.monotonic() - started
+            # The matched route, not the raw path: a scanner must not make endless labels.
+            route = scope.get("route")
+            path = getattr(route, "path", "other")
+            self.metrics.request(path, status, seconds)
+            if self.log is not None:
+                client = scope["client"][0] if scope.get("client") else "-"
+                self.log.write(scope["method"], scope["path"], status, seconds, client)
+
+
+@dataclass(frozen=True)
+class RequireKey:
+    """Refuses requests without the bearer key, except those to the open paths.
+
+    Example:
+        >>> app = RequireKey(app, "secret")
+    """
+
+    app: ASGIApp
+    key: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on if it carries the key."""
+        if scope["type"] != "http" or _is_open(scope["path"]) or self._has_key(scope):
+            await self.app(scope, receive, send)
+            return
+        response = error_response(
+            401,
+            "unauthorized",
+            "this server needs a key; send the header `Authorization: Bearer KEY`",
+            {"WWW-Authenticate": "Bearer"},
+        )
+        await response(scope, receive, send)
+
+    def _has_key(self, scope: Scope) -> bool:
+        sent = dict(scope["headers"]).get(b"authorization", b"")
+        # Compared in constant time, so that the time taken tells nothing about the key.
+        return hmac.compare_digest(sent, b"Bearer " + self.key.encode())
+
+
+@dataclass(frozen=True)
+class LimitBody:
+    """Refuses bodies that are too large or come too slowly, before they are parsed.
+
+    Example:
+        >>> app = LimitBody(app, max_bytes=1_000_000, timeout_s=30.0)
+    """
+
+    app: ASGIApp
+    max_bytes: int
+    timeout_s: float
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the whole body (it is small), then pass it on as one message."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        too_large = declared.isdigit() and int(declared) > self.max_bytes
+        body = b""
+        more = not too_large
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > self.max_bytes:
+                        too_large, more = True, False
+        except TimeoutError:
+            response = error_response(408, "timeout", "the body did not arrive in time")
+            await response(scope, receive, send)
+            return
+        if too_large:
+            limit = f"the body is larger than {self.max_bytes:,} bytes; send fewer texts at once"
+            await error_response(413, "too_large", limit)(scope, receive, send)
+            return
+        await self.app(scope, _replay(body, receive), send)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a receive that gives the body once, then what the connection says."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or path.startswith("/static/")

@@ -1,0 +1,150 @@
+"""The models behind the server: which one answers what, and what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from litebert.common.errors import InputError, LitebertError, suggestion
+from litebert.interop.folder import load_config, resolve
+from litebert.model.config import ModelConfig
+from litebert.model.counts import count_parameters
+from litebert.serve.config import ServeConfig
+from litebert.serve.predictor import Predictor
+from litebert.serve.schemas import ModelInfo
+
+_ABILITIES: dict[str, frozenset[str]] = {
+    "fill-mask": frozenset({"masked_logits"}),
+    "order": frozenset({"sop_logits"}),
+    "embeddings": frozenset({"last_hidden_state"}),
+    "layers": frozenset({"layer_distance", "layer_angle"}),
+}
+_ABILITIES_OF_HEAD = {
+    "classification": "classify",
+    "regression": "classify",
+    "multiple_choice": "multiple-choice",
+    "token_classification": "tag",
+    "span": "answer",
+    "squad2": "answer",
+}
+
+
+class UnknownModelError(LitebertError):
+    """No model of that name is loaded.
+
+    Example:
+        >>> raise UnknownModelError("no model 'x'; loaded: base")
+    """
+
+
+class CannotAnswerError(LitebertError):
+    """No loaded model has the head for this kind of question.
+
+    Example:
+        >>> raise CannotAnswerError("no loaded model can classify")
+    """
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A loaded model with its name.
+
+    Example:
+        >>> ServedModel.load(Path("runs/sst2/model"), ServeConfig()).name
+        'sst2'
+    """
+
+    name: str
+    predictor: Predictor
+    config: ModelConfig
+
+    @classmethod
+    def load(cls, folder: Path, config: ServeConfig) -> ServedModel:
+        """Load a folder; it is called after itself, or after its run if it is called ``model``."""
+        predictor = Predictor.load(folder, config.runtime, config.threads, config.max_tokens)
+        path = resolve(folder).absolute()
+        name = path.parent.name if path.name == "model" else path.name
+        return cls(name or "model", predictor, load_config(folder))
+
+    @property
+    def abilities(self) -> list[str]:
+        """What it can be asked, as the names of the endpoints."""
+        info = self.predictor.backend.info
+        able = [name for name, needs in _ABILITIES.items() if needs <= info.outputs]
+        if info.head in _ABILITIES_OF_HEAD:
+            able.append(_ABILITIES_OF_HEAD[info.head])
+        return [*able, "tokenize"]
+
+    def describe(self) -> ModelInfo:
+        """Return what ``/info`` says about it."""
+        config, info = self.config, self.predictor.backend.info
+        unshared = replace(
+            config,
+            sharing="none",
+            num_groups=1,
+            embedding_size=config.hidden_size,
+            embedding_projection=None,
+        )
+        return ModelInfo(
+            name=self.name,
+            head=info.head,
+            runtime=info.runtime,
+            labels=list(self.predictor.labels) if "classify" in self.abilities else [],
+            max_length=info.max_length,
+            vocab_size=config.vocab_size,
+            embedding_size=config.embedding_size,
+            hidden_size=config.hidden_size,
+            num_layers=config.num_layers,
+            sharing=config.sharing,
+            num_parameters=count_parameters(config).encoder,
+            num_parameters_bert=count_parameters(unshared).encoder,
+            can=self.abilities,
+        )
+
+
+@dataclass(frozen=True)
+class Service:
+    """All loaded models.
+
+    Example:
+        >>> Service.load(ServeConfig(model=(Path("exported"),))).find("fill-mask", None).name
+        'exported'
+    """
+
+    models: tuple[ServedModel, ...]
+
+    @classmethod
+    def load(cls, config: ServeConfig) -> Service:
+        """Load every folder of the settings, and run each model once to warm it up."""
+        if not config.model:
+            raise InputError("no model was given; use --model DIR")
+        models: list[ServedModel] = []
+        for folder in config.model:
+            loaded = ServedModel.load(folder, config)
+            taken = [model.name for model in models]
+            number = 1
+            while loaded.name in taken:
+                number += 1
+                loaded = replace(loaded, name=f"{loaded.name.rsplit('#', 1)[0]}#{number}")
+            loaded.predictor.embed(["The first call pays for what is set up late."])
+            models.append(loaded)
+        return cls(tuple(models))
+
+    def find(self, ability: str, name: str | None) -> ServedModel:
+        """Return the model of that name, or else the first that is able; both must hold."""
+        candidates: Sequence[ServedModel] = self.models
+        if name is not None:
+            names = [model.name for model in self.models]
+            if name not in names:
+                near = suggestion(name, names) or f" Loaded: {', '.join(names)}."
+                raise UnknownModelError(f"no model '{name}' is loaded.{near}")
+            candidates = [model for model in self.models if model.name == name]
+        for model in candidates:
+            if ability in model.abilities:
+                return model
+        heads = ", ".join(f"{model.name} ({model.describe().head})" for model in candidates)
+        raise CannotAnswerError(
+            f"'{ability}' needs a model with another head; loaded: {heads}. "
+            "Start the server with a second --model that has it."
+        )

@@ -1,0 +1,111 @@
+"""Answer rows of a file or of standard input, one JSON object each, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import TypeVar
+
+from litebert.common.errors import DataError, LitebertError
+from litebert.serve import questions
+from litebert.serve.predictor import Predictor
+from litebert.serve.questions import Pooling, Question
+from litebert.tasks.registry import find_task
+from litebert.tasks.requests import required_text
+
+Record = Mapping[str, object]
+Json = dict[str, object]
+Result = TypeVar("Result")
+
+GENERAL = ("order", "embed", "fill-mask")
+"""What can be asked without a fine-tuned model, beside the names of tasks."""
+
+
+def answer_rows(
+    predictor: Predictor,
+    task: str,
+    rows: Iterable[tuple[int, Record]],
+    *,
+    source: str = "input",
+    strict: bool = False,
+    pooling: Pooling = "mean",
+    top_k: int = 5,
+) -> Iterator[Json]:
+    """Answer numbered rows in bounded memory.
+
+    Args:
+        predictor: the loaded model.
+        task: a task's name or file, or one of :data:`GENERAL`. ``order`` reads ``text`` and
+            ``text_pair``, ``embed`` and ``fill-mask`` read ``text``.
+        rows: row number and columns.
+        source: name of the input, for error lines.
+        strict: stop at a row that cannot be answered; otherwise its answer is
+            ``{"error": ...}``, so that answers stay in step with the rows.
+        pooling: how ``embed`` makes one vector of a text.
+        top_k: candidates of ``fill-mask``.
+
+    Yields:
+        One answer per row, with the row's ``id`` if it has one.
+    """
+    ask = _asker(predictor, task, pooling, top_k)
+
+    def asked() -> Iterator[Question[Json]]:
+        for number, record in rows:
+            try:
+                question = ask(record)
+            except LitebertError as error:
+                if strict:
+                    raise DataError(f"{source}:{number}: {error}") from None
+                question = _failed(str(error))
+            yield _with_id(question, record)
+
+    yield from predictor.stream(asked())
+
+
+def _asker(
+    predictor: Predictor, task: str, pooling: Pooling, top_k: int
+) -> Callable[[Record], Question[Json]]:
+    """Return what makes a question of one record; a model without the head is refused here."""
+    tokenizer, length = predictor.tokenizer, predictor.max_length
+    if task == "order":
+        predictor.require(("sop_logits",))
+        return lambda record: _as_json(
+            questions.order(
+                required_text(record, "text"),
+                required_text(record, "text_pair"),
+                tokenizer,
+                length,
+            ),
+            asdict,
+        )
+    if task == "embed":
+        return lambda record: _as_json(
+            questions.embed(required_text(record, "text"), tokenizer, length, pooling),
+            lambda vector: {"embedding": vector.tolist()},
+        )
+    if task == "fill-mask":
+        predictor.require(("masked_logits",))
+        return lambda record: _as_json(
+            questions.fill_mask(required_text(record, "text"), tokenizer, length, top_k),
+            asdict,
+        )
+    found = find_task(task)
+    predictor.require(questions.form_outputs(found.form, predictor.backend.info.outputs))
+    return lambda record: predictor.question(record, found.form, found.max_length)
+
+
+def _as_json(question: Question[Result], describe: Callable[[Result], Json]) -> Question[Json]:
+    return Question(
+        question.features, question.outputs, lambda rows: describe(question.decode(rows))
+    )
+
+
+def _failed(message: str) -> Question[Json]:
+    return Question((), (), lambda rows: {"error": message})
+
+
+def _with_id(question: Question[Json], record: Record) -> Question[Json]:
+    if "id" not in record:
+        return question
+    identity: Json = {"id": record["id"]}
+    return _as_json(question, lambda answer: identity | answer)

@@ -1,0 +1,106 @@
+"""What the server tells its operators: Prometheus metrics and one JSON line per request."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TextIO
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+
+from litebert.serve.batching import BatchReport
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Metrics:
+    """Counters of one server; a registry of its own, so that two servers do not mix.
+
+    Example:
+        >>> metrics = Metrics()
+        >>> metrics.request("/fill-mask", 200, seconds=0.02)
+        >>> metrics.text().startswith(b"# HELP")
+        True
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._requests = Counter(
+            "litebert_requests", "Requests by path and status.", ["path", "status"], **self._own
+        )
+        self._seconds = Histogram(
+            "litebert_request_seconds",
+            "Time from request to response.",
+            ["path"],
+            buckets=_SECONDS,
+            **self._own,
+        )
+        self._batches = Histogram(
+            "litebert_batch_inputs", "Inputs per model call.", buckets=_SIZES, **self._own
+        )
+        self._model_seconds = Histogram(
+            "litebert_model_seconds", "Time of a model call.", buckets=_SECONDS, **self._own
+        )
+        self._wait = Histogram(
+            "litebert_queue_seconds",
+            "Longest time in the queue of a batch's inputs.",
+            buckets=_SECONDS,
+            **self._own,
+        )
+        self._tokens = Counter("litebert_tokens", "Tokens read by the models.", **self._own)
+        self.active = Gauge("litebert_active_requests", "Requests under way.", **self._own)
+        self.queued = Gauge("litebert_queued_tokens", "Tokens waiting.", **self._own)
+
+    @property
+    def _own(self) -> dict[str, CollectorRegistry]:
+        return {"registry": self.registry}
+
+    def request(self, path: str, status: int, seconds: float) -> None:
+        """Count a finished request."""
+        self._requests.labels(path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
+
+    def batch(self, report: BatchReport) -> None:
+        """Count a model call."""
+        self._batches.observe(report.num_inputs)
+        self._model_seconds.observe(report.seconds)
+        self._wait.observe(report.longest_wait_s)
+        self._tokens.inc(report.num_tokens)
+
+    def text(self) -> bytes:
+        """Return the metrics in Prometheus' format."""
+        return generate_latest(self.registry)
+
+
+@dataclass
+class AccessLog:
+    """Writes one JSON object a line for each request; texts are never logged.
+
+    Example:
+        >>> AccessLog().write("POST", "/fill-mask", 200, 0.021, "127.0.0.1")
+    """
+
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+
+    def write(self, method: str, path: str, status: int, seconds: float, client: str) -> None:
+        """Log a finished request."""
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "method": method,
+            "path": path,
+            "status": status,
+            "ms": round(seconds * 1000, 1),
+            "client": client,
+        }
+        print(json.dumps(line), file=self.stream, flush=True)
