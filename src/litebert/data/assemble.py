@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import accumulate, islice
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +17,8 @@ from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_path, read_json, write_json
 from litebert.data.build import PROBLEMS, BuildFolder
 from litebert.data.dedup import find_duplicates
-from litebert.data.parts import PartSummary, read_hashes, read_part, read_summary
+from litebert.data.ingest import Problem
+from litebert.data.parts import Part, read_hashes, read_part
 from litebert.data.shards import Documents, ShardCutter, shard_path, write_shard
 
 _DROPPED = "dropped.npy"
@@ -43,7 +44,6 @@ class Assembly:
     """Number of each part's first document, and of all documents at the end."""
     text_bytes: int
     train_documents: int
-    dev_documents: int
     duplicate_documents: int
     empty_documents: int
     problems: dict[str, int]
@@ -57,43 +57,63 @@ def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens:
     if build.assembly.is_file():
         return from_dict(Assembly, read_json(build.assembly), str(build.assembly))
     parts = [build.part(index) for index in range(num_parts)]
-    counts = [len(read_hashes(path)) for path in parts]
-    first_documents = [0, *accumulate(counts)]
+    first_documents = [0, *accumulate(len(read_hashes(path)) for path in parts)]
     num_duplicates = _mark_duplicates(build, parts, first_documents[-1]) if dedup else 0
-    tokens_of_parts: list[int] = []
-    num_train = num_dev = num_dev_shards = 0
+    tally = _Tally()
     dev = ShardCutter(shard_tokens)
+    num_dev_shards = 0
     for path, first in zip(parts, first_documents, strict=False):
         part = read_part(path)
         keep = _kept(build, first, len(part.is_dev))
+        tally.add(part, keep)
         for shard in dev.add(part.documents.select(keep & part.is_dev)):
             write_shard(shard_path(build.out, "dev", num_dev_shards), shard)
             num_dev_shards += 1
-        is_train = keep & ~part.is_dev
-        tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
-        num_train += int(is_train.sum())
-        num_dev += int((keep & part.is_dev).sum())
     if (rest := dev.rest()) is not None:
         write_shard(shard_path(build.out, "dev", num_dev_shards), rest)
-    summaries = [read_summary(path) for path in parts]
-    _write_problems(build.out / PROBLEMS, summaries)
-    problems = sum((Counter(summary.problem_counts) for summary in summaries), Counter[str]())
+    _write_problems(build.out / PROBLEMS, tally.named_problems)
     assembly = Assembly(
-        groups=tuple(_groups(tokens_of_parts, shard_tokens)),
+        groups=tuple(_groups(tally.tokens_of_parts, shard_tokens)),
         first_documents=tuple(first_documents),
-        text_bytes=sum(summary.text_bytes for summary in summaries),
-        train_documents=num_train,
-        dev_documents=num_dev,
+        text_bytes=tally.text_bytes,
+        train_documents=tally.train_documents,
         duplicate_documents=num_duplicates,
-        empty_documents=sum(summary.empty_documents for summary in summaries),
-        problems=dict(sorted(problems.items())),
+        empty_documents=tally.empty_documents,
+        problems=dict(sorted(tally.problems.items())),
     )
     write_json(build.assembly, to_dict(assembly))
     return assembly
 
 
-def write_train_shards(build: BuildFolder, assembly: Assembly) -> None:
-    """Join parts to train shards, removing the parts on the way; shards that exist are kept."""
+@dataclass
+class _Tally:
+    """Counts over all parts."""
+
+    tokens_of_parts: list[int] = field(default_factory=list)
+    """Train tokens of each part."""
+    text_bytes: int = 0
+    train_documents: int = 0
+    empty_documents: int = 0
+    problems: Counter[str] = field(default_factory=Counter)
+    named_problems: list[Problem] = field(default_factory=list)
+
+    def add(self, part: Part, keep: NDArray[np.bool_]) -> None:
+        """Count a part of which ``keep``, bool [D], are no duplicates."""
+        is_train = keep & ~part.is_dev
+        self.tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
+        self.train_documents += int(is_train.sum())
+        self.text_bytes += part.summary.text_bytes
+        self.empty_documents += part.summary.empty_documents
+        self.problems.update(part.summary.problem_counts)
+        missing = _NAMED_PROBLEMS - len(self.named_problems)
+        self.named_problems.extend(part.summary.problems[:missing])
+
+
+def write_train_shards(build: BuildFolder, assembly: Assembly) -> Iterator[int]:
+    """Join parts to train shards and remove them; yields each shard's number when it is there.
+
+    Shards that an earlier run wrote are kept.
+    """
     for index, group in enumerate(assembly.groups):
         path = shard_path(build.out, "train", index)
         numbers = range(group.first_part, group.last_part)
@@ -106,6 +126,7 @@ def write_train_shards(build: BuildFolder, assembly: Assembly) -> None:
             write_shard(path, Documents.join(selected))
         for number in numbers:
             build.part(number).unlink(missing_ok=True)
+        yield index
 
 
 def _mark_duplicates(build: BuildFolder, parts: Sequence[Path], num_documents: int) -> int:
@@ -148,9 +169,8 @@ def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[Group
             first, tokens = index, 0
 
 
-def _write_problems(path: Path, summaries: Iterable[PartSummary]) -> None:
-    """List the first problems with file and line, in the order of the corpus."""
-    problems = (problem for summary in summaries for problem in summary.problems)
+def _write_problems(path: Path, problems: Iterable[Problem]) -> None:
+    """List problems with file and line, in the order of the corpus."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
-        for problem in islice(problems, _NAMED_PROBLEMS):
+        for problem in problems:
             stream.write(json.dumps(asdict(problem), ensure_ascii=False) + "\n")

@@ -76,7 +76,7 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     ]
     for found in inputs:
         _say(found.describe())
-    workers = config.workers or len(os.sched_getaffinity(0))
+    workers = config.workers or _num_cores()
     with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
         sources = tuple(fingerprint_sources(inputs, build.known_sources()))
         plan = Plan(tokenizer.fingerprint, _settings(config), sources)
@@ -95,7 +95,7 @@ def prepare(config: PrepareConfig) -> PrepareReport:
             workers=workers,
             seconds=time.monotonic() - started,
             processed_bytes=work.num_bytes,
-            disk_bytes=sum(path.stat().st_size for path in config.out.rglob("*")),
+            disk_bytes=sum(p.stat().st_size for p in config.out.rglob("*") if p.is_file()),
             peak_memory_bytes=_peak_memory_bytes(workers),
         )
 
@@ -209,7 +209,9 @@ def _assemble(
     if not assembly.train_documents:
         found = _list(assembly.problems) or "no text"
         raise DataError(f"nothing to train on in {len(sources)} files ({found}); check --input")
-    write_train_shards(build, assembly)
+    with progress("writing shards", total=len(assembly.groups), unit="shard") as bar:
+        for _ in write_train_shards(build, assembly):
+            bar.advance()
     if not (build.out / TOKENIZER_FOLDER).is_dir():
         _copy_tokenizer(config.tokenizer, tokenizer, build.out / TOKENIZER_FOLDER)
     with atomic_path(build.out / SOURCES) as temporary:
@@ -284,6 +286,13 @@ def _keeping_what_is_done(out: Path) -> Iterator[None]:
             f"no space left on the disk of {out}; free some and run the same command again: "
             "finished parts are kept"
         ) from None
+
+
+def _num_cores() -> int:
+    """Return the cores that this process may use, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _peak_memory_bytes(workers: int) -> int:

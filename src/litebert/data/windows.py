@@ -218,7 +218,7 @@ def _cut_blocks(shards: ShardSet, config: ExampleConfig) -> list[_Block]:
         _, sentences, documents = _read_shard(shard)
         document_ends = sentences[documents]
         num_blocks = max(1, round(shard.num_tokens / wanted))
-        targets = np.arange(num_blocks + 1) * (shard.num_tokens / num_blocks)
+        targets = np.arange(num_blocks + 1) * shard.num_tokens // num_blocks
         edges = np.unique(np.searchsorted(document_ends, targets))
         for first, last in pairwise(edges.tolist()):
             num_tokens = int(document_ends[last] - document_ends[first])

@@ -12,6 +12,8 @@ from typing import Literal, TypeVar
 
 import torch
 import torch.distributed as torch_dist
+from torch._C._distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from litebert.common.errors import ConfigError, LitebertError
 
@@ -20,7 +22,7 @@ DeviceName = Literal["auto", "cpu", "cuda"]
 
 T = TypeVar("T")
 
-_START_TIMEOUT = timedelta(minutes=10)
+_TIMEOUT = timedelta(minutes=30)
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,16 @@ def _join(kind: str) -> None:
     if not torch_dist.is_available():
         raise ConfigError("this torch has no torch.distributed: install another build of torch.")
     try:
-        torch_dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=_START_TIMEOUT)
+        store, rank, world_size = next(rendezvous("env://", timeout=_TIMEOUT))
+        # torchrun keeps its store over a restart, with the addresses of dead processes in it.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        torch_dist.init_process_group(
+            "nccl" if kind == "cuda" else "gloo",
+            store=PrefixStore(f"attempt-{attempt}", store),
+            rank=rank,
+            world_size=world_size,
+            timeout=_TIMEOUT,
+        )
     except (RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"the processes cannot join a group: {reason}") from error

@@ -91,7 +91,8 @@ def export_onnx(
     builder = ModelGraph(folder.config, parameters, precision, _mask_id(folder.path), depth)
     model = builder.build(head)
     count = num_nodes(model.graph, "MatMulInteger")
-    expected = _num_products(folder.config, head, builder.plan.num_layers) if int8 else 0
+    expected = _num_products(folder.config, parameters, head, builder.plan.num_layers)
+    expected = expected if int8 else 0
     assert count == expected, f"{count} integer products in the graph, expected {expected}"
     with atomic_folder(out) as temporary:
         weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
@@ -217,12 +218,14 @@ def _mask_id(folder: Path) -> int:
     return Tokenizer.load(folder).mask_id
 
 
-def _num_products(config: ModelConfig, head: Head, num_layers: int) -> int:
+def _num_products(
+    config: ModelConfig, parameters: Mapping[str, Array], head: Head, num_layers: int
+) -> int:
     """How many products with a weight matrix the graph of a model must have."""
     blocks = num_layers * config.inner_group_num
     count = 4 * blocks + config.has_projection
     extra: dict[Head, int] = {
-        "encoder": 1,
+        "encoder": int(POOLER[0] in parameters),
         "pretraining": 1 + 2 * 2,  # pooler; transform and decoder at all and at masked positions
         "masked_lm": 2 * 2,
         "classification": 1,

@@ -14,23 +14,29 @@ from litebert.serve.features import FloatArray, ModelInputs
 
 Runtime = Literal["auto", "torch", "onnx"]
 
+BEAM_OUTPUTS = (
+    "start_top_log_probs",
+    "start_top_index",
+    "end_top_log_probs",
+    "end_top_index",
+    "answer_logits",
+)
+"""What the paper's SQuAD 2.0 head gives instead of start and end logits."""
+
+PATH_OUTPUTS = ("layer_distance", "layer_angle")
+"""What every model can say about its own layers."""
+
 _OUTPUTS: Mapping[Head, tuple[str, ...]] = MappingProxyType(
     {
         "encoder": ("pooler_output",),
         "pretraining": ("pooler_output", "masked_logits", "sop_logits"),
         "masked_lm": ("masked_logits",),
-        "classification": ("pooler_output", "logits"),
-        "regression": ("pooler_output", "logits"),
-        "multiple_choice": ("pooler_output", "logits"),
+        "classification": ("logits",),
+        "regression": ("logits",),
+        "multiple_choice": ("logits",),
         "token_classification": ("token_logits",),
         "span": ("start_logits", "end_logits"),
-        "squad2": (
-            "start_top_log_probs",
-            "start_top_index",
-            "end_top_log_probs",
-            "end_top_index",
-            "answer_logits",
-        ),
+        "squad2": BEAM_OUTPUTS,
     }
 )
 
@@ -73,7 +79,7 @@ class Backend(Protocol):
 
 def outputs_of_head(head: Head) -> frozenset[str]:
     """Return the outputs that a model with this head can compute."""
-    return frozenset({"last_hidden_state", *_OUTPUTS[head]})
+    return frozenset({"last_hidden_state", *_OUTPUTS[head], *PATH_OUTPUTS})
 
 
 def onnx_file(folder: Path) -> Path | None:

@@ -104,6 +104,11 @@ class Batcher:
         """Start the worker; needs a running event loop."""
         self._worker = asyncio.create_task(self._work(), name="batcher")
 
+    @property
+    def accepting(self) -> bool:
+        """Whether new questions are taken."""
+        return self._worker is not None and not self._worker.done() and not self._draining
+
     async def drain(self) -> None:
         """Answer what is queued, then stop."""
         self._draining = True

@@ -18,6 +18,14 @@ OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
 _CLIENT_LEFT = 499  # nginx's number for it
 
 
+class ClientLeftError(Exception):
+    """The client closed the connection before its answer was ready.
+
+    Example:
+        >>> raise ClientLeftError
+    """
+
+
 def error_response(
     status: int, kind: str, message: str, headers: dict[str, str] | None = None
 ) -> JSONResponse:
@@ -56,6 +64,8 @@ class Observe:
         self.metrics.active.inc()
         try:
             await self.app(scope, receive, watch)
+        except ClientLeftError:
+            pass  # nobody is there to be answered
         finally:
             self.metrics.active.dec()
             seconds = time.monotonic() - started

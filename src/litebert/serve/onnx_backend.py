@@ -50,7 +50,7 @@ class OnnxBackend:
         self.renamed = (
             {"token_logits": "logits"} if described.head == "token_classification" else {}
         )
-        wanted = outputs_of_head(described.head) | {"layer_distance", "layer_angle"}
+        wanted = outputs_of_head(described.head)
         self.info = BackendInfo(
             runtime=f"onnx {metadata.get('precision', 'float32')}",
             head=described.head,
@@ -70,8 +70,9 @@ class OnnxBackend:
         if self.info.head == "multiple_choice":
             feeds = {name: array[:, None] for name, array in feeds.items()}
         if "p_mask" in self.input_names:
-            assert inputs.forbidden is not None, "span features say where no answer may be"
-            feeds["p_mask"] = inputs.forbidden.astype(np.int64)
+            none = np.zeros_like(inputs.input_ids)  # an embedding forbids nothing
+            forbidden = inputs.forbidden
+            feeds["p_mask"] = none if forbidden is None else forbidden.astype(np.int64)
         feeds = {name: array for name, array in feeds.items() if name in self.input_names}
         names = [self.renamed.get(name, name) for name in outputs]
         computed = self.session.run(names, feeds, self.run_options)

@@ -131,7 +131,8 @@ class Predictor:
     ) -> Question[dict[str, object]]:
         """Prepare one record of a task; its answer is JSON for people."""
         example = form.parse(record, str(record.get("id", "0")))
-        return questions.described(form, example, self._task_question(form, example, max_length))
+        question = self._task_question(form, example, max_length)
+        return question.then(lambda prediction: form.describe(example, prediction))
 
     def _task_question(
         self, form: Form, example: Example, max_length: int | None
@@ -181,16 +182,11 @@ class Predictor:
                 window, num_tokens = [], 0
         yield from self._answer(window)
 
-    def _answer(self, window: Sequence[Question[Result]]) -> Iterator[Result]:
+    def _answer(self, window: Sequence[Question[Result]]) -> list[Result]:
         if not window:
-            return
-        asked = sorted({name for question in window for name in question.outputs})
-        rows = self.rows([f for question in window for f in question.features], asked)
-        start = 0
-        for question in window:
-            stop = start + len(question.features)
-            yield question.decode(rows[start:stop])
-            start = stop
+            return []
+        joined = questions.together(window)
+        return joined.decode(self.rows(joined.features, joined.outputs))
 
     def rows(self, features: Sequence[Feature], outputs: Sequence[str]) -> list[Row]:
         """Run the model over features in batches of similar length; rows in input order."""

@@ -10,24 +10,18 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 
 from litebert.common.errors import InputError
+from litebert.serve.backend import BEAM_OUTPUTS, PATH_OUTPUTS
 from litebert.serve.features import Feature, FloatArray, Row, segments
 from litebert.serve.results import Candidate, FilledText, LayerPath, SentenceOrder
 from litebert.tasks.base import Example, Form, Prediction
 from litebert.tasks.base import Feature as TaskFeature
 from litebert.text.tokenizer import WORD_MARK, Tokenizer
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
+Other = TypeVar("Other")
 
 Pooling = Literal["mean", "cls"]
-
-BEAM_OUTPUTS = (
-    "start_top_log_probs",
-    "start_top_index",
-    "end_top_log_probs",
-    "end_top_index",
-    "answer_logits",
-)
-"""What the paper's SQuAD 2.0 head gives instead of start and end logits."""
 
 _PLACEHOLDER = "\ue000"  # private use: no vocabulary has it, so it becomes a piece of its own
 _MASK = re.compile(r"\s*\[MASK\]", re.IGNORECASE)
@@ -58,6 +52,26 @@ class Question(Generic[Result]):
     def num_tokens(self) -> int:
         """Tokens of all inputs, without padding."""
         return sum(map(len, self.features))
+
+    def then(self, change: Callable[[Result], Other]) -> Question[Other]:
+        """Return the same question with its answer changed by a function."""
+        return Question(self.features, self.outputs, lambda rows: change(self.decode(rows)))
+
+
+def together(questions: Sequence[Question[Result]]) -> Question[list[Result]]:
+    """Join questions for the same outputs into one, answered as a list."""
+
+    def decode(rows: Sequence[Row]) -> list[Result]:
+        answers, start = [], 0
+        for question in questions:
+            stop = start + len(question.features)
+            answers.append(question.decode(rows[start:stop]))
+            start = stop
+        return answers
+
+    features = [feature for question in questions for feature in question.features]
+    outputs = dict.fromkeys(name for question in questions for name in question.outputs)
+    return Question(features, tuple(outputs), decode)
 
 
 def fill_mask(text: str, tokenizer: Tokenizer, max_length: int, top_k: int) -> Question[FilledText]:
@@ -119,11 +133,11 @@ def layer_path(text: str, tokenizer: Tokenizer, max_length: int) -> Question[Lay
     """Ask how far each block moves the tokens of a text: Figure 1 of the paper, for one input."""
 
     def decode(rows: Sequence[Row]) -> LayerPath:
-        distance, angle = (rows[0][name].mean(axis=0) for name in ("layer_distance", "layer_angle"))
+        distance, angle = (rows[0][name].mean(axis=0) for name in PATH_OUTPUTS)
         return LayerPath(distance.tolist(), angle.tolist())
 
     feature = _cut(text, tokenizer, max_length)
-    return Question([feature], ("layer_distance", "layer_angle"), decode)
+    return Question([feature], PATH_OUTPUTS, decode)
 
 
 def task_question(
@@ -150,17 +164,6 @@ def task_question(
         return form.decode([example], task_features, answers)[0]
 
     return Question(features, outputs, decode)
-
-
-def described(
-    form: Form, example: Example, question: Question[Prediction]
-) -> Question[dict[str, object]]:
-    """Return the same question with its answer as JSON for people."""
-    return Question(
-        question.features,
-        question.outputs,
-        lambda rows: form.describe(example, question.decode(rows)),
-    )
 
 
 def form_outputs(form: Form, available: frozenset[str]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import TypeVar
 
 from litebert.common.errors import DataError, LitebertError
 from litebert.serve import questions
@@ -15,7 +14,6 @@ from litebert.tasks.requests import required_text
 
 Record = Mapping[str, object]
 Json = dict[str, object]
-Result = TypeVar("Result")
 
 GENERAL = ("order", "embed", "fill-mask")
 """What can be asked without a fine-tuned model, beside the names of tasks."""
@@ -69,35 +67,21 @@ def _asker(
     tokenizer, length = predictor.tokenizer, predictor.max_length
     if task == "order":
         predictor.require(("sop_logits",))
-        return lambda record: _as_json(
-            questions.order(
-                required_text(record, "text"),
-                required_text(record, "text_pair"),
-                tokenizer,
-                length,
-            ),
-            asdict,
-        )
+        return lambda record: questions.order(
+            required_text(record, "text"), required_text(record, "text_pair"), tokenizer, length
+        ).then(asdict)
     if task == "embed":
-        return lambda record: _as_json(
-            questions.embed(required_text(record, "text"), tokenizer, length, pooling),
-            lambda vector: {"embedding": vector.tolist()},
-        )
+        return lambda record: questions.embed(
+            required_text(record, "text"), tokenizer, length, pooling
+        ).then(lambda vector: {"embedding": vector.tolist()})
     if task == "fill-mask":
         predictor.require(("masked_logits",))
-        return lambda record: _as_json(
-            questions.fill_mask(required_text(record, "text"), tokenizer, length, top_k),
-            asdict,
-        )
+        return lambda record: questions.fill_mask(
+            required_text(record, "text"), tokenizer, length, top_k
+        ).then(asdict)
     found = find_task(task)
     predictor.require(questions.form_outputs(found.form, predictor.backend.info.outputs))
     return lambda record: predictor.question(record, found.form, found.max_length)
-
-
-def _as_json(question: Question[Result], describe: Callable[[Result], Json]) -> Question[Json]:
-    return Question(
-        question.features, question.outputs, lambda rows: describe(question.decode(rows))
-    )
 
 
 def _failed(message: str) -> Question[Json]:
@@ -108,4 +92,4 @@ def _with_id(question: Question[Json], record: Record) -> Question[Json]:
     if "id" not in record:
         return question
     identity: Json = {"id": record["id"]}
-    return _as_json(question, lambda answer: identity | answer)
+    return question.then(lambda answer: identity | answer)

@@ -34,37 +34,33 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
+        own = self.registry = CollectorRegistry()
+        ProcessCollector(registry=own)
         self._requests = Counter(
-            "litebert_requests", "Requests by path and status.", ["path", "status"], **self._own
+            "litebert_requests", "Requests by path and status.", ["path", "status"], registry=own
         )
         self._seconds = Histogram(
             "litebert_request_seconds",
             "Time from request to response.",
             ["path"],
             buckets=_SECONDS,
-            **self._own,
+            registry=own,
         )
         self._batches = Histogram(
-            "litebert_batch_inputs", "Inputs per model call.", buckets=_SIZES, **self._own
+            "litebert_batch_inputs", "Inputs per model call.", buckets=_SIZES, registry=own
         )
         self._model_seconds = Histogram(
-            "litebert_model_seconds", "Time of a model call.", buckets=_SECONDS, **self._own
+            "litebert_model_seconds", "Time of a model call.", buckets=_SECONDS, registry=own
         )
         self._wait = Histogram(
             "litebert_queue_seconds",
             "Longest time in the queue of a batch's inputs.",
             buckets=_SECONDS,
-            **self._own,
+            registry=own,
         )
-        self._tokens = Counter("litebert_tokens", "Tokens read by the models.", **self._own)
-        self.active = Gauge("litebert_active_requests", "Requests under way.", **self._own)
-        self.queued = Gauge("litebert_queued_tokens", "Tokens waiting.", **self._own)
-
-    @property
-    def _own(self) -> dict[str, CollectorRegistry]:
-        return {"registry": self.registry}
+        self._tokens = Counter("litebert_tokens", "Tokens read by the models.", registry=own)
+        self.active = Gauge("litebert_active_requests", "Requests under way.", registry=own)
+        self.queued = Gauge("litebert_queued_tokens", "Tokens waiting.", registry=own)
 
     def request(self, path: str, status: int, seconds: float) -> None:
         """Count a finished request."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from litebert.interop.folder import ModelFolder
-from litebert.serve.backend import BackendInfo, outputs_of_head
+from litebert.serve.backend import BEAM_OUTPUTS, PATH_OUTPUTS, BackendInfo, outputs_of_head
 from litebert.serve.features import FloatArray, ModelInputs
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class TorchBackend:
         self.info = BackendInfo(
             runtime="torch float32",
             head=described.head,
-            outputs=outputs_of_head(described.head) | {"layer_distance", "layer_angle"},
+            outputs=outputs_of_head(described.head),
             max_length=described.config.max_positions,
             max_depth=described.config.num_layers,
         )
@@ -56,14 +56,17 @@ class TorchBackend:
 
         mask = None if inputs.attention_mask is None else torch.from_numpy(inputs.attention_mask)
         ids, types = torch.from_numpy(inputs.input_ids), torch.from_numpy(inputs.token_type_ids)
-        if self.info.head == "squad2" and outputs & outputs_of_head("squad2"):
+        computed: dict[str, Tensor] = {}
+        if not outputs.isdisjoint(BEAM_OUTPUTS):
             assert inputs.forbidden is not None, "span features say where no answer may be"
             forbidden = torch.from_numpy(inputs.forbidden)
             beam = self.model(ids, mask, types, p_mask=forbidden, num_layers=inputs.depth)
-            return {name.rsplit("_", 1)[0]: value for name, value in beam._asdict().items()}
-        wants_path = bool(outputs & {"layer_distance", "layer_angle"})
+            computed = {name.rsplit("_", 1)[0]: value for name, value in beam._asdict().items()}
+            if outputs <= computed.keys():
+                return computed
+        wants_path = not outputs.isdisjoint(PATH_OUTPUTS)
         encoded = self.encoder(ids, mask, types, inputs.depth, return_hidden_states=wants_path)
-        computed = {"last_hidden_state": encoded.sequence_BSH}
+        computed["last_hidden_state"] = encoded.sequence_BSH
         if wants_path:
             computed |= _layer_path(encoded.hidden_states)
         return computed | self._heads(encoded.sequence_BSH, inputs, outputs)

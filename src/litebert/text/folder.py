@@ -146,21 +146,24 @@ def _composes(tokenizer: Tokenizer) -> bool:
 def _normalizer(tokenizer: Tokenizer) -> tokenizers.normalizers.Normalizer:
     from tokenizers import Regex, normalizers
 
+    combining = _character_class(_combining())
+    removed, spaces = map(_character_class, _invisible_characters(tokenizer))
     steps: list[normalizers.Normalizer] = [
+        # The word mark is put at place 0 of the raw text: a space holds it where a character goes.
+        normalizers.Replace(Regex(rf"\A[{removed}{combining}]+"), " "),
         # Python counts the separators 1C-1F as white space, the regular expression does not.
         normalizers.Replace(Regex(r"[\s\x0b\x1c-\x1f]+"), " "),
         normalizers.NFKD(),
-        normalizers.Replace(Regex(f"[{_character_class(_combining())}]"), ""),
+        normalizers.Replace(Regex(f"[{combining}]"), ""),
     ]
     if tokenizer.settings.lower:
         steps.append(normalizers.Lowercase())
     # What SentencePiece's own normalisation does after that.
-    removed, spaces = _invisible_characters(tokenizer)
     if removed:
-        steps.append(normalizers.Replace(Regex(f"[{_character_class(removed)}]"), ""))
+        steps.append(normalizers.Replace(Regex(f"[{removed}]"), ""))
     if _composes(tokenizer):
         steps.append(normalizers.NFKC())
-    steps.append(normalizers.Replace(Regex(f"[{_character_class(spaces)}]+"), " "))
+    steps.append(normalizers.Replace(Regex(f"[{spaces}]+"), " "))
     steps.append(normalizers.Strip(left=False, right=True))
     return normalizers.Sequence(steps)
 

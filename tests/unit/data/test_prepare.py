@@ -21,6 +21,7 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
+from litebert.cli import run as run_command
 from litebert.common.errors import ConfigError, DataError
 from litebert.data import build as build_module
 from litebert.data import engines
@@ -142,8 +143,20 @@ def test_ray_is_asked_for_politely(
         run(engine="ray")
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
-@pytest.mark.parametrize("kind", ["text", "sentences", "files", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [
+        ("text", ""),
+        ("text", ".zst"),
+        ("sentences", ".gz"),
+        ("files", ""),
+        ("files", ".xz"),
+        ("jsonl", ""),
+        ("jsonl", ".zst"),
+        ("parquet", ""),
+        ("parquet", ".gz"),
+    ],
+)
 def test_every_format_and_compression_gives_the_same_tokens(
     run: Prepare, tmp_path: Path, documents: list[list[str]], kind: str, suffix: str
 ) -> None:
@@ -520,6 +533,33 @@ def test_the_manifest_holds_no_trace_of_place_or_time(
     run(out="a")
     run(out="b")
     assert Manifest.read(tmp_path / "a") == Manifest.read(tmp_path / "b")
+
+
+def test_the_command_prints_what_it_made(
+    tmp_path: Path,
+    documents: list[list[str]],
+    tiny_tokenizer_dir: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = write_text(tmp_path / "corpus.txt", [*documents[:4], documents[0]])
+    arguments = ["prepare", "--input", str(text), "--tokenizer", str(tiny_tokenizer_dir)]
+    arguments += ["--out", str(tmp_path / "out"), "--workers", "1", "--dev-fraction", "0"]
+    run_command([*arguments, "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    train = ShardSet.open(tmp_path / "out", "train")
+    assert answer["train"] == {
+        "documents": 4,
+        "sentences": train.num_sentences,
+        "tokens": train.num_tokens,
+    }
+    assert answer["duplicate_documents"] == 1
+    assert not answer["was_complete"]
+    run_command(arguments)
+    printed = capsys.readouterr().out
+    assert f"{train.num_tokens:,}" in printed
+    assert "1 duplicate" in printed
+    assert "nothing to do" in printed
+    assert "the dev split is empty" in printed
 
 
 def test_a_byte_of_real_text_takes_at_most_0_6_byte(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.text.folder import build_fast_tokenizer, tokenizer_config
@@ -31,9 +31,11 @@ def test_every_line_of_real_text(tiny_tokenizer: Tokenizer, fast, python_text: P
 
 @given(st.lists(st.sampled_from(
     ["the", "Value", "of", "(x)", "1998,", "a-b", "it's", "...", "Café", "naïve", "ﬁne", "½", "２",
-     "e\u0301", "한국어", "日本", "हिन्दी", "русский", "£5", "–", '"so"', "\u200b", "\ufeff", "▁",
-     "\x01", "\x1c", "\u00a0", "\u3000", "İ", "ǅ", "…", "`a`", "=", "x=1", "\u200d", "\u00ad"]
-), max_size=8), st.sampled_from(["", " ", "  ", "\t", "\u00a0 "]))  # fmt: skip
+     "e\u0301", "\u0301", "한국어", "日本", "हिन्दी", "русский", "£5", "–", '"so"', "\u200b",
+     "\ufeff", "▁", "\x01", "\x1c", "\u00a0", "\u3000", "İ", "ǅ", "…", "`a`", "=", "x=1",
+     "\u200d", "\u00ad"]
+), max_size=8, unique=True), st.sampled_from(["", " ", "  ", "\t", "\u00a0 "]))  # fmt: skip
+@settings(derandomize=True, max_examples=300)  # an exact tie between two paths may go either way
 def test_odd_words_and_spaces(
     tiny_tokenizer: Tokenizer, fast, words: list[str], space: str
 ) -> None:  # type: ignore[no-untyped-def]

@@ -1,0 +1,234 @@
+"""What the HTTP interface can be asked: request -> question -> batcher -> response."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from litebert.common.errors import InputError
+from litebert.serve import questions
+from litebert.serve import schemas as s
+from litebert.serve.batching import Batcher
+from litebert.serve.config import ServeConfig
+from litebert.serve.guards import ClientLeftError
+from litebert.serve.predictor import Predictor
+from litebert.serve.questions import Question
+from litebert.serve.results import LayerPath, SentenceOrder
+from litebert.serve.service import Service
+from litebert.tasks.spans import SpanForm
+
+Result = TypeVar("Result")
+
+_LONG_TEXT_CHARACTERS = 4000
+"""Longer texts are cut into pieces on another thread, so that other requests do not wait."""
+
+
+class Endpoints:
+    """The questions of the interface; each method is one path.
+
+    Example:
+        >>> endpoints = Endpoints(service, batcher, ServeConfig())
+        >>> app.add_api_route("/order", endpoints.order, methods=["POST"])
+    """
+
+    def __init__(self, service: Service, batcher: Batcher, config: ServeConfig) -> None:
+        self._service, self._batcher, self._config = service, batcher, config
+
+    async def fill_mask(self, body: s.FillMaskRequest, request: Request) -> s.FillMaskResponse:
+        """Return the likeliest words at each `[MASK]` of each text."""
+        predictor = self._predictor("fill-mask", body.model)
+        texts = self._checked(body.text)
+        results = await self._ask_all(
+            request,
+            predictor,
+            texts,
+            lambda text: questions.fill_mask(
+                text, predictor.tokenizer, predictor.max_length, body.top_k
+            ),
+        )
+        return s.FillMaskResponse(results=results)
+
+    async def order(self, body: s.OrderRequest, request: Request) -> SentenceOrder:
+        """Return the probability that two sentences stand in their original order."""
+        predictor = self._predictor("order", body.model)
+        first, second = self._checked([body.first, body.second])
+        tokenizer, length = predictor.tokenizer, predictor.max_length
+        return await self._ask(
+            request, predictor, lambda: questions.order(first, second, tokenizer, length), [first]
+        )
+
+    async def classify(self, body: s.ClassifyRequest, request: Request) -> s.ClassifyResponse:
+        """Return a class, labels or a number for each text or pair of texts."""
+        predictor = self._predictor("classify", body.model)
+        texts = self._checked(body.text)
+        pairs: Sequence[str | None] = [None] * len(texts)
+        if body.text_pair is not None:
+            pairs = self._checked(body.text_pair)
+            if len(pairs) != len(texts):
+                raise InputError(
+                    f"text has {len(texts)} entries and text_pair {len(pairs)}; give as many"
+                )
+        form = predictor.form()
+        results = await self._ask_all(
+            request,
+            predictor,
+            list(zip(texts, pairs, strict=True)),
+            lambda pair: predictor.question({"text": pair[0], "text_pair": pair[1]}, form),
+        )
+        return s.ClassifyResponse(results=[s.Classified.model_validate(r) for r in results])
+
+    async def answer(self, body: s.AnswerRequest, request: Request) -> s.AnswerResponse:
+        """Return the stretch of the passage that answers the question, or no answer."""
+        predictor = self._predictor("answer", body.model)
+        question, context = self._checked([body.question, body.context])
+        form = predictor.form()
+        if body.may_be_unanswerable is not None:
+            form = SpanForm(may_be_unanswerable=body.may_be_unanswerable)
+        record = {"question": question, "context": context}
+        answer = await self._ask(
+            request, predictor, lambda: predictor.question(record, form), [context]
+        )
+        return s.AnswerResponse.model_validate(answer)
+
+    async def multiple_choice(self, body: s.ChoiceRequest, request: Request) -> s.ChoiceResponse:
+        """Return the option that fits a passage and a question best."""
+        predictor = self._predictor("multiple-choice", body.model)
+        self._checked([body.text, body.question or "", *body.options])
+        record = {"text": body.text, "question": body.question, "options": body.options}
+        answer = await self._ask(
+            request,
+            predictor,
+            lambda: predictor.question(record, predictor.form()),
+            [body.text] * len(body.options),
+        )
+        return s.ChoiceResponse.model_validate(answer)
+
+    async def tag(self, body: s.TagRequest, request: Request) -> s.TagResponse:
+        """Return a tag for each word, and the entities they mark."""
+        predictor = self._predictor("tag", body.model)
+        if (body.text is None) == (body.words is None):
+            raise InputError("give either text or words")
+        record: dict[str, object] = {"words": body.words}
+        if body.text is not None:
+            record = {"text": body.text}
+        words = body.text if body.text is not None else " ".join(body.words or ())
+        self._checked([words])
+        answer = await self._ask(
+            request, predictor, lambda: predictor.question(record, predictor.form()), [words]
+        )
+        return s.TagResponse.model_validate(answer)
+
+    async def embeddings(self, body: s.EmbeddingsRequest, request: Request) -> s.EmbeddingsResponse:
+        """Return one vector per text, in OpenAI's shape."""
+        model = self._service.find("embeddings", body.model)
+        predictor = model.predictor
+        texts = self._checked(body.input)
+        num_tokens = 0
+
+        def question(text: str) -> Question[list[float] | str]:
+            nonlocal num_tokens
+            asked = questions.embed(text, predictor.tokenizer, predictor.max_length, body.pooling)
+            num_tokens += asked.num_tokens
+            return asked.then(
+                lambda vector: (
+                    vector.tolist()
+                    if body.encoding_format == "float"
+                    else base64.b64encode(vector.astype("<f4").tobytes()).decode()
+                )
+            )
+
+        vectors = await self._ask_all(request, predictor, texts, question)
+        data = [s.Embedding(index=i, embedding=vector) for i, vector in enumerate(vectors)]
+        usage = s.Usage(prompt_tokens=num_tokens, total_tokens=num_tokens)
+        return s.EmbeddingsResponse(data=data, model=model.name, usage=usage)
+
+    async def tokenize(self, body: s.TokenizeRequest) -> s.TokenizeResponse:
+        """Return the pieces and ids of a text."""
+        tokenizer = self._predictor("tokenize", body.model).tokenizer
+        self._checked(body.text)
+        return s.TokenizeResponse(
+            pieces=tokenizer.pieces(body.text), ids=tokenizer.encode(body.text)
+        )
+
+    async def layers(self, body: s.LayersRequest, request: Request) -> LayerPath:
+        """Return how far each block moves the tokens of a text: Figure 1, for one input."""
+        predictor = self._predictor("layers", body.model)
+        self._checked(body.text)
+        tokenizer, length = predictor.tokenizer, predictor.max_length
+        return await self._ask(
+            request,
+            predictor,
+            lambda: questions.layer_path(body.text, tokenizer, length),
+            [body.text],
+        )
+
+    def _predictor(self, ability: str, name: str | None) -> Predictor:
+        return self._service.find(ability, name).predictor
+
+    def _checked(self, texts: str | Sequence[str]) -> list[str]:
+        """Return the texts of a request as a list, or say which limit they pass."""
+        listed = [texts] if isinstance(texts, str) else list(texts)
+        if len(listed) > self._config.max_inputs:
+            raise InputError(
+                f"the request has {len(listed)} texts, the limit is {self._config.max_inputs}"
+            )
+        longest = max(map(len, listed))
+        if longest > self._config.max_characters:
+            raise InputError(
+                f"a text has {longest:,} characters, the limit is {self._config.max_characters:,}"
+            )
+        return listed
+
+    async def _ask_all(
+        self,
+        request: Request,
+        predictor: Predictor,
+        items: Sequence[questions.Item],
+        question: Callable[[questions.Item], Question[Result]],
+    ) -> list[Result]:
+        """Ask one question per item; all are accepted or none."""
+        return await self._ask(
+            request,
+            predictor,
+            lambda: questions.together([question(item) for item in items]),
+            [str(item) for item in items],
+        )
+
+    async def _ask(
+        self,
+        request: Request,
+        predictor: Predictor,
+        build: Callable[[], Question[Result]],
+        texts: Sequence[str],
+    ) -> Result:
+        """Build a question and wait for its answer, at most as long as the settings allow.
+
+        Raises:
+            TimeoutError: it took too long.
+            ClientLeftError: nobody waits any more; what is queued of it is dropped.
+        """
+        async with asyncio.timeout(self._config.timeout_s or None):
+            if sum(map(len, texts)) > _LONG_TEXT_CHARACTERS:
+                question = await asyncio.to_thread(build)
+            else:
+                question = build()
+            answering = asyncio.ensure_future(self._batcher.ask(predictor, question))
+            leaving = asyncio.ensure_future(_disconnected(request))
+            try:
+                await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done():
+                    raise ClientLeftError
+                return answering.result()
+            finally:
+                answering.cancel()
+                leaving.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    """Return when the client closes the connection; the body has been read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

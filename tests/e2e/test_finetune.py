@@ -1,0 +1,271 @@
+"""Fine-tuning from the task file to the scored model: every kind, resume, seeds, ensembles."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from litebert.cli import main
+from litebert.common.errors import CheckpointError, ConfigError, DataError
+from litebert.interop.hf import load_model, save_model
+from litebert.model.config import ModelConfig
+from litebert.model.heads import PretrainingModel
+from litebert.tasks.task_file import TaskFile
+from litebert.train import finetune as engine
+from litebert.train.finetune import finetune
+from litebert.train.finetune_config import FinetuneConfig
+from litebert.train.finetune_evaluate import evaluate_models
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "custom_task"
+KINDS = sorted(path.stem for path in EXAMPLES.glob("*.toml"))
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) -> Path:
+    """A model folder with random weights."""
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    config = ModelConfig(
+        vocab_size=1000, embedding_size=32, hidden_size=64, num_layers=2, num_heads=2,
+        max_positions=128,
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(0)
+    save_model(PretrainingModel(config, generator=generator), folder, tiny_tokenizer_dir)
+    return folder
+
+
+def config_of(kind: str, model: Path, out: Path, **changes: object) -> FinetuneConfig:
+    config = FinetuneConfig(str(EXAMPLES / f"{kind}.toml"), model=str(model), out=out)
+    return replace(config, **{"lr": 3e-3, "batch_size": 16, "epochs": 12, **changes})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_learns_beyond_its_baseline(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+    result = finetune(config_of(kind, tiny_model, tmp_path / "run"))
+    scale = 100 if kind == "span_extraction" else 1
+    assert result.scores[result.metric] > result.baseline[result.metric] + 0.3 * scale
+    model = tmp_path / "run" / "model"
+    described = TaskFile.read(model)
+    assert described is not None
+    assert (described.name, described.max_length) == (result.task, described.max_length)
+    (evaluation,) = evaluate_models(str(EXAMPLES / f"{kind}.toml"), [str(model)], None)
+    assert evaluation.scores == pytest.approx(result.scores, abs=1e-6)
+    assert {p.name for p in (tmp_path / "run").iterdir()} >= {
+        "manifest.json", "metrics.jsonl", "mistakes.json", "model", "predictions", "result.json",
+    }  # fmt: skip
+
+
+def squad2_files(folder: Path) -> Path:
+    """The span example in SQuAD 2.0's layout, every third question without answer."""
+    for part in ("train", "dev"):
+        paragraphs = []
+        lines = (EXAMPLES / f"families_{part}.jsonl").read_text().splitlines()
+        for number, line in enumerate(lines):
+            row = json.loads(line)
+            none = number % 3 == 0
+            context = row["passage"].replace(row["answer"], "many") if none else row["passage"]
+            answers = [] if none else [{"text": row["answer"], "answer_start": row["start"]}]
+            qa = {"id": str(number), "question": row["question"], "answers": answers,
+                  "is_impossible": none}  # fmt: skip
+            paragraphs.append({"context": context, "qas": [qa]})
+        folder.mkdir(exist_ok=True)
+        data = {"version": "v2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}
+        (folder / f"{part}-v2.0.json").write_text(json.dumps(data))
+    return folder
+
+
+@pytest.mark.parametrize("head", ["paper", "classic"])
+def test_squad2_with_both_heads(tiny_model: Path, tmp_path: Path, head: str) -> None:
+    data = squad2_files(tmp_path / "data")
+    config = FinetuneConfig(
+        "squad2", model=str(tiny_model), data=data, out=tmp_path / "run", head=head,
+        lr=3e-3, batch_size=16, epochs=12, max_length=96,
+    )  # fmt: skip
+    result = finetune(config)
+    assert result.scores["best_f1"] > result.baseline["best_f1"] + 20
+    assert result.scores["best_f1"] >= result.scores["f1"]
+    described = TaskFile.read(tmp_path / "run" / "model")
+    assert described is not None
+    assert described.no_answer_threshold == result.scores["best_f1_thresh"]
+    predictions = tmp_path / "run" / "predictions" / "dev"
+    assert {p.name for p in predictions.iterdir()} == {
+        "predictions.json", "nbest.json", "null_odds.json", "answers.json",
+    }  # fmt: skip
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of("classification", tiny_model, tmp_path / "whole", epochs=None, steps=24,
+                       eval_every_steps=6, dropout=0.1)  # fmt: skip
+    whole = finetune(config)
+    step = engine.FineTuning._step
+
+    def killed(self: engine.FineTuning, *arguments: object) -> None:
+        if self.state.step == 15:
+            raise Killed
+        step(self, *arguments)
+
+    parts = replace(config, out=tmp_path / "parts")
+    monkeypatch.setattr(engine.FineTuning, "_step", killed)
+    with pytest.raises(Killed):
+        finetune(parts)
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="already holds a run"):
+        finetune(parts)
+    with pytest.raises(CheckpointError, match=r"lr = 0\.003, not 0\.1"):
+        finetune(replace(parts, resume="auto", lr=0.1))
+    resumed = finetune(replace(parts, resume="auto"))
+    assert resumed.scores == whole.scores
+    assert resumed.best_step == whole.best_step
+    one, two = (load_model(r.model).state_dict() for r in (whole, resumed))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    losses = [
+        [line["loss"] for line in map(json.loads, (run / "metrics.jsonl").open()) if "loss" in line]
+        for run in (whole.run, resumed.run)
+    ]
+    assert losses[0] == losses[1]
+    assert finetune(replace(parts, resume="auto")) == resumed  # finished: nothing to do
+
+
+def test_accumulation_changes_nothing_but_rounding(tiny_model: Path, tmp_path: Path) -> None:
+    for kind in ("classification", "token_classification", "multiple_choice"):
+        weights = []
+        for max_tokens in (100_000, 64):
+            out = tmp_path / kind / str(max_tokens)
+            result = finetune(
+                config_of(
+                    kind,
+                    tiny_model,
+                    out,
+                    epochs=None,
+                    steps=4,
+                    max_tokens=max_tokens,
+                    classifier_dropout=0.0,
+                    eval_every_steps=4,
+                )  # fmt: skip
+            )
+            weights.append(load_model(result.model).state_dict())
+        for name in weights[0]:
+            torch.testing.assert_close(weights[0][name], weights[1][name], atol=2e-4, rtol=0)
+
+
+def test_seeds_give_median_and_spread(tiny_model: Path, tmp_path: Path) -> None:
+    config = config_of("regression", tiny_model, tmp_path / "run", epochs=2, seeds=3)
+    result = finetune(config)
+    values = sorted(row["pearson"] for row in result.by_seed)
+    assert len(values) == 3
+    assert result.scores["pearson"] == values[1]
+    assert result.spread["pearson"] == pytest.approx(values[2] - values[0])
+    best = max(result.by_seed, key=lambda row: row["spearman"])
+    folder = tmp_path / "run" / f"seed-{int(best['seed'])}" / "model"
+    chosen, copied = load_model(folder).state_dict(), load_model(result.model).state_dict()
+    assert all(torch.equal(chosen[name], copied[name]) for name in chosen)
+
+
+def test_ensembles_are_chosen_on_dev(tiny_model: Path, tmp_path: Path) -> None:
+    config = config_of("pair_classification", tiny_model, tmp_path / "run", epochs=3, seeds=2,
+                       keep_checkpoints=2)  # fmt: skip
+    finetune(config)
+    models = [
+        str(tmp_path / "run" / f"seed-{seed}" / name)
+        for seed in (0, 1)
+        for name in ("model", "model-2")
+    ]
+    task = str(EXAMPLES / "pair_classification.toml")
+    single = [evaluate_models(task, [m], None)[0].scores["accuracy"] for m in models]
+    assert single[0] >= single[1]
+    (chosen,) = evaluate_models(task, models, None, choose=True)
+    assert chosen.scores["accuracy"] >= max(single)
+    assert set(chosen.models) <= set(models)
+
+
+def test_early_stopping_and_other_starts(tiny_model: Path, tmp_path: Path) -> None:
+    first = finetune(config_of("pair_classification", tiny_model, tmp_path / "a", epochs=8))
+    patient = finetune(
+        config_of(
+            "pair_classification",
+            tiny_model,
+            tmp_path / "b",
+            epochs=None,
+            steps=200,
+            eval_every_steps=2,
+            patience=3,
+            lr=1e-6,
+        )  # fmt: skip
+    )
+    assert patient.steps < 200
+    from_other = finetune(config_of("classification", first.model, tmp_path / "c", epochs=1))
+    assert from_other.scores["accuracy"] > 0
+    random = config_of("classification", tiny_model, tmp_path / "d", epochs=1, start="random")
+    assert finetune(random).scores["accuracy"] >= 0
+
+
+def test_a_fine_tuned_folder_predicts_the_same_in_transformers(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    tickets = finetune(config_of("classification", tiny_model, tmp_path / "a", epochs=6))
+    pipeline = transformers.pipeline("text-classification", str(tickets.model), top_k=None)
+    lines = (tmp_path / "a" / "predictions" / "dev" / "dev-predictions.jsonl").read_text()
+    rows = [json.loads(line) for line in lines.splitlines()]
+    import csv
+
+    texts = [row["message"] for row in csv.DictReader((EXAMPLES / "tickets_dev.csv").open())]
+    for row, theirs in zip(rows, pipeline(texts), strict=True):
+        assert {entry["label"]: pytest.approx(entry["score"], abs=1e-5) for entry in theirs} == row[
+            "scores"
+        ]
+    families = finetune(config_of("span_extraction", tiny_model, tmp_path / "b", epochs=6))
+    pipeline = transformers.pipeline("question-answering", str(families.model))
+    lines = (tmp_path / "b" / "predictions" / "dev" / "dev-predictions.jsonl").read_text()
+    examples = [json.loads(x) for x in (EXAMPLES / "families_dev.jsonl").read_text().splitlines()]
+    for row, example in zip(map(json.loads, lines.splitlines()), examples, strict=True):
+        theirs = pipeline(question=example["question"], context=example["passage"],
+                          max_answer_len=30, align_to_words=False)  # fmt: skip
+        assert theirs["answer"].strip() == row["answer"]
+
+
+def test_the_command_line(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    glue = tmp_path / "glue" / "SST-2"
+    glue.mkdir(parents=True)
+    rows = [f"{word} film number {n}\t{label}" for n in range(12) for word, label in
+            (("lovely", 1), ("dull", 0))]  # fmt: skip
+    for split in ("train", "dev"):
+        (glue / f"{split}.tsv").write_text("sentence\tlabel\n" + "\n".join(rows) + "\n")
+    (glue / "test.tsv").write_text("index\tsentence\n0\tlovely film\n")
+    run = tmp_path / "run"
+    arguments = ["finetune", "sst2", "--model", str(tiny_model), "--data", str(tmp_path / "glue")]
+    main([*arguments, "--out", str(run), "--steps", "12", "--lr", "3e-3", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert result["metric"] == "accuracy"
+    assert result["steps"] == 12
+    task = ["evaluate", "sst2", "--model", str(run / "model"), "--data", str(tmp_path / "glue")]
+    main([*task, "--json"])
+    assert json.loads(capsys.readouterr().out) == pytest.approx(result["scores"])
+    main([*task, "--split", "test", "--out", str(tmp_path / "files")])
+    assert (tmp_path / "files" / "SST-2.tsv").read_text().startswith("index\tprediction\n0\t")
+    (glue / "train.tsv").write_text("sentence\tlabel\nfine\t1\nodd\t7\nbad\t0\n")
+    strict = [*arguments, "--out", str(tmp_path / "strict"), "--steps", "2"]
+    with pytest.raises(SystemExit):
+        main([*strict, "--strict"])
+    assert "train.tsv:3: unknown label" in capsys.readouterr().err
+    main(strict)
+    assert "bad rows: 1 unknown label" in capsys.readouterr().err
+
+
+def test_models_of_other_tasks_are_refused(tiny_model: Path, tmp_path: Path) -> None:
+    result = finetune(config_of("regression", tiny_model, tmp_path / "run", epochs=1))
+    with pytest.raises(CheckpointError, match=r"fine-tuned on hotels \(regression\)"):
+        evaluate_models(str(EXAMPLES / "classification.toml"), [str(result.model)], None)
+    with pytest.raises(ConfigError, match="the model reads 8 to 128"):
+        finetune(config_of("regression", tiny_model, tmp_path / "long", max_length=256))

@@ -1,0 +1,144 @@
+"""Torch and ONNX say the same for every head, shape and batch; int8 nearly so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from litebert.interop.names import Head
+from litebert.interop.onnx import export_onnx
+from litebert.serve.backend import Backend, open_backend, outputs_of_head
+from litebert.serve.features import Feature, FloatArray, pad, split
+from tiny_models import HEADS, TINY, random_model_folder
+
+COMPOSITIONS = ([1], [5], [64], [3, 3, 3], [2, 17, 9, 64], [40] * 6)
+"""Lengths of the inputs of one batch: alone, longest, equal, mixed."""
+
+COMMAND = "pytest tests/parity/test_onnx_parity.py"
+MASK_ID = 4
+
+
+def batch_of(lengths: list[int], seed: int) -> list[Feature]:
+    generator = np.random.default_rng(seed)
+    features = []
+    for length in lengths:
+        ids = generator.integers(5, TINY.vocab_size, length)
+        masked = tuple(int(i) for i in np.flatnonzero(generator.random(length) < 0.2))
+        ids[list(masked)] = MASK_ID
+        types = (np.arange(length) >= length // 2).astype(int)
+        forbidden = (np.arange(length) % 5 == 3).astype(int)
+        features.append(
+            Feature(ids.tolist(), types.tolist(), masked, forbidden=tuple(forbidden.tolist()))
+        )
+    return features
+
+
+def rows_of(backend: Backend, features: list[Feature], names: list[str]) -> list[dict]:
+    return split(features, backend.run(pad(features, pad_id=0), names))
+
+
+def differences(one: list, other: list, name: str) -> FloatArray:
+    pairs = zip(one, other, strict=True)
+    return np.concatenate([np.ravel(a[name] - b[name]) for a, b in pairs])
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_torch_and_onnx_agree(
+    tmp_path: Path, head: Head, record_exactness: Callable[[str, float, str], None]
+) -> None:
+    source = random_model_folder(tmp_path / "model", head, None)
+    export_onnx(source, tmp_path / "out")
+    torch_backend = open_backend(source, "torch", threads=1)
+    onnx_backend = open_backend(tmp_path / "out", "onnx", threads=1)
+    names = sorted(outputs_of_head(head) - {"layer_angle"})  # acos is ill-conditioned near 0
+    assert set(names) <= onnx_backend.info.outputs
+    largest = 0.0
+    for seed, lengths in enumerate(COMPOSITIONS):
+        features = batch_of(lengths, seed)
+        expected = rows_of(torch_backend, features, names)
+        computed = rows_of(onnx_backend, features, names)
+        for name in names:
+            difference = np.abs(differences(expected, computed, name)).max(initial=0.0)
+            assert difference < 1e-4, (name, lengths)
+            largest = max(largest, float(difference))
+    record_exactness(f"torch against ONNX, {head} (largest difference)", largest, COMMAND)
+
+
+@pytest.mark.parametrize("head", ["pretraining", "classification", "span"])
+def test_int8_follows_float32(tmp_path: Path, head: Head) -> None:
+    config = replace(TINY, hidden_size=128, embedding_size=64, num_layers=6)
+    source = random_model_folder(tmp_path / "model", head, None, config)
+    export_onnx(source, tmp_path / "int8", int8=True)
+    full = open_backend(source, "torch", threads=1)
+    small = open_backend(tmp_path / "int8", "onnx", threads=1)
+    features = batch_of([24] * 8, seed=0)
+    expected = np.stack(
+        [row["last_hidden_state"] for row in rows_of(full, features, ["last_hidden_state"])]
+    )
+    computed = np.stack(
+        [row["last_hidden_state"] for row in rows_of(small, features, ["last_hidden_state"])]
+    )
+    cosine = (expected * computed).sum(-1)
+    cosine /= np.linalg.norm(expected, axis=-1) * np.linalg.norm(computed, axis=-1)
+    assert cosine.mean() > 0.995
+    assert small.info.runtime == "onnx int8"
+
+
+def test_padding_changes_nothing(tmp_path: Path) -> None:
+    source = random_model_folder(tmp_path / "model", "pretraining", None)
+    export_onnx(source, tmp_path / "out")
+    for backend in (open_backend(source, "torch"), open_backend(tmp_path / "out", "onnx")):
+        together = batch_of([4, 50, 23], seed=3)
+        names = ["masked_logits", "sop_logits"]
+        joint = rows_of(backend, together, names)
+        alone = [rows_of(backend, [feature], names)[0] for feature in together]
+        for name in names:
+            assert np.abs(differences(joint, alone, name)).max() < 1e-5
+
+
+def test_plbert_matches_its_numpy_reference(
+    shared: Path, tmp_path: Path, record_exactness: Callable[[str, float, str], None]
+) -> None:
+    """A trained encoder of other makers: float32 exact, int8 as near as their own int8."""
+    import json
+
+    from safetensors.numpy import save_file
+
+    folder = shared / "fixtures/checkpoints/plbert"
+    weights, reference = np.load(folder / "weights.npz"), np.load(folder / "reference_io.npz")
+    source = tmp_path / "plbert"
+    source.mkdir()
+    kept = {n: weights[n].astype(np.float32) for n in weights.files if "bert_encoder" not in n}
+    save_file({n: np.ascontiguousarray(a) for n, a in kept.items()}, source / "model.safetensors")
+    config = {
+        "model_type": "albert",
+        "architectures": ["AlbertModel"],
+        "vocab_size": 178,
+        "embedding_size": 128,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 2048,
+        "hidden_act": "gelu_new",
+    }
+    (source / "config.json").write_text(json.dumps(config))
+    ids = reference["input_ids"].reshape(1, -1)
+    feature = Feature(ids[0].tolist(), [0] * ids.shape[1])
+    expected = reference["numpy_last_hidden"].reshape(-1, 768)
+    for int8, least_cosine in ((False, 0.999999), (True, 0.985)):
+        out = tmp_path / f"int8-{int8}"
+        report = export_onnx(source, out, int8=int8)
+        assert report.file_bytes < (8e6 if int8 else 30e6)
+        backend = open_backend(out, "onnx")
+        row = rows_of(backend, [feature], ["last_hidden_state"])[0]["last_hidden_state"]
+        cosine = (row * expected).sum(-1)
+        cosine /= np.linalg.norm(row, axis=-1) * np.linalg.norm(expected, axis=-1)
+        assert cosine.mean() > least_cosine
+        if not int8:
+            largest = float(np.abs(row - expected).max())
+            assert largest < 1e-4
+            record_exactness("PL-BERT in numpy against ONNX float32", largest, COMMAND)
