@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("inspect_:inspect", "Show what is in token shards and what examples look like."),
     "pretrain": ("pretrain:pretrain", "Pretrain a model on token shards."),
     "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
+    "sweep": ("sweep:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
     "predict": ("predict:predict", "Answer JSON lines with a model."),
     "fill-mask": ("fill_mask:fill_mask", "Fill the [MASK] of a sentence."),
@@ -67,8 +68,7 @@ def build_app(arguments: Sequence[str] = ()) -> App:
     for command, (function, text) in COMMANDS.items():
         parent, _, leaf = command.rpartition(".")
         owner = groups[parent] if parent else app
-        words = command.split(".")
-        if list(arguments[: len(words)]) == words:
+        if command.split(".") == _command_words(arguments):
             module, _, name = function.partition(":")
             called = getattr(import_module(f"litebert.commands.{module}"), name)
             owner.command(called, name=leaf, help_epilogue=_examples(called))
@@ -82,8 +82,11 @@ def run(arguments: Sequence[str]) -> None:
     app = build_app(arguments)
     config_file = _config_file(arguments)
     if config_file is not None:
-        values = read_toml(config_file)
-        app.config = (Dict(values, use_commands_as_keys=False, source=str(config_file)),)
+        # Keyed by the command's words: cyclopts drops a top-level key that is a command's name.
+        values: dict[str, object] = read_toml(config_file)
+        for word in reversed(_command_words(arguments)):
+            values = {word: values}
+        app.config = (Dict(values, source=str(config_file)),)
     app(list(arguments), exit_on_error=False, print_error=False)
 
 
@@ -110,6 +113,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         # The reader of our output went away (`litebert ... | head`): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _command_words(arguments: Sequence[str]) -> list[str]:
+    """Return the words at the beginning of the arguments that name a command."""
+    for command in COMMANDS:
+        words = command.split(".")
+        if list(arguments[: len(words)]) == words:
+            return words
+    return []
 
 
 def _config_file(arguments: Sequence[str]) -> Path | None:

@@ -11,6 +11,7 @@ import torch
 
 from litebert.cli import main
 from litebert.common.errors import CheckpointError, ConfigError, DataError
+from litebert.common.rows import read_rows
 from litebert.interop.hf import load_model, save_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
@@ -30,7 +31,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Pat
     folder = tmp_path_factory.mktemp("model") / "tiny"
     config = ModelConfig(
         vocab_size=1000, embedding_size=32, hidden_size=64, num_layers=2, num_heads=2,
-        max_positions=128,
+        max_positions=128, initializer_range=0.05,
     )  # fmt: skip
     generator = torch.Generator().manual_seed(0)
     save_model(PretrainingModel(config, generator=generator), folder, tiny_tokenizer_dir)
@@ -39,14 +40,14 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Pat
 
 def config_of(kind: str, model: Path, out: Path, **changes: object) -> FinetuneConfig:
     config = FinetuneConfig(str(EXAMPLES / f"{kind}.toml"), model=str(model), out=out)
-    return replace(config, **{"lr": 3e-3, "batch_size": 16, "epochs": 12, **changes})
+    return replace(config, **{"lr": 5e-4, "batch_size": 16, "epochs": 20, **changes})
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_learns_beyond_its_baseline(tiny_model: Path, tmp_path: Path, kind: str) -> None:
     result = finetune(config_of(kind, tiny_model, tmp_path / "run"))
     scale = 100 if kind == "span_extraction" else 1
-    assert result.scores[result.metric] > result.baseline[result.metric] + 0.3 * scale
+    assert result.scores[result.metric] > result.baseline[result.metric] + 0.25 * scale
     model = tmp_path / "run" / "model"
     described = TaskFile.read(model)
     assert described is not None
@@ -82,7 +83,7 @@ def test_squad2_with_both_heads(tiny_model: Path, tmp_path: Path, head: str) -> 
     data = squad2_files(tmp_path / "data")
     config = FinetuneConfig(
         "squad2", model=str(tiny_model), data=data, out=tmp_path / "run", head=head,
-        lr=3e-3, batch_size=16, epochs=12, max_length=96,
+        lr=5e-4, batch_size=16, epochs=20, max_length=96,
     )  # fmt: skip
     result = finetune(config)
     assert result.scores["best_f1"] > result.baseline["best_f1"] + 20
@@ -120,7 +121,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     monkeypatch.undo()
     with pytest.raises(DataError, match="already holds a run"):
         finetune(parts)
-    with pytest.raises(CheckpointError, match=r"lr = 0\.003, not 0\.1"):
+    with pytest.raises(CheckpointError, match=r"lr = 0\.0005, not 0\.1"):
         finetune(replace(parts, resume="auto", lr=0.1))
     resumed = finetune(replace(parts, resume="auto"))
     assert resumed.scores == whole.scores
@@ -150,7 +151,7 @@ def test_accumulation_changes_nothing_but_rounding(tiny_model: Path, tmp_path: P
                     max_tokens=max_tokens,
                     classifier_dropout=0.0,
                     eval_every_steps=4,
-                )  # fmt: skip
+                )
             )
             weights.append(load_model(result.model).state_dict())
         for name in weights[0]:
@@ -199,7 +200,7 @@ def test_early_stopping_and_other_starts(tiny_model: Path, tmp_path: Path) -> No
             eval_every_steps=2,
             patience=3,
             lr=1e-6,
-        )  # fmt: skip
+        )
     )
     assert patient.steps < 200
     from_other = finetune(config_of("classification", first.model, tmp_path / "c", epochs=1))
@@ -208,29 +209,46 @@ def test_early_stopping_and_other_starts(tiny_model: Path, tmp_path: Path) -> No
     assert finetune(random).scores["accuracy"] >= 0
 
 
-def test_a_fine_tuned_folder_predicts_the_same_in_transformers(
+def written_predictions(run: Path) -> list[dict]:
+    lines = (run / "predictions" / "dev" / "dev-predictions.jsonl").read_text()
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+def test_a_fine_tuned_classifier_predicts_the_same_in_transformers(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     transformers = pytest.importorskip("transformers")
-    tickets = finetune(config_of("classification", tiny_model, tmp_path / "a", epochs=6))
-    pipeline = transformers.pipeline("text-classification", str(tickets.model), top_k=None)
-    lines = (tmp_path / "a" / "predictions" / "dev" / "dev-predictions.jsonl").read_text()
-    rows = [json.loads(line) for line in lines.splitlines()]
-    import csv
+    for kind, file in (("classification", "tickets_dev.csv"), ("multi_label", "films_dev.jsonl")):
+        result = finetune(config_of(kind, tiny_model, tmp_path / kind, epochs=6))
+        pipeline = transformers.pipeline("text-classification", str(result.model), top_k=None)
+        texts = [str(next(iter(row.values()))) for _, row in read_rows(EXAMPLES / file)]
+        for row, theirs in zip(written_predictions(result.run), pipeline(texts), strict=True):
+            scores = {entry["label"]: entry["score"] for entry in theirs}
+            assert scores == pytest.approx(row["scores"], abs=1e-5)
 
-    texts = [row["message"] for row in csv.DictReader((EXAMPLES / "tickets_dev.csv").open())]
-    for row, theirs in zip(rows, pipeline(texts), strict=True):
-        assert {entry["label"]: pytest.approx(entry["score"], abs=1e-5) for entry in theirs} == row[
-            "scores"
-        ]
-    families = finetune(config_of("span_extraction", tiny_model, tmp_path / "b", epochs=6))
-    pipeline = transformers.pipeline("question-answering", str(families.model))
-    lines = (tmp_path / "b" / "predictions" / "dev" / "dev-predictions.jsonl").read_text()
-    examples = [json.loads(x) for x in (EXAMPLES / "families_dev.jsonl").read_text().splitlines()]
-    for row, example in zip(map(json.loads, lines.splitlines()), examples, strict=True):
-        theirs = pipeline(question=example["question"], context=example["passage"],
-                          max_answer_len=30, align_to_words=False)  # fmt: skip
-        assert theirs["answer"].strip() == row["answer"]
+
+def test_a_fine_tuned_span_model_predicts_the_same_in_transformers(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    result = finetune(config_of("span_extraction", tiny_model, tmp_path / "run"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(result.model)
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(result.model).eval()
+    rows = [row for _, row in read_rows(EXAMPLES / "families_dev.jsonl")]
+    for ours, row in zip(written_predictions(result.run), rows, strict=True):
+        encoded = tokenizer(
+            row["question"], row["passage"], return_tensors="pt", return_offsets_mapping=True
+        )
+        offsets = encoded.pop("offset_mapping")[0].tolist()
+        with torch.no_grad():
+            out = model(**encoded)
+        passage = [i for i, part in enumerate(encoded.sequence_ids()) if part == 1]
+        start, end = max(
+            ((i, j) for i in passage for j in passage if i <= j < i + 30),
+            key=lambda pair: out.start_logits[0, pair[0]] + out.end_logits[0, pair[1]],
+        )
+        answer = row["passage"][offsets[start][0] : offsets[end][1]]
+        assert answer.strip() == ours["answer"]
 
 
 def test_the_command_line(

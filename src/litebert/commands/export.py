@@ -62,13 +62,14 @@ def onnx(
     print(
         f"{report.path}/model.onnx: {report.head}, {report.num_layers} layers, {report.precision}"
     )
+    file_mb, weights_mb = report.file_bytes / 1e6, report.weight_bytes / 1e6
     print(
-        f"  {report.precision}: {report.file_bytes / 1e6:.2f} MB for {report.weight_bytes / 1e6:.2f} MB of weights"
+        f"  {report.precision}: {file_mb:.2f} MB for {weights_mb:.2f} MB of weights"
         + (f", {report.num_integer_matmuls} integer products" if int8 else "")
     )
     print(
-        f"  largest difference {report.largest_difference:.2g} over {len(report.shapes)} shapes"
-        + (" (root mean square, relative)" if int8 else " (relative)")
+        f"  difference to the weights: {report.difference:.2g} over {len(report.shapes)} shapes"
+        + (" (root mean square)" if int8 else " (largest)")
     )
     if drop is not None:
         print(f"  dev {drop.metric}: {drop.before:.4g} before, {drop.after:.4g} after")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from litebert.common.progress import format_duration
 from litebert.train.config import PretrainConfig
+
+if TYPE_CHECKING:
+    from litebert.train.dry_run import DryRun
+    from litebert.train.pretrain import PretrainResult
 
 
 def pretrain(
@@ -16,10 +24,12 @@ def pretrain(
     config: Annotated[PretrainConfig, Parameter(name="*")],
     recipe: Annotated[Path | None, Parameter(name="--config")] = None,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Pretrain a model on token shards: masked words and the order of sentences.
 
+    The run folder holds metrics, checkpoints, TensorBoard events, report.html and, at the end, the
+    model folder. Ctrl-C and SIGTERM save and leave; --resume auto goes on, to the bit.
     Many processes: torchrun --nproc-per-node 8 -m litebert pretrain ...
 
     Examples:
@@ -30,11 +40,89 @@ def pretrain(
 
     Args:
         recipe: TOML file with settings; flags override it.
-        dry_run: print parameters, memory, FLOPs per step and expected time, then stop.
-        json: print the result as JSON.
+        dry_run: print parameters, memory, FLOPs per step and the expected time, then stop.
+        json_: print the result as JSON.
     """
+    if dry_run:
+        from litebert.train.dry_run import dry_run as estimate
+
+        found = estimate(config)
+        print(json.dumps(asdict(found)) if json_ else _describe_estimate(found))
+        return
     from litebert.train.pretrain import pretrain as run
 
     result = run(config)
+    if int(os.environ.get("RANK", "0")) == 0:
+        _finish(result, json_=json_)
     if result.interrupted_by:
         sys.exit(128 + result.interrupted_by)
+
+
+def _finish(result: PretrainResult, *, json_: bool) -> None:
+    from litebert.report import write_report
+
+    report = write_report(result.run)
+    if json_:
+        values = {**asdict(result), "report": report}
+        print(json.dumps(values, default=str))
+    else:
+        print(_describe_result(result, report))
+
+
+def _describe_result(result: PretrainResult, report: Path) -> str:
+    from litebert.train.evaluate import interval
+
+    lines = [
+        f"{result.step:,} steps, {result.tokens:,} tokens in {format_duration(result.elapsed_s)}"
+    ]
+    scores = result.scores
+    if scores is not None:
+        lines.append(
+            f"dev words   loss {scores.mlm_loss:.3f}, accuracy {scores.mlm_accuracy:.1%}; at masks "
+            f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f})"
+        )
+        for name, accuracy, pairs in (
+            ("dev order  ", scores.sop_accuracy, scores.sop_pairs),
+            ("dev next   ", scores.nsp_accuracy, scores.nsp_pairs),
+        ):
+            if accuracy is not None:
+                low, high = interval(accuracy, pairs)
+                lines.append(
+                    f"{name} accuracy {accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}, "
+                    f"{pairs:,} pairs)"
+                )
+    if result.model is not None:
+        lines.append(f"model       {result.model}")
+    lines.append(f"report      {report}")
+    return "\n".join(lines)
+
+
+def _describe_estimate(found: DryRun) -> str:
+    memory = found.memory
+    lines = [
+        f"parameters    {found.parameters:,}",
+        f"memory        {_gigabytes(memory.total)} (weights {_gigabytes(memory.weights)}, "
+        f"gradients {_gigabytes(memory.gradients)}, optimizer {_gigabytes(memory.optimizer)}, "
+        f"activations about {_gigabytes(memory.activations)})",
+        f"learning rate {found.learning_rate:.3g}",
+        f"speed         {found.tokens_per_s:,.0f} tokens/s, {found.gemm_share:.0%} of this "
+        f"machine's GEMM rate of {found.gemm_rate / 1e9:,.0f} GFLOP/s",
+        "",
+        "from   layers  length  batch  masks  tokens/step   GFLOP/step   s/step",
+    ]
+    lines += [
+        f"{stage.from_share:4.0%}   {stage.layers:6}  {stage.length:6}  {stage.batch_size:5}  "
+        f"{stage.mask_rate:5.0%}  {stage.tokens_per_step:11,}  "
+        f"{stage.flops_per_step / 1e9:11,.1f}  {stage.step_s:7.3g}"
+        for stage in found.stages
+    ]
+    lines += [
+        "",
+        f"expected      {found.expected_steps:,} steps, {found.expected_tokens:,} tokens, "
+        f"{format_duration(found.expected_s)} (ends by {found.bound})",
+    ]
+    return "\n".join(lines)
+
+
+def _gigabytes(num_bytes: float) -> str:
+    return f"{num_bytes / 1e9:,.2f} GB"

@@ -14,14 +14,14 @@ from pathlib import Path
 from litebert.common.config import from_dict
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_path, read_json, write_json
-from litebert.data.manifest import MANIFEST, Manifest
+from litebert.data.manifest import FORMAT, MANIFEST, Manifest
 from litebert.data.sources import Source, read_sources, write_sources
 
 SOURCES = "sources.jsonl"
 PROBLEMS = "problems.jsonl"
 _WORK = ".work"
 _PLAN = "plan.json"
-_OURS = (MANIFEST, SOURCES, PROBLEMS, "train", "dev", "tokenizer", _WORK)
+_MADE = (MANIFEST, SOURCES, PROBLEMS, "train", "dev", "tokenizer", _WORK)
 
 
 @dataclass(frozen=True)
@@ -96,21 +96,24 @@ class BuildFolder:
 
     def begin(self, plan: Plan, restart: bool) -> None:
         """Start a build, or go on with one of the same plan; refuse what would mix two."""
+        if any(self.out.iterdir()) and not self._is_ours():
+            raise DataError(f"{self.out} is not empty and holds no build; choose another --out")
         if restart:
             self._discard()
-        foreign = [path.name for path in self.out.iterdir() if path.name not in _OURS]
         old = self._finished_plan() if self.is_finished else self._unfinished_plan()
-        remedy = "choose another --out, or discard what it holds with --restart"
-        if old is None and any(self.out.iterdir()) and (foreign or not self.work.exists()):
-            raise DataError(f"{self.out} is not empty and holds no build; choose another --out")
         if old is not None and (difference := plan.difference(old)) is not None:
             if self.is_finished or any(self.parts.glob("*.npz")) or self.assembly.is_file():
                 kind = "finished" if self.is_finished else "unfinished"
-                raise DataError(f"{self.out} holds a {kind} build: {difference}; {remedy}")
+                raise DataError(
+                    f"{self.out} holds a {kind} build: {difference}; choose another --out, or "
+                    "discard what it holds with --restart"
+                )
             self._discard()  # nothing was done yet: nothing is lost
         if self.is_finished:
             shutil.rmtree(self.work, ignore_errors=True)
             return
+        if old is None:
+            self._discard()  # what a process killed while discarding or planning left
         self._remove_temporary_files()
         self.parts.mkdir(parents=True, exist_ok=True)
         with atomic_path(self.work / SOURCES) as temporary:
@@ -147,6 +150,16 @@ class BuildFolder:
         """Remove what only an unfinished build needs."""
         shutil.rmtree(self.work)
 
+    def _is_ours(self) -> bool:
+        """Whether a build made the folder: nothing else is ever written to or removed."""
+        path = self.out / MANIFEST
+        if self.work.is_dir() or not path.is_file():
+            return self.work.is_dir()
+        try:
+            return read_json(path).get("format") == FORMAT
+        except DataError:
+            return False
+
     def _finished_plan(self) -> Plan:
         manifest = Manifest.read(self.out)
         path = self.out / SOURCES
@@ -161,8 +174,9 @@ class BuildFolder:
         return from_dict(Plan, {**values, "sources": tuple(self.known_sources())}, str(self.work))
 
     def _discard(self) -> None:
-        """Remove a build, the manifest first: without it the rest is no corpus."""
-        for name in _OURS:
+        """Remove a build: the manifest first, the mark that the folder is ours last."""
+        self.work.mkdir(exist_ok=True)
+        for name in _MADE:
             path = self.out / name
             if path.is_dir():
                 shutil.rmtree(path)

@@ -24,7 +24,7 @@ from litebert.data.ingest import BEGINNING, Block, read_blocks
 from litebert.data.manifest import Manifest, SourceCounts, SplitEntry
 from litebert.data.parts import PartSummary, Recipe, read_summary
 from litebert.data.shards import TOKENIZER_FOLDER, seal_split, token_dtype
-from litebert.data.sources import Source, find_inputs, fingerprint_sources, write_sources
+from litebert.data.sources import Input, Source, find_inputs, fingerprint_sources, write_sources
 from litebert.text.folder import JSON_FILE
 from litebert.text.tokenizer import CONFIG_FILE, MODEL_FILE, Tokenizer
 
@@ -78,7 +78,7 @@ def prepare(config: PrepareConfig) -> PrepareReport:
         _say(found.describe())
     workers = config.workers or _num_cores()
     with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
-        sources = tuple(fingerprint_sources(inputs, build.known_sources()))
+        sources = _hashed_sources(inputs, build)
         plan = Plan(tokenizer.fingerprint, _settings(config), sources)
         build.begin(plan, config.restart)
         was_complete = build.is_finished
@@ -98,6 +98,16 @@ def prepare(config: PrepareConfig) -> PrepareReport:
             disk_bytes=sum(p.stat().st_size for p in config.out.rglob("*") if p.is_file()),
             peak_memory_bytes=_peak_memory_bytes(workers),
         )
+
+
+def _hashed_sources(inputs: Sequence[Input], build: BuildFolder) -> tuple[Source, ...]:
+    sizes = (path.stat().st_size for found in inputs for path in found.files)
+    sources: list[Source] = []
+    with progress("hashing sources", total=sum(sizes) / 1e6, unit="MB") as bar:
+        for source in fingerprint_sources(inputs, build.known_sources()):
+            sources.append(source)
+            bar.advance(source.bytes / 1e6)
+    return tuple(sources)
 
 
 @dataclass

@@ -198,8 +198,6 @@ def head_of(values: Mapping[str, object], source: str) -> Head:
             problem = values.get("problem_type")
             if head != "classification":
                 return head
-            if problem == "multi_label_classification":
-                raise CheckpointError(f"{source}: problem_type {problem} has no head here")
             is_regression = problem == "regression" or (
                 problem is None and len(labels_of(values, source)) == 1
             )

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-
-import numpy as np
-import numpy.typing as npt
 
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder
@@ -18,18 +15,13 @@ from litebert.interop.names import POOLER, Head
 from litebert.interop.onnx_graph import Array, Float32, Precision
 from litebert.interop.onnx_int8 import Int8
 from litebert.interop.onnx_model import ModelGraph
-from litebert.interop.reference import ReferenceInputs, ReferenceModel
+from litebert.interop.onnx_verify import verify
 from litebert.model.config import ModelConfig
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
 
 MODEL_FILE = "model.onnx"
-
-FLOAT_TOLERANCE = 1e-4
-"""Largest difference to the float64 reference, relative to the output's largest value or 1."""
-INT8_TOLERANCE = 0.25
-"""Largest root-mean-square error of an int8 output, relative to its root mean square or 0.1."""
 
 _LARGEST_PROTOBUF_BYTES = 1_900_000_000  # a file of 2 GiB or more cannot be parsed
 _DEFAULT_MASK_ID = 4
@@ -61,8 +53,8 @@ class OnnxReport:
     """bytes of the stored tensors"""
     num_integer_matmuls: int
     """products of integers in the graph"""
-    largest_difference: float
-    """over several shapes: see FLOAT_TOLERANCE and INT8_TOLERANCE"""
+    difference: float
+    """to the weights' own arithmetic, see :class:`Verification`"""
     shapes: tuple[tuple[int, int], ...]
     """(batch, length) of the verified inputs"""
 
@@ -98,12 +90,11 @@ def export_onnx(
         weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
         _write(model, temporary / MODEL_FILE, weight_bytes)
         _copy_beside(folder.path, temporary)
-        largest, shapes = verify(temporary / MODEL_FILE, folder.config, parameters, head, depth)
-        tolerance = INT8_TOLERANCE if int8 else FLOAT_TOLERANCE
-        if not largest <= tolerance:
+        checked = verify(temporary / MODEL_FILE, folder.config, parameters, head, depth)
+        if not checked.passed:
             raise CheckpointError(
-                f"the exported model differs from the weights by {largest:.2g} (allowed "
-                f"{tolerance:g}), so nothing was written; "
+                f"the exported model differs from the weights by {checked.difference:.2g} "
+                f"(allowed {checked.tolerance:g}), so nothing was written; "
                 + ("try without --int8" if int8 else "please report this with the config.json")
             )
         if accept is not None:
@@ -117,82 +108,14 @@ def export_onnx(
         file_bytes=file_bytes,
         weight_bytes=weight_bytes,
         num_integer_matmuls=count,
-        largest_difference=largest,
-        shapes=shapes,
+        difference=checked.difference,
+        shapes=checked.shapes,
     )
 
 
 def num_nodes(graph: GraphProto, kind: str) -> int:
     """Count the nodes of one operator."""
     return sum(node.op_type == kind for node in graph.node)
-
-
-def verify(
-    path: Path,
-    config: ModelConfig,
-    parameters: Mapping[str, Array],
-    head: Head,
-    depth: int | None = None,
-) -> tuple[float, tuple[tuple[int, int], ...]]:
-    """Compare an ONNX file with the numpy reference over several shapes.
-
-    Returns:
-        The largest difference (float32: of any value, relative to the output's largest value or
-        1; int8: root mean squares, relative to the output's own or 0.1) and the shapes.
-    """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    is_int8 = session.get_modelmeta().custom_metadata_map["precision"] == "int8"
-    reference = ReferenceModel(config, parameters, depth)
-    largest, shapes = 0.0, []
-    for inputs in _check_inputs(config):
-        shapes.append(inputs.input_ids_BS.shape)
-        expected = reference.outputs(head, inputs)
-        computed = dict(
-            zip(expected, session.run(list(expected), _feeds(head, inputs)), strict=True)
-        )
-        keep = inputs.attention_mask_BS.astype(bool)
-        for name, wanted in expected.items():
-            got = computed[name].astype(np.float64).reshape(wanted.shape)
-            if name in ("last_hidden_state", "start_logits", "end_logits") or wanted.ndim == 3:
-                got, wanted = got[keep], wanted[keep]  # what stands at padding is nobody's business
-            if is_int8:
-                difference = _root_mean_square(got - wanted) / max(0.1, _root_mean_square(wanted))
-            else:
-                difference = float(np.abs(got - wanted).max() / max(1.0, np.abs(wanted).max()))
-            largest = max(largest, difference if difference == difference else float("inf"))
-    return largest, tuple(shapes)
-
-
-def _root_mean_square(values: npt.NDArray[np.float64]) -> float:
-    return float(np.sqrt((values**2).mean()))
-
-
-def _check_inputs(config: ModelConfig) -> Iterator[ReferenceInputs]:
-    """Yield random batches: one token, one text, several with padding, the longest length."""
-    generator = np.random.default_rng(0)
-    longest = config.max_positions
-    for batch, length in ((1, 1), (1, 7), (3, 24), (2, min(64, longest)), (1, min(129, longest))):
-        length = min(length, longest)
-        ids = generator.integers(0, config.vocab_size, (batch, length))
-        lengths = generator.integers(max(1, length // 2), length + 1, (batch, 1))
-        lengths[0] = length
-        mask = (np.arange(length) < lengths).astype(np.int64)
-        types = np.minimum(np.arange(length) * 2 // length, config.type_vocab_size - 1)
-        yield ReferenceInputs(ids, mask, np.broadcast_to(types, ids.shape).astype(np.int64))
-
-
-def _feeds(head: Head, inputs: ReferenceInputs) -> dict[str, Array]:
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    feeds: dict[str, Array] = dict(zip(names, inputs, strict=True))
-    if head == "multiple_choice":
-        return {name: array[:, None] for name, array in feeds.items()}
-    if head == "squad2":
-        feeds["p_mask"] = np.zeros_like(inputs.input_ids_BS)
-    return feeds
 
 
 def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:

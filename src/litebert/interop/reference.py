@@ -71,7 +71,8 @@ class ReferenceModel:
                 both_BS2 = self._linear(hidden_BSH, "span")
                 outputs["start_logits"], outputs["end_logits"] = both_BS2[..., 0], both_BS2[..., 1]
             case "squad2":
-                outputs["answer_logits"] = self._answerability(hidden_BSH)
+                keep_BS = inputs.attention_mask_BS.astype(bool)
+                outputs["answer_logits"] = self._answerability(hidden_BSH, keep_BS)
         return outputs
 
     def encode(self, inputs: ReferenceInputs) -> Floats:
@@ -119,9 +120,9 @@ class ReferenceModel:
         words: Floats = x @ table_VE.T + self.weights["mlm.bias"]
         return words
 
-    def _answerability(self, hidden_BSH: Floats) -> Floats:
-        """The paper's SQuAD 2.0 head with every position allowed."""
-        scores_BS = self._linear(hidden_BSH, "start")[..., 0]
+    def _answerability(self, hidden_BSH: Floats, keep_BS: npt.NDArray[np.bool_]) -> Floats:
+        """The paper's SQuAD 2.0 head with every token allowed."""
+        scores_BS = np.where(keep_BS, self._linear(hidden_BSH, "start")[..., 0], -np.inf)
         weights_BS = np.exp(scores_BS - scores_BS.max(axis=-1, keepdims=True))
         weights_BS /= weights_BS.sum(axis=-1, keepdims=True)
         expected_BH = (weights_BS[:, None] @ hidden_BSH)[:, 0]

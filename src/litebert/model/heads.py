@@ -1,4 +1,4 @@
-"""Models with heads: pretraining, classification, regression, choice, tokens, answer spans."""
+"""Models with task heads: classification, regression, choice, tokens, answer spans."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from litebert.common.errors import ConfigError, InputError
+from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Encoder
-from litebert.model.layers import ACTIVATIONS, LayerNorm, Linear, at_least_float32, initialize
-from litebert.model.losses import IGNORED_LABEL, vocabulary_loss
+from litebert.model.encoder import Encoder, first_rows
+from litebert.model.layers import Linear, at_least_float32, initialize
+from litebert.model.losses import IGNORED_LABEL
+from litebert.model.pretraining import PretrainingModel, PretrainingOutput
 from litebert.model.squad2 import Squad2Model, Squad2Prediction, Squad2Training
 
 __all__ = [
@@ -30,128 +31,6 @@ __all__ = [
     "Squad2Training",
     "TokenClassifier",
 ]
-
-
-class PretrainingOutput(NamedTuple):
-    """Sums, so that the caller can divide by counts over all micro-batches and ranks."""
-
-    sentence_logits_B2: Tensor
-    """0 = in order, 1 = swapped (or random, for NSP)"""
-    mlm_logits_MV: Tensor | None = None
-    """at the asked positions, when no labels are given"""
-    mlm_loss_sum: Tensor | None = None
-    """scalar: sum of the masked-word losses, when labels are given"""
-    mlm_count: Tensor | None = None
-    """scalar int64: labels that count"""
-    mlm_correct: Tensor | None = None
-    """scalar int64: labels that scored highest"""
-    sentence_loss_sum: Tensor | None = None
-    """scalar: sum of the sentence losses, when labels are given"""
-
-    @property
-    def loss(self) -> Tensor:
-        """Mean masked-word loss + mean sentence loss, of those that have labels."""
-        loss = self.sentence_logits_B2.new_zeros(())
-        if self.mlm_loss_sum is not None and self.mlm_count is not None:
-            loss = loss + self.mlm_loss_sum / self.mlm_count.clamp(min=1)
-        if self.sentence_loss_sum is not None:
-            loss = loss + self.sentence_loss_sum / len(self.sentence_logits_B2)
-        return loss
-
-
-class MaskedWordHead(nn.Module):
-    """Predicts words through E with the word table as decoder.
-
-    Example:
-        >>> head = MaskedWordHead(ModelConfig(vocab_size=50))
-        >>> head(torch.randn(7, 768)).shape
-        torch.Size([7, 128])
-    """
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.transform = Linear(config.hidden_size, config.embedding_size)
-        self.norm = LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
-        self.bias = nn.Parameter(torch.empty(config.vocab_size))
-        self.activation = ACTIVATIONS[config.activation]
-
-    def forward(self, hidden_MH: Tensor) -> Tensor:
-        """[M, H] -> [M, E], to be compared with the word table."""
-        out_ME: Tensor = self.norm(self.activation(self.transform(hidden_MH)))
-        return out_ME
-
-
-class PretrainingModel(nn.Module):
-    """Encoder with the masked-word and the sentence head (order or next sentence).
-
-    Example:
-        >>> model = PretrainingModel(ModelConfig(vocab_size=100, hidden_size=64, num_layers=2))
-        >>> ids = torch.tensor([[2, 4, 7, 3]])
-        >>> where, words = torch.tensor([1]), torch.tensor([9])
-        >>> out = model(ids, masked_positions_M=where, masked_labels_M=words)
-        >>> out.loss.backward()
-    """
-
-    def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = Encoder(config, generator=generator)
-        self.mlm = MaskedWordHead(config)
-        self.sentence = Linear(config.hidden_size, 2)
-        initialize(self.mlm, config.initializer_range, generator)
-        initialize(self.sentence, config.initializer_range, generator)
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        masked_positions_M: Tensor | None = None,
-        masked_labels_M: Tensor | None = None,
-        sentence_labels_B: Tensor | None = None,
-        num_layers: int | None = None,
-        all_positions: bool = False,
-    ) -> PretrainingOutput:
-        """Predict masked words and the sentence relation.
-
-        Args:
-            input_ids, attention_mask, token_type_ids, num_layers: as in `Encoder`.
-            masked_positions_M: int64 indices into the flattened B * S tokens.
-            masked_labels_M: int64 words at these positions; -100 does not count.
-            sentence_labels_B: int64; leave out to train without a sentence loss.
-            all_positions: predict at every token (M = B * S) instead: large and slow.
-        """
-        if masked_labels_M is not None and masked_positions_M is None and not all_positions:
-            raise InputError("masked labels need masked_positions_M, or all_positions=True.")
-        sequence_BSH = self.encoder(
-            input_ids, attention_mask, token_type_ids, num_layers
-        ).sequence_BSH
-        sentence_logits_B2 = self.sentence(self.encoder.pool(sequence_BSH))
-        out = PretrainingOutput(sentence_logits_B2)
-        if sentence_labels_B is not None:
-            wide_B2 = at_least_float32(sentence_logits_B2)
-            out = out._replace(
-                sentence_loss_sum=F.cross_entropy(wide_B2, sentence_labels_B, reduction="sum")
-            )
-        hidden_MH = sequence_BSH.flatten(0, 1)
-        if not all_positions:
-            if masked_positions_M is None:
-                return out
-            hidden_MH = hidden_MH.index_select(0, masked_positions_M)
-        return self._predict_words(out, self.mlm(hidden_MH), masked_labels_M)
-
-    def _predict_words(
-        self, out: PretrainingOutput, hidden_ME: Tensor, labels_M: Tensor | None
-    ) -> PretrainingOutput:
-        table_VE = self.encoder.embeddings.word.weight
-        if labels_M is None:
-            return out._replace(mlm_logits_MV=F.linear(hidden_ME, table_VE, self.mlm.bias))
-        words = vocabulary_loss(hidden_ME, table_VE, self.mlm.bias, labels_M)
-        return out._replace(
-            mlm_loss_sum=words.loss_sum,
-            mlm_correct=words.num_correct,
-            mlm_count=(labels_M != IGNORED_LABEL).sum(),
-        )
 
 
 class ClassifierOutput(NamedTuple):
@@ -206,17 +85,18 @@ class _TaskModel(nn.Module):
         self.classifier = Linear(config.hidden_size, num_outputs)
         initialize(self.classifier, config.initializer_range, generator)
 
-    def _sequence(
+    def _pooled(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         num_layers: int | None,
     ) -> Tensor:
-        sequence_BSH: Tensor = self.encoder(
-            input_ids, attention_mask, token_type_ids, num_layers
+        """[B, H] of sequences [B, S]; the last block runs at the first tokens only."""
+        first_BH = self.encoder(
+            input_ids, attention_mask, token_type_ids, num_layers, rows_R=first_rows(input_ids)
         ).sequence_BSH
-        return sequence_BSH
+        return self.encoder.pool_first(first_BH)
 
     def _classify(self, features: Tensor) -> Tensor:
         rate = self.config.classifier_dropout
@@ -248,8 +128,8 @@ class SequenceClassifier(_TaskModel):
         num_layers: int | None = None,
     ) -> ClassifierOutput:
         """Logits [B, num_labels] and, with int64 labels, the mean cross-entropy."""
-        sequence_BSH = self._sequence(input_ids, attention_mask, token_type_ids, num_layers)
-        logits = self._classify(self.encoder.pool(sequence_BSH))
+        pooled_BH = self._pooled(input_ids, attention_mask, token_type_ids, num_layers)
+        logits = self._classify(pooled_BH)
         return ClassifierOutput(logits, _mean_cross_entropy(logits, labels))
 
 
@@ -274,8 +154,8 @@ class SequenceRegressor(_TaskModel):
         num_layers: int | None = None,
     ) -> RegressorOutput:
         """Scores [B] and, with float labels, the mean squared error."""
-        sequence_BSH = self._sequence(input_ids, attention_mask, token_type_ids, num_layers)
-        scores_B = self._classify(self.encoder.pool(sequence_BSH)).squeeze(-1)
+        pooled_BH = self._pooled(input_ids, attention_mask, token_type_ids, num_layers)
+        scores_B = self._classify(pooled_BH).squeeze(-1)
         wide_B = at_least_float32(scores_B)
         loss = None if labels is None else F.mse_loss(wide_B, labels.to(wide_B.dtype))
         return RegressorOutput(scores_B, loss)
@@ -303,13 +183,13 @@ class MultipleChoice(_TaskModel):
     ) -> ClassifierOutput:
         """Logits [B, choices] and, with int64 labels, the mean cross-entropy."""
         batch, choices, _ = input_ids.shape
-        sequence = self._sequence(
+        pooled = self._pooled(
             input_ids.flatten(0, 1),
             None if attention_mask is None else attention_mask.flatten(0, 1),
             None if token_type_ids is None else token_type_ids.flatten(0, 1),
             num_layers,
         )
-        logits_BC = self._classify(self.encoder.pool(sequence)).view(batch, choices)
+        logits_BC = self._classify(pooled).view(batch, choices)
         return ClassifierOutput(logits_BC, _mean_cross_entropy(logits_BC, labels))
 
 
@@ -337,7 +217,9 @@ class TokenClassifier(_TaskModel):
         num_layers: int | None = None,
     ) -> ClassifierOutput:
         """Logits [B, S, num_labels]; the loss is the mean over tokens not labelled -100."""
-        sequence_BSH = self._sequence(input_ids, attention_mask, token_type_ids, num_layers)
+        sequence_BSH = self.encoder(
+            input_ids, attention_mask, token_type_ids, num_layers
+        ).sequence_BSH
         logits = self._classify(sequence_BSH)
         return ClassifierOutput(logits, _mean_cross_entropy(logits, labels))
 

@@ -114,7 +114,7 @@ class PackedQKV(NamedTuple):
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention up to its output projection.
+    """Multi-head self-attention; its `output` map is left to the caller.
 
     Query, key and value are separate parameters, as in the folder and for LAMB's trust ratios;
     `packed()` joins them once per forward, which with sharing serves every layer.
@@ -149,7 +149,10 @@ class Attention(nn.Module):
         mask_B11S: Tensor | None,
         implementation: AttentionImplementation,
     ) -> Tensor:
-        """Attend over the positions where the mask (bool) is true; all of them without a mask."""
+        """The heads' mixtures of values, side by side [B, S, H], before the `output` map.
+
+        Keys are the positions where the mask (bool) is true; all of them without a mask.
+        """
         batch, length, hidden = x_BSH.shape
         head_shape = (batch, length, self.num_heads, hidden // self.num_heads)
         qkv_BS3H = F.linear(x_BSH, packed.weight, packed.bias)
@@ -159,11 +162,7 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         attend = sdpa_attention if implementation == "sdpa" else eager_attention
         mixed_BASD = attend(query_BASD, key_BASD, value_BASD, mask_B11S, dropout)
-        return F.linear(
-            mixed_BASD.transpose(1, 2).reshape(batch, length, hidden),
-            self.output.weight,
-            self.output.bias,
-        )
+        return mixed_BASD.transpose(1, 2).reshape(batch, length, hidden)
 
 
 def sdpa_attention(

@@ -49,15 +49,17 @@ def vocabulary_loss(
     return VocabularyLoss(*sums)
 
 
-_Gradients = tuple[Tensor, Tensor, Tensor]
-"""Of hidden [M, E], table [V, E] and bias [V]."""
+_Gradients = tuple[Tensor, Tensor, Tensor] | tuple[()]
+"""Of hidden [M, E], table [V, E] and bias [V]; empty where none are needed."""
 
 
 class _Context(Protocol):
-    """What `_PiecewiseLoss` keeps between forward and backward."""
+    """What autograd keeps between forward and backward."""
 
     needs_input_grad: tuple[bool, ...]
-    gradients: _Gradients | None
+    saved_tensors: tuple[Tensor, ...]
+
+    def save_for_backward(self, *args: Tensor) -> None: ...
 
     def mark_non_differentiable(self, *args: Tensor) -> None: ...
 
@@ -80,9 +82,10 @@ class _PiecewiseLoss(torch.autograd.Function):
             narrow = torch.get_autocast_dtype(device)
             inputs = (hidden_ME.to(narrow), table_VE.to(narrow), bias_V.to(narrow))
         with torch.autocast(device, enabled=False):
-            loss_M, correct_M, ctx.gradients = _loss_by_pieces(
+            loss_M, correct_M, gradients = _loss_by_pieces(
                 *inputs, labels_M, with_gradients=any(ctx.needs_input_grad)
             )
+        ctx.save_for_backward(*gradients)
         num_correct = correct_M.sum()
         ctx.mark_non_differentiable(num_correct)
         return loss_M.sum(), num_correct
@@ -92,12 +95,9 @@ class _PiecewiseLoss(torch.autograd.Function):
     def backward(
         ctx: _Context, grad_loss: Tensor, _: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, None]:
-        """Scale the gradients in place and hand them over."""
-        if ctx.gradients is None:
-            raise RuntimeError("the masked-word loss hands over its gradients once: recompute it")
-        hidden_ME, table_VE, bias_V = (gradient.mul_(grad_loss) for gradient in ctx.gradients)
-        ctx.gradients = None
-        return hidden_ME, table_VE, bias_V, None
+        """Scale the gradients."""
+        hidden_ME, table_VE, bias_V = ctx.saved_tensors
+        return hidden_ME * grad_loss, table_VE * grad_loss, bias_V * grad_loss, None
 
 
 def _loss_by_pieces(
@@ -107,7 +107,7 @@ def _loss_by_pieces(
     labels_M: Tensor,
     *,
     with_gradients: bool,
-) -> tuple[Tensor, Tensor, _Gradients | None]:
+) -> tuple[Tensor, Tensor, _Gradients]:
     """Loss and correctness of each row (0 and false where ignored), and gradients of the sum."""
     num_rows, num_words = len(hidden_ME), len(table_VE)
     wide = torch.promote_types(hidden_ME.dtype, torch.float32)
@@ -117,7 +117,7 @@ def _loss_by_pieces(
     counts_M = labels_M != IGNORED_LABEL
     loss_M = hidden_ME.new_empty(num_rows, dtype=wide)
     correct_M = torch.empty_like(counts_M)
-    gradients: _Gradients | None = None
+    gradients: _Gradients = ()
     if with_gradients:
         gradients = (
             torch.empty_like(hidden_ME, dtype=wide),
@@ -136,7 +136,7 @@ def _loss_by_pieces(
         log_total = best_score - probabilities.amax(1).log()
         loss_M[rows] = (log_total - label_score) * counts
         correct_M[rows] = (label_score >= best_score) & counts
-        if gradients is not None:
+        if gradients:
             probabilities.scatter_add_(1, labels, probabilities.new_full(labels.shape, -1.0))
             _add_gradients(gradients, rows, probabilities, hidden, table_VE, counts.to(wide))
     return loss_M, correct_M, gradients
@@ -150,7 +150,7 @@ def _logits(hidden: Tensor, table_VE: Tensor, bias_V: Tensor, out: Tensor) -> Te
 
 
 def _add_gradients(
-    gradients: _Gradients,
+    gradients: tuple[Tensor, Tensor, Tensor],
     rows: slice,
     grad_logits: Tensor,
     hidden: Tensor,

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig, Sharing
+
+
+class BlockSets(NamedTuple):
+    """The parameter sets that one block uses."""
+
+    attention: int
+    feed_forward: int
+    norms: int
 
 
 @dataclass(frozen=True)
@@ -28,9 +37,12 @@ class SharingPlan:
     """blocks per layer"""
 
     @property
-    def blocks(self) -> tuple[tuple[int, int, int], ...]:
-        """(attention, feed-forward, norms) of each block, in order of execution."""
-        return tuple(zip(self.attention, self.feed_forward, self.norms, strict=True))
+    def blocks(self) -> tuple[BlockSets, ...]:
+        """The sets of each block, in order of execution."""
+        return tuple(
+            BlockSets(*sets)
+            for sets in zip(self.attention, self.feed_forward, self.norms, strict=True)
+        )
 
     @property
     def num_layers(self) -> int:

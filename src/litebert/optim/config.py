@@ -22,8 +22,7 @@ class OptimizerConfig:
     name: OptimizerName = "lamb"
     """lamb, adamw, or muon (torch's Muon for the matrices of the layers, AdamW for the rest)"""
     lr: float | None = None
-    """peak learning rate; default: LAMB 0.00176 * sqrt(batch / 4096), AdamW by width and depth
-    (see `default_learning_rate`)"""
+    """peak learning rate; default: LAMB 0.00176 * sqrt(batch / 4096), AdamW by width and depth"""
     beta1: float = 0.9
     """decay of the running mean of the gradient"""
     beta2: float = 0.999

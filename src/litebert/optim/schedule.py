@@ -19,9 +19,8 @@ class ScheduleConfig:
     """
 
     name: ScheduleName = "official"
-    """official: linear warm-up, then polynomial decay counted from step 0 (so it jumps down by
-    the warm-up's share); linear: warm-up, then straight down to zero; trapezoid: warm-up,
-    constant, straight down at the end; constant: warm-up, then constant"""
+    """after warm-up, official: polynomial decay as if from step 0; linear: straight down; \
+trapezoid: constant, then down; constant"""
     warmup_share: float = 0.025
     """share of the run spent warming up"""
     warmup_steps: int | None = None

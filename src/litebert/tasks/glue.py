@@ -78,7 +78,8 @@ class GlueTask:
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read ``<split>.tsv`` from the task's folder, the GLUE root, or a given file."""
         names = ("diagnostic.tsv", "AX.tsv") if self.name == "ax" else (f"{split}.tsv",)
-        folders = (self.folder, "diagnostic", "MNLI") if self.name == "ax" else (self.folder,)
+        own = (self.folder, "diagnostic", "MNLI") if self.name == "ax" else (self.folder,)
+        folders = tuple(root + name for root in ("", "glue/", "GLUE/") for name in own)
         path = find_file(data, names, f"{self.name} {split} split", folders)
         lines = read_table(path)
         _, header = next(lines, (0, []))

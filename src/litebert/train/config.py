@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from litebert.common.errors import ConfigError
 from litebert.data.examples import ExampleConfig
@@ -13,7 +15,9 @@ from litebert.model.config import Activation, EmbeddingLayout, ModelConfig, Shar
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
 
-Table = tuple[tuple[float, float], ...]
+Table = Annotated[
+    tuple[tuple[float, float], ...], Parameter(consume_multiple=True, negative="")
+]
 """Rows of (share of the run, value): the value holds from that share on."""
 
 Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
@@ -161,9 +165,9 @@ class PretrainConfig:
     """folder of token shards"""
     out: Path
     """run folder to write"""
-    extra_data: tuple[Path, ...] = ()
+    extra_data: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = ()
     """further folders of shards to mix in, made with the same tokenizer"""
-    weights: tuple[float, ...] = ()
+    weights: Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")] = ()
     """how much of each corpus is drawn, data first; default: by size"""
     steps: int | None = None
     """length of the run in steps"""

@@ -17,12 +17,12 @@ from litebert.dist.runtime import Runtime, runtime
 from litebert.optim.build import build_optimizers, set_learning_rate
 from litebert.optim.schedule import factor
 from litebert.train.config import PretrainConfig
+from litebert.train.costs import measured_gemm_rate, step_flops
 from litebert.train.curriculum import Stage, progress_share, stage_at
 from litebert.train.display import Display, Status, display
 from litebert.train.evaluate import DevSet, Scores, evaluate
 from litebert.train.feed import Feed
 from litebert.train.finish import write_results
-from litebert.train.flops import measured_gemm_rate, step_flops
 from litebert.train.meter import Meter, StepFigures
 from litebert.train.objective import PretrainingLoss, counts_of, smallest_batch
 from litebert.train.plateau import watch_plateau
@@ -212,8 +212,7 @@ class Pretraining:
         if _is_due(state.step, config.log_every_steps) or evaluation_due or save_due or is_last:
             self._log(stage, lr)
         if evaluation_due and self.dev.has_documents and not is_last:
-            scores = evaluate(self.replica, self.dev, config.evaluation.examples, stage.layers)
-            save_due |= self._evaluated(scores, stage.layers)
+            save_due |= self._evaluate(config.evaluation.examples, stage.layers)
         if state.nonfinite_in_a_row >= config.max_nonfinite:
             self._save()
             raise LitebertError(
@@ -244,10 +243,16 @@ class Pretraining:
             self.records.log(state.step, values)
             self.meter.clear()
 
-    def _evaluated(self, scores: Scores, layers: int) -> bool:
-        """Record an evaluation; True if it is the best so far."""
+    def _evaluate(self, num_examples: int, layers: int) -> bool:
+        """Evaluate on the dev documents and record it; True if it is the best so far."""
+        started = time.perf_counter()
+        scores = evaluate(self.replica, self.dev, num_examples, layers)
         self.latest_scores = scores
-        self.records.log(self.state.step, {f"dev_{k}": v for k, v in asdict(scores).items()})
+        values: dict[str, object] = {f"dev_{key}": found for key, found in asdict(scores).items()}
+        values["elapsed_s"] = round(self.state.elapsed_s, 3)
+        values["evaluation_s"] = round(time.perf_counter() - started, 3)
+        values["tokens"] = self.state.tokens
+        self.records.log(self.state.step, values)
         news = watch_plateau(self.config, layers, self.state, scores, self._share())
         if news is not None:
             self.records.event(*news, self.state.step)
@@ -275,8 +280,7 @@ class Pretraining:
 
     def _finished(self) -> PretrainResult:
         if self.dev.has_documents:
-            scores = evaluate(self.replica, self.dev, self.config.evaluation.final_examples)
-            self._evaluated(scores, self.shape.num_layers)
+            self._evaluate(self.config.evaluation.final_examples, self.shape.num_layers)
         self._save()
         folder = write_results(self.records, self.replica, self.corpora, self.dev)
         return self._result(folder, 0)

@@ -362,6 +362,18 @@ def test_changes_are_noticed(
     assert run(dedup=False, restart=True).manifest.settings["dedup"] == "False"
 
 
+def test_a_restart_that_was_killed_leaves_nothing_of_the_old_build(
+    run: Prepare, tmp_path: Path, documents: list[list[str]]
+) -> None:
+    write_text(tmp_path / "corpus.txt", documents)
+    run()
+    run(out="new", shard_tokens=2000, dev_fraction=0.3)
+    (tmp_path / "out" / ".work").mkdir()
+    (tmp_path / "out" / "manifest.json").unlink()
+    run(shard_tokens=2000, dev_fraction=0.3)
+    assert content(tmp_path / "out") == content(tmp_path / "new")
+
+
 def _raise_stop(*_: object) -> None:
     raise Stop
 
@@ -370,13 +382,14 @@ def test_foreign_folders_and_second_writers_are_refused(
     run: Prepare, tmp_path: Path, documents: list[list[str]]
 ) -> None:
     write_text(tmp_path / "corpus.txt", documents[:2])
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.txt").write_text("mine")
+    (tmp_path / "out" / "train").mkdir(parents=True)
+    (tmp_path / "out" / "train" / "thesis.txt").write_text("mine")
+    (tmp_path / "out" / "manifest.json").write_text("{}")  # of something else
     with pytest.raises(DataError, match="is not empty and holds no build"):
         run()
     with pytest.raises(DataError, match="is not empty and holds no build"):
         run(restart=True)
-    assert content(tmp_path / "out").keys() == {"thesis.txt"}
+    assert content(tmp_path / "out").keys() == {"train/thesis.txt", "manifest.json"}
     with (
         BuildFolder.open(tmp_path / "busy"),
         pytest.raises(DataError, match="another `litebert prepare` is writing"),

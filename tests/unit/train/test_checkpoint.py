@@ -86,7 +86,7 @@ def test_a_full_disk_leaves_the_earlier_ones(
 
     owner = "safetensors.torch" if failing == "save_file" else "litebert.train.checkpoint"
     monkeypatch.setattr(f"{owner}.{failing}", no_space)
-    with pytest.raises(CheckpointError, match="No space left on device.*--resume auto"):
+    with pytest.raises(CheckpointError, match=r"No space left on device.*--resume auto"):
         write(tmp_path, 20)
     found = checkpoint.latest_good(tmp_path, pytest.fail)
     assert found is not None

@@ -1,0 +1,146 @@
+"""The pretraining model: masked words and the sentence relation, as sums of losses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from litebert.common.errors import InputError
+from litebert.model.config import ModelConfig
+from litebert.model.encoder import Encoder, first_rows
+from litebert.model.layers import ACTIVATIONS, LayerNorm, Linear, at_least_float32, initialize
+from litebert.model.losses import IGNORED_LABEL, vocabulary_loss
+
+
+class PretrainingOutput(NamedTuple):
+    """Sums, so that the caller can divide by counts over all micro-batches and ranks."""
+
+    sentence_logits_B2: Tensor
+    """0 = in order, 1 = swapped (or random, for NSP)"""
+    mlm_logits_MV: Tensor | None = None
+    """at the asked positions, when no labels are given"""
+    mlm_loss_sum: Tensor | None = None
+    """scalar: sum of the masked-word losses, when labels are given"""
+    mlm_count: Tensor | None = None
+    """scalar int64: labels that count"""
+    mlm_correct: Tensor | None = None
+    """scalar int64: labels that scored highest"""
+    sentence_loss_sum: Tensor | None = None
+    """scalar: sum of the sentence losses, when labels are given"""
+
+    @property
+    def loss(self) -> Tensor:
+        """Mean masked-word loss + mean sentence loss, of those that have labels."""
+        loss = self.sentence_logits_B2.new_zeros(())
+        if self.mlm_loss_sum is not None and self.mlm_count is not None:
+            loss = loss + self.mlm_loss_sum / self.mlm_count.clamp(min=1)
+        if self.sentence_loss_sum is not None:
+            loss = loss + self.sentence_loss_sum / len(self.sentence_logits_B2)
+        return loss
+
+
+class MaskedWordHead(nn.Module):
+    """Predicts words through E with the word table as decoder.
+
+    Example:
+        >>> head = MaskedWordHead(ModelConfig(vocab_size=50))
+        >>> head(torch.randn(7, 768)).shape
+        torch.Size([7, 128])
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.transform = Linear(config.hidden_size, config.embedding_size)
+        self.norm = LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.empty(config.vocab_size))
+        self.activation = ACTIVATIONS[config.activation]
+
+    def forward(self, hidden_MH: Tensor) -> Tensor:
+        """[M, H] -> [M, E], to be compared with the word table."""
+        out_ME: Tensor = self.norm(self.activation(self.transform(hidden_MH)))
+        return out_ME
+
+
+class PretrainingModel(nn.Module):
+    """Encoder with the masked-word and the sentence head (order or next sentence).
+
+    Example:
+        >>> model = PretrainingModel(ModelConfig(vocab_size=100, hidden_size=64, num_layers=2))
+        >>> ids = torch.tensor([[2, 4, 7, 3]])
+        >>> where, words = torch.tensor([1]), torch.tensor([9])
+        >>> out = model(ids, masked_positions_M=where, masked_labels_M=words)
+        >>> out.loss.backward()
+    """
+
+    def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config, generator=generator)
+        self.mlm = MaskedWordHead(config)
+        self.sentence = Linear(config.hidden_size, 2)
+        initialize(self.mlm, config.initializer_range, generator)
+        initialize(self.sentence, config.initializer_range, generator)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        masked_positions_M: Tensor | None = None,
+        masked_labels_M: Tensor | None = None,
+        sentence_labels_B: Tensor | None = None,
+        num_layers: int | None = None,
+        all_positions: bool = False,
+    ) -> PretrainingOutput:
+        """Predict masked words and the sentence relation.
+
+        Args:
+            input_ids, attention_mask, token_type_ids, num_layers: as in `Encoder`.
+            masked_positions_M: int64 indices into the flattened B * S tokens.
+            masked_labels_M: int64 words at these positions; -100 does not count.
+            sentence_labels_B: int64; leave out to train without a sentence loss.
+            all_positions: predict at every token (M = B * S) instead: large and slow.
+        """
+        if masked_labels_M is not None and masked_positions_M is None and not all_positions:
+            raise InputError("masked labels need masked_positions_M, or all_positions=True.")
+        if all_positions:
+            sequence_BSH = self.encoder(
+                input_ids, attention_mask, token_type_ids, num_layers
+            ).sequence_BSH
+            first_BH, hidden_MH = sequence_BSH[:, 0], sequence_BSH.flatten(0, 1)
+        else:
+            # Only these rows of the last block are read, so it computes no others.
+            rows_R = first_rows(input_ids)
+            if masked_positions_M is not None:
+                rows_R = torch.cat((rows_R, masked_positions_M))
+            rows_RH = self.encoder(
+                input_ids, attention_mask, token_type_ids, num_layers, rows_R=rows_R
+            ).sequence_BSH
+            first_BH, hidden_MH = rows_RH[: len(input_ids)], rows_RH[len(input_ids) :]
+        out = self._judge_sentences(first_BH, sentence_labels_B)
+        if masked_positions_M is None and not all_positions:
+            return out
+        return self._predict_words(out, self.mlm(hidden_MH), masked_labels_M)
+
+    def _judge_sentences(self, first_BH: Tensor, labels_B: Tensor | None) -> PretrainingOutput:
+        logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
+        if labels_B is None:
+            return PretrainingOutput(logits_B2)
+        loss_sum = F.cross_entropy(at_least_float32(logits_B2), labels_B, reduction="sum")
+        return PretrainingOutput(logits_B2, sentence_loss_sum=loss_sum)
+
+    def _predict_words(
+        self, out: PretrainingOutput, hidden_ME: Tensor, labels_M: Tensor | None
+    ) -> PretrainingOutput:
+        table_VE = self.encoder.embeddings.word.weight
+        if labels_M is None:
+            return out._replace(mlm_logits_MV=F.linear(hidden_ME, table_VE, self.mlm.bias))
+        words = vocabulary_loss(hidden_ME, table_VE, self.mlm.bias, labels_M)
+        return out._replace(
+            mlm_loss_sum=words.loss_sum,
+            mlm_correct=words.num_correct,
+            mlm_count=(labels_M != IGNORED_LABEL).sum(),
+        )

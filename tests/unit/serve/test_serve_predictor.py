@@ -1,0 +1,229 @@
+"""The predictor: input order, batches without influence, the right head, both runtimes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from litebert.cli import main
+from litebert.common.errors import CheckpointError, DataError, InputError
+from litebert.interop.names import Head
+from litebert.serve.predictor import Predictor
+from litebert.serve.stream import answer_rows
+from litebert.tasks.registry import find_task
+
+Folders = Callable[..., Path]
+
+WORDS = ["the value of a name", "is", "expressions in parentheses yield a tuple object", "a b c"]
+TEXTS = [f"{WORDS[i % 4]} {'word ' * (i % 7)}[MASK] {i}" for i in range(30)]
+
+RECORDS: dict[Head, list[dict[str, object]]] = {
+    "classification": [{"text": text} for text in TEXTS] + [{"text": "a", "text_pair": "b c d"}],
+    "regression": [{"text": text} for text in TEXTS[:6]],
+    "multiple_choice": [
+        {"text": "a long passage", "question": "which _ is it?", "options": ["one", "the two"]},
+        {"text": "another", "options": ["a", "b", "c"]},
+    ],
+    "token_classification": [{"words": ["Ann", "Lee", "sat"]}, {"text": "one two three " * 40}],
+    "span": [
+        {"question": "what is it?", "context": "It is a name. " * 30},
+        {"question": "who?", "context": "Ann."},
+    ],
+    "squad2": [
+        {"question": "what is it?", "context": "It is a name. " * 30},
+        {"question": "who?", "context": "Ann."},
+    ],
+}
+
+
+@pytest.fixture(params=["torch", "onnx"])
+def load(
+    request: pytest.FixtureRequest, model_folder: Folders, onnx_folder: Folders
+) -> Callable[[Head], Predictor]:
+    folders = model_folder if request.param == "torch" else onnx_folder
+    return lambda head: Predictor.load(folders(head), request.param, threads=1, max_tokens=128)
+
+
+def test_answers_do_not_depend_on_their_batch(load: Callable[[Head], Predictor]) -> None:
+    predictor = load("pretraining")
+    together = predictor.fill_mask(TEXTS, top_k=3)
+    assert len(together) == len(TEXTS)
+    for text, answer in list(zip(TEXTS, together, strict=True))[::4]:
+        alone = predictor.fill_mask([text], top_k=3)[0]
+        assert alone.text == answer.text
+        for one, other in zip(alone.masks[0], answer.masks[0], strict=True):
+            assert one.token_id == other.token_id
+            assert one.score == pytest.approx(other.score, rel=1e-4)
+
+
+def test_order_and_embeddings(load: Callable[[Head], Predictor]) -> None:
+    predictor = load("pretraining")
+    order = predictor.order([("it is a name", "of the value"), ("of the value", "it is a name")])
+    for judged in order:
+        assert judged.in_order + judged.swapped == pytest.approx(1.0, abs=1e-6)
+    assert order[0] != order[1]
+    vectors = predictor.embed(TEXTS)
+    first = predictor.embed(TEXTS, pooling="cls")
+    assert vectors.shape == first.shape == (len(TEXTS), 32)
+    assert np.abs(vectors - first).max() > 0.01
+    shuffled = predictor.embed(TEXTS[::-1])
+    assert np.abs(shuffled[::-1] - vectors).max() < 1e-5
+
+
+def test_layer_path_has_a_step_for_each_layer(load: Callable[[Head], Predictor]) -> None:
+    path = load("encoder").layer_path("the value of a name")
+    assert len(path.distance) == len(path.angle_degrees) == 3
+    assert min(path.distance) > 0
+    assert all(0 < angle < 180 for angle in path.angle_degrees)
+
+
+@pytest.mark.parametrize("head", RECORDS)
+def test_runtimes_agree_on_every_task(
+    head: Head, model_folder: Folders, onnx_folder: Folders
+) -> None:
+    records = RECORDS[head]
+    one = Predictor.load(model_folder(head), "torch", threads=1).predict(records)
+    other = Predictor.load(onnx_folder(head), "onnx", threads=1).predict(records)
+    assert len(one) == len(records)
+    assert_nearly_equal(one, other)
+
+
+def assert_nearly_equal(one: object, other: object) -> None:
+    if isinstance(one, dict):
+        assert isinstance(other, dict)
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_nearly_equal(one[key], other[key])
+    elif isinstance(one, (list, tuple)):
+        assert isinstance(other, (list, tuple))
+        assert len(one) == len(other)
+        for left, right in zip(one, other, strict=True):
+            assert_nearly_equal(left, right)
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, abs=1e-4)
+    else:
+        assert one == other
+
+
+def test_answers_are_cut_out_of_the_passage(load: Callable[[Head], Predictor]) -> None:
+    context = "It is a name. Ann Lee gave the value to Bo. " * 8
+    for head in ("span", "squad2"):
+        (answer,) = load(head).predict([{"question": "who?", "context": context}])
+        for span in answer["best"]:
+            assert context[span["start"] : span["end"]] == span["text"]
+
+
+def test_examples_of_a_task_are_scored(load: Callable[[Head], Predictor]) -> None:
+    from litebert.tasks.base import Answer, Example
+
+    task = find_task("squad1")
+    examples = [Example("a", "Ann sat.", "Who sat?", gold=(Answer("Ann", 0),))]
+    predictions = load("span").predictions(examples, task.form, task.max_length)
+    assert 0 <= task.score(examples, predictions)["f1"] <= 100
+
+
+def test_a_model_without_the_head_is_refused(load: Callable[[Head], Predictor]) -> None:
+    with pytest.raises(InputError, match="this model is for span and gives no masked_logits"):
+        load("span").fill_mask(["a [MASK]"])
+    with pytest.raises(InputError, match="fine-tune it"):
+        load("pretraining").predict([{"text": "a"}])
+    with pytest.raises(InputError, match="gives no logits"):
+        list(answer_rows(load("pretraining"), "sst2", [(1, {"text": "a"})]))
+
+
+def test_depth_runs_fewer_layers(model_folder: Folders, onnx_folder: Folders) -> None:
+    full = Predictor.load(model_folder("encoder"), "torch")
+    shallow = Predictor.load(model_folder("encoder"), "torch", depth=1)
+    assert np.abs(full.embed(["a name"]) - shallow.embed(["a name"])).max() > 1e-3
+    assert len(shallow.layer_path("a name").distance) == 1
+    with pytest.raises(InputError, match="outside 1 to 3"):
+        Predictor.load(model_folder("encoder"), "torch", depth=4)
+    with pytest.raises(InputError, match="export it with"):
+        Predictor.load(onnx_folder("encoder"), depth=2)
+
+
+def test_missing_models_are_named(tmp_path: Path, model_folder: Folders) -> None:
+    with pytest.raises(CheckpointError, match="does not exist"):
+        Predictor.load(tmp_path / "nothing")
+    with pytest.raises(CheckpointError, match="litebert export onnx"):
+        Predictor.load(model_folder("encoder"), "onnx")
+
+
+def test_a_broken_onnx_file_is_one_line(tmp_path: Path, onnx_folder: Folders) -> None:
+    import shutil
+
+    shutil.copytree(onnx_folder("encoder"), tmp_path / "cut")
+    whole = (tmp_path / "cut/model.onnx").read_bytes()
+    (tmp_path / "cut/model.onnx").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CheckpointError, match="cut or not an ONNX model"):
+        Predictor.load(tmp_path / "cut")
+
+
+def test_a_stream_is_answered_before_it_ends(
+    onnx_folder: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.serve.predictor._WINDOW_TOKENS", 50)
+    predictor = Predictor.load(onnx_folder("pretraining"), threads=1)
+    taken = 0
+
+    def rows() -> object:
+        nonlocal taken
+        for number in range(1000):
+            taken = number
+            yield number, {"text": f"the value {number}", "id": number}
+
+    answers = answer_rows(predictor, "embed", rows())
+    assert next(answers)["id"] == 0
+    assert taken < 50, "more was read than a window holds"
+
+
+def test_rows_that_cannot_be_answered_keep_their_place(onnx_folder: Folders) -> None:
+    predictor = Predictor.load(onnx_folder("pretraining"), threads=1)
+    rows = [
+        (1, {"text": "a [MASK]"}),
+        (2, {"text": "none"}),
+        (3, {"txt": 1}),
+        (4, {"text": "[MASK]"}),
+    ]
+    answers = list(answer_rows(predictor, "fill-mask", rows))
+    assert [sorted(answer) for answer in answers] == [
+        ["masks", "text"],
+        ["error"],
+        ["error"],
+        ["masks", "text"],
+    ]
+    with pytest.raises(DataError, match=r"input:2: the text has no \[MASK\]"):
+        list(answer_rows(predictor, "fill-mask", rows, strict=True))
+
+
+def test_fill_mask_command(onnx_folder: Folders, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(onnx_folder("pretraining"))
+    main(["fill-mask", "--model", folder, "the [MASK] of", "--top-k", "2", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["masks"][0]) == 2
+    main(["fill-mask", "--model", folder, "the [MASK] of [MASK]"])
+    assert "mask 2" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stopped:
+        main(["fill-mask", "--model", folder, "no mask"])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "[MASK]" in error
+
+
+def test_predict_command(
+    onnx_folder: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "pairs.jsonl"
+    lines = [json.dumps({"id": i, "text": "a name", "text_pair": "b " * i}) for i in range(5)]
+    rows.write_text("\n".join(lines))
+    main(["predict", "order", "--model", str(onnx_folder("pretraining")), "--input", str(rows)])
+    out, err = capsys.readouterr()
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert [answer["id"] for answer in answers] == list(range(5))
+    assert "error" in answers[0]
+    assert "1 of 5 rows could not be answered" in err

@@ -1,0 +1,74 @@
+"""The simulator agrees with published runs and with the paper's ratios."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from litebert.cli import run
+from litebert.common.errors import ConfigError
+from litebert.model.config import preset
+from litebert.train.costs import forward_flops
+from litebert.train.plan import Cluster, Workload, plan_training, traffic_bytes
+
+
+@pytest.mark.parametrize(("machines", "hours"), [(1, 144), (2, 75), (4, 38), (8, 20)])
+def test_albert_base_on_v100_machines_as_aws_measured(machines: int, hours: float) -> None:
+    found = plan_training(preset("albert-base"), Cluster(8 * machines, "v100"))
+    assert found.hours == pytest.approx(hours, rel=0.1)
+
+
+def test_traffic_shows_the_papers_factor() -> None:
+    albert = plan_training(preset("albert-large"), Cluster(64))
+    bert = plan_training(preset("bert-large"), Cluster(64))
+    assert 18 <= bert.traffic_bytes / albert.traffic_bytes <= 19
+    assert traffic_bytes(1000, 2, "ddp") == 4000
+
+
+def test_flops_are_those_of_matrix_products() -> None:
+    """Counted by torch on the model itself."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from litebert.model.heads import PretrainingModel
+
+    shape = preset("albert-tiny", vocab_size=300, num_layers=3)
+    model = PretrainingModel(shape)
+    model.encoder.attention_implementation = "eager"
+    ids = torch.randint(5, 300, (4, 32))
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(ids, masked_positions_M=torch.arange(20))
+    assert forward_flops(shape, 4, 32, 20) == pytest.approx(counter.get_total_flops(), rel=0.01)
+
+
+def test_more_gpus_take_less_time_and_more_network() -> None:
+    plans = [plan_training(preset("bert-large"), Cluster(n, "v100")) for n in (8, 64, 512)]
+    assert plans[0].hours > plans[1].hours > plans[2].hours
+    assert plans[0].gpu_hours < plans[2].gpu_hours
+
+
+def test_sharding_makes_room() -> None:
+    ddp = plan_training(preset("albert-xxlarge"), Cluster(64), strategy="ddp")
+    fsdp = plan_training(preset("albert-xxlarge"), Cluster(64), strategy="fsdp")
+    assert fsdp.memory.weights < ddp.memory.weights / 60
+    with pytest.raises(ConfigError, match="does not fit"):
+        plan_training(preset("albert-xxlarge", hidden_size=16384), Cluster(8, "rtx4090"))
+
+
+def test_text_gives_epochs_and_disk() -> None:
+    found = plan_training(preset("albert-base"), Cluster(8), Workload(text_gb=16))
+    assert found.epochs == pytest.approx(74, rel=0.05)
+    assert found.shard_bytes == pytest.approx(7.1e9, rel=0.01)
+
+
+def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["plan", "--model", "albert-large", "--gpus", "8", "64", "--json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["gpus"] for row in rows] == [8, 64]
+    assert rows[0]["parameters"] == 17_847_474
+
+
+def test_unknown_gpu_is_refused() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'a100'"):
+        Cluster(gpu="a10")
