@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ def shared() -> Path:
     folder = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
     if not (folder / "fixtures").is_dir():
         pytest.skip(
-            f"no reference data at {folder}: set LITEBERT_SHARED to a folder with fixtures/ and data/"
+            f"no reference data at {folder}: set LITEBERT_SHARED to its folder (fixtures/, data/)"
         )
     return folder
 
@@ -75,7 +75,7 @@ def tiny_shards_dir(
 
 
 @pytest.fixture(scope="session")
-def record_exactness() -> Iterator[Callable[[str, float, str], None]]:
+def record_exactness() -> Callable[[str, float, str], None]:
     """Collects the largest difference to each reference; `docs/exactness.md` is made of them."""
 
     def record(reference: str, max_difference: float, command: str) -> None:
@@ -84,4 +84,4 @@ def record_exactness() -> Iterator[Callable[[str, float, str], None]]:
         row = {"reference": reference, "max_difference": max_difference, "command": command}
         (EXACTNESS_FOLDER / f"{name}.json").write_text(json.dumps(row), encoding="utf-8")
 
-    yield record
+    return record

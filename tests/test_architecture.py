@@ -123,8 +123,12 @@ def test_torch_is_not_imported_by_torch_free_modules() -> None:
 
 
 def test_help_does_not_import_torch() -> None:
-    code = "import sys; from litebert.cli import main; main(['--help']); print('torch' in sys.modules)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys; from litebert.cli import main; main(['--help']); print('torch' in sys.modules)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert answer.stdout.strip().endswith("False")
 
 
@@ -150,5 +154,7 @@ def test_only_dist_names_torch_distributed() -> None:
 
 
 def test_every_module_says_its_job() -> None:
-    missing = [module for module, path in modules() if not ast.get_docstring(ast.parse(path.read_text()))]
+    missing = [
+        module for module, path in modules() if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
     assert not missing

@@ -13,7 +13,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from file_map import README, REPOSITORY, with_map
-
 from litebert.cli import COMMANDS
 
 PAGES = [

@@ -41,6 +41,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan:plan", "Estimate time, memory and traffic before launch."),
 }
 
+RUN_LENGTHS = ("steps", "tokens", "budget", "epochs")
+
 GROUPS = {
     "tokenizer": "Train and use vocabularies.",
     "analyze": "Look inside a model.",
@@ -83,7 +85,7 @@ def run(arguments: Sequence[str]) -> None:
     config_file = _config_file(arguments)
     if config_file is not None:
         # Keyed by the command's words: cyclopts drops a top-level key that is a command's name.
-        values: dict[str, object] = read_toml(config_file)
+        values = _without_overridden_lengths(read_toml(config_file), arguments)
         for word in reversed(_command_words(arguments)):
             values = {word: values}
         app.config = (Dict(values, source=str(config_file)),)
@@ -122,6 +124,16 @@ def _command_words(arguments: Sequence[str]) -> list[str]:
         if list(arguments[: len(words)]) == words:
             return words
     return []
+
+
+def _without_overridden_lengths(
+    values: dict[str, object], arguments: Sequence[str]
+) -> dict[str, object]:
+    """Drop the file's run lengths if a flag gives another: `--budget 5m` is not cut by `steps`."""
+    flags = {argument.partition("=")[0] for argument in arguments}
+    if flags.isdisjoint(f"--{key}" for key in RUN_LENGTHS):
+        return values
+    return {key: value for key, value in values.items() if key not in RUN_LENGTHS}
 
 
 def _config_file(arguments: Sequence[str]) -> Path | None:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_run import assert_bitwise_equal, small_config, weights
 
 from litebert.common.runs import RunFolder
 from litebert.train.checkpoint import WEIGHTS_FILE, steps_in
 from litebert.train.config import Checkpoints, PretrainConfig
 from litebert.train.pretrain import pretrain
+from small_run import assert_bitwise_equal, small_config, weights
 
 SIGNAL_AT_STEP = """
 import os, sys

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.cli import COMMANDS, main
+from litebert.cli import COMMANDS, _without_overridden_lengths, main
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,10 @@ def test_every_command_has_help_with_examples(
     text = capsys.readouterr().out
     assert "Usage: litebert" in text
     assert f"litebert {command.replace('.', ' ')} " in text.split("Usage:", 1)[1], "no example"
+
+
+def test_a_length_flag_replaces_the_lengths_of_the_file() -> None:
+    values: dict[str, object] = {"steps": 2000, "seed": 1}
+    assert _without_overridden_lengths(values, ["pretrain", "--budget", "5m"]) == {"seed": 1}
+    assert _without_overridden_lengths(values, ["pretrain", "--steps=7"]) == {"seed": 1}
+    assert _without_overridden_lengths(values, ["pretrain", "--seed", "7"]) == values

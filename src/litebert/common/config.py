@@ -32,7 +32,7 @@ def _rows_of_table(annotation: object, tokens: Sequence[Token]) -> tuple[object,
 
 
 TABLE = Parameter(converter=_rows_of_table, n_tokens=1, accepts_keys=False)
-"""Marks a field ``Annotated[tuple[Row, ...], TABLE]``: an array of tables in TOML, JSON as a flag."""
+"""Marks ``Annotated[tuple[Row, ...], TABLE]``: an array of tables in TOML, JSON as a flag."""
 
 
 def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configuration") -> T:
@@ -124,7 +124,9 @@ def _build(kind: object, value: object, source: str, name: str) -> object:
             return tuple(items) if origin is tuple else items
     elif origin is dict:
         if isinstance(value, Mapping):
-            return {str(k): _build(arguments[1], v, source, f"{name}.{k}") for k, v in value.items()}
+            return {
+                str(k): _build(arguments[1], v, source, f"{name}.{k}") for k, v in value.items()
+            }
     elif kind is type(None):
         if value is None:
             return None

@@ -45,7 +45,7 @@ def progress(description: str, total: float | None = None, unit: str = "it") -> 
 
 def format_duration(seconds: float) -> str:
     """Return ``h:mm:ss`` or ``m:ss``."""
-    whole = max(0, int(round(seconds)))
+    whole = max(0, round(seconds))
     hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 

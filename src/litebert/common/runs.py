@@ -43,7 +43,7 @@ class RunFolder:
         path = Path(path)
         if (path / "manifest.json").exists():
             raise DataError(
-                f"{path} already holds a run; continue it with --resume auto or choose another --out"
+                f"{path} already holds a run; go on with --resume auto or choose another --out"
             )
         path.mkdir(parents=True, exist_ok=True)
         manifest = {
@@ -97,7 +97,7 @@ class RunFolder:
         return self.metrics_path.stat().st_size if self.metrics_path.exists() else 0
 
     def truncate_metrics(self, position: int) -> None:
-        """Drop the lines after a checkpoint's position, so that a resumed run logs each step once."""
+        """Drop lines behind a checkpoint's position: a resumed run then logs each step once."""
         if self.metrics_position() > position:
             os.truncate(self.metrics_path, position)
 

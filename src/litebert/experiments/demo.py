@@ -129,6 +129,7 @@ def _pretrain(config: DemoConfig) -> None:
     from litebert.train.pretrain import pretrain
 
     recipe = read_toml(recipe_path("pretrain", "tiny"))
+    recipe.pop("steps", None)
     length = {"budget": config.budget} if config.steps is None else {"steps": config.steps}
     paths = {"data": str(config.out / "shards"), "out": str(config.out / "pretrain")}
     pretrain(from_dict(PretrainConfig, {**recipe, **paths, **length, "resume": "auto"}, "demo"))
@@ -180,9 +181,10 @@ def _show_samples(model: Path, console: Console) -> None:
 
 def _show_next_commands(out: Path, console: Console) -> None:
     console.print("Try next", style="bold")
+    model = out / "pretrain" / "model"
     for command in (
-        f'litebert fill-mask --model {out}/pretrain/model "the [MASK] is raised when a key is missing."',
+        f'litebert fill-mask --model {model} "the [MASK] is raised if a key is missing."',
         f"litebert inspect {out}/shards",
-        f"litebert serve --model {out}/pretrain/model",
+        f"litebert serve --model {model}",
     ):
         console.print(f"  {command}", highlight=False, soft_wrap=True, markup=False)

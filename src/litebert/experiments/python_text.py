@@ -85,6 +85,4 @@ def _is_code(block: str) -> bool:
 
 def _is_prose(paragraph: str) -> bool:
     letters = sum(character.isalpha() for character in paragraph)
-    return (
-        len(paragraph.split()) >= _MIN_WORDS and letters >= _MIN_LETTER_SHARE * len(paragraph)
-    )
+    return len(paragraph.split()) >= _MIN_WORDS and letters >= _MIN_LETTER_SHARE * len(paragraph)

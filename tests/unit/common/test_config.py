@@ -52,7 +52,10 @@ def test_round_trip() -> None:
         ({"data": "x", "checkpoint": 3}, "checkpoint = 3 should be a table"),
         ({"data": "x", "task": "sob"}, r"'sob' is not one of 'sop', 'nsp'. Did you mean 'sop'\?"),
         ({"data": "x", "lr": "fast"}, "lr = 'fast' should be of type float"),
-        ({"data": "x", "checkpoint": {"keep": True}}, "checkpoint.keep = True should be of type int"),
+        (
+            {"data": "x", "checkpoint": {"keep": True}},
+            "checkpoint.keep = True should be of type int",
+        ),
         ({"data": "x", "checkpoint": {"keep": 1.5}}, "checkpoint.keep = 1.5 should be of type int"),
         ({"data": "x", "depth": [{"at": 1}]}, r"missing key 'depth\[0\].layers'"),
         ({}, "missing key 'data'"),
@@ -91,7 +94,9 @@ def parse(toml: dict[str, object], *flags: str) -> Config:
 def test_flag_overrides_toml_overrides_default() -> None:
     toml = {"lr": 0.1, "checkpoint": {"keep": 7}, "depth": [{"at": 0.0, "layers": 2}]}
     assert parse({}).checkpoint == Checkpoint()
-    assert parse(toml) == Config(Path("x"), 0.1, checkpoint=Checkpoint(keep=7), depth=(Stage(0, 2),))
+    assert parse(toml) == Config(
+        Path("x"), 0.1, checkpoint=Checkpoint(keep=7), depth=(Stage(0, 2),)
+    )
     both = parse(toml, "--checkpoint.keep", "9", "--depth", '[{"at": 0.5, "layers": 4}]')
     assert both.lr == 0.1
     assert both.checkpoint.keep == 9

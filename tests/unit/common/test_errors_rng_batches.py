@@ -13,7 +13,9 @@ from litebert.common.rng import derived_seed, rng
 
 
 def test_suggestion_names_the_nearest_word() -> None:
-    assert suggestion("albert-bsae", ["albert-base", "bert-large"]) == " Did you mean 'albert-base'?"
+    assert (
+        suggestion("albert-bsae", ["albert-base", "bert-large"]) == " Did you mean 'albert-base'?"
+    )
     assert suggestion("zzz", ["albert-base"]) == ""
 
 
