@@ -116,9 +116,11 @@ def measure_trainer(
         DataCollatorWithPadding,
         Trainer,
         TrainingArguments,
+        logging,
         set_seed,
     )
 
+    logging.set_verbosity_error()
     set_seed(config.seed)
     labels = len(data.task.form.labels)
     model = AutoModelForSequenceClassification.from_pretrained(config.model, num_labels=labels)

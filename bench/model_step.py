@@ -67,6 +67,7 @@ class Batch:
 
     @staticmethod
     def draw(config: ModelConfig, batch: int, length: int) -> Batch:
+        """Draw the same batch every time."""
         generator = torch.Generator().manual_seed(0)
         num_tokens = batch * length
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -278,7 +282,49 @@ def test_the_command_line(
         main([*strict, "--strict"])
     assert "train.tsv:3: unknown label" in capsys.readouterr().err
     main(strict)
-    assert "bad rows: 1 unknown label" in capsys.readouterr().err
+    messages = capsys.readouterr().err
+    assert f"{glue / 'train.tsv'}:3: unknown label: '7'" in messages
+    assert "1 bad row: 1 unknown label" in messages
+
+
+def test_a_terminated_process_saves_and_goes_on(tiny_model: Path, tmp_path: Path) -> None:
+    config = config_of("classification", tiny_model, tmp_path / "run", epochs=None, steps=600,
+                       eval_every_steps=50)  # fmt: skip
+    flags = ["--lr", "5e-4", "--batch-size", "16", "--steps", "600", "--eval-every-steps", "50"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "litebert", "finetune", config.task, "--model", config.model,
+         "--out", str(config.out), *flags],
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    while process.poll() is None and not list(config.out.glob("checkpoints/step-*")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, message = process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM, message
+    assert "go on with --resume auto" in message
+    resumed = finetune(replace(config, resume="auto"))
+    whole = finetune(replace(config, out=tmp_path / "whole"))
+    assert resumed.scores == whole.scores
+    one, two = (load_model(r.model).state_dict() for r in (whole, resumed))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_sweeps_from_the_command_line(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = [str(EXAMPLES / f"{kind}.toml") for kind in ("classification", "regression")]
+    arguments = ["sweep", *tasks, "--model", str(tiny_model), "--out", str(tmp_path / "sweep"),
+                 "--grid", "steps=2,4", "--seeds", "2", "--json"]  # fmt: skip
+    main(arguments)
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["settings"]["steps"] for row in rows] == [2, 4, 2, 4]
+    assert all(row["median"] is not None for row in rows)
+    results = {p: p.stat().st_mtime_ns for p in (tmp_path / "sweep").rglob("result.json")}
+    assert len(results) == 4 * 3
+    main(arguments)  # nothing is run again
+    assert json.loads(capsys.readouterr().out)["rows"] == rows
+    assert results == {p: p.stat().st_mtime_ns for p in (tmp_path / "sweep").rglob("result.json")}
 
 
 def test_models_of_other_tasks_are_refused(tiny_model: Path, tmp_path: Path) -> None:

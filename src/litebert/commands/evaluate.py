@@ -43,7 +43,7 @@ def evaluate(
         task: a benchmark (cola sst2 mrpc stsb qqp mnli qnli rte wnli ax squad1 squad2 race
             race-middle race-high) or a TOML file that describes your own.
         data: a file with the gold labels, or the folder that holds the task's files.
-        model: a fine-tuned model folder; several are averaged.
+        model: a fine-tuned model folder (several are averaged) or an exported ONNX folder.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
         split: the split to predict, such as test; default: those with labels.
@@ -57,6 +57,8 @@ def evaluate(
     problems = RowProblems(strict)
     if predictions is not None:
         scores = _score_file(task, predictions, data, null_odds, problems)
+    elif model is not None and len(model) == 1 and (Path(model[0]) / "model.onnx").is_file():
+        scores = _score_onnx(task, Path(model[0]), data, split, out, problems)
     else:
         from litebert.train.finetune_evaluate import evaluate_models
 
@@ -74,13 +76,34 @@ def evaluate(
 def _score_file(
     task: str, predictions: Path, data: Path | None, null_odds: Path | None, problems: RowProblems
 ) -> dict[str, float]:
-    from litebert.tasks.registry import find_task
+    from litebert.tasks.registry import data_folder, find_task
 
     found = find_task(task)
-    folder = data if data is not None else getattr(found, "folder", None)
-    if not isinstance(folder, Path):
-        raise ConfigError("evaluate --predictions needs --data FILE with the gold labels")
-    return found.score_file(predictions, folder, null_odds, problems)
+    return found.score_file(predictions, data_folder(found, data), null_odds, problems)
+
+
+def _score_onnx(
+    task: str,
+    model: Path,
+    data: Path | None,
+    split: str | None,
+    out: Path | None,
+    problems: RowProblems,
+) -> dict[str, float]:
+    """Score an exported model with its own runtime; torch is not needed."""
+    from litebert.serve.predictor import Predictor
+    from litebert.tasks.registry import data_folder, find_task
+    from litebert.tasks.task_file import TaskFile
+
+    found = find_task(task)
+    described = TaskFile.read(model)
+    max_length = found.max_length if described is None else described.max_length
+    name = split or found.eval_splits[0]
+    examples = found.read(data_folder(found, data), name, problems)
+    predictions = Predictor.load(model).predictions(examples, found.form, max_length)
+    if out is not None:
+        found.write_predictions(out, name, examples, predictions)
+    return {} if name in found.test_splits else found.score(examples, predictions)
 
 
 def _flat_scores(found: list[TaskEvaluation]) -> dict[str, float]:

@@ -53,9 +53,6 @@ def finetune(
 
 
 def _print(result: FinetuneResult) -> None:
-    if result.bad_rows:
-        counts = ", ".join(f"{count:,} {reason}" for reason, count in result.bad_rows.items())
-        print(f"bad rows: {counts}", file=sys.stderr)
     print(f"{result.task}: {result.dev_examples:,} dev examples, best at step {result.best_step:,}")
     width = max(map(len, result.scores))
     for name, value in result.scores.items():

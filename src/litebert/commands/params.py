@@ -61,7 +61,7 @@ def params(
         sharing: what the layers share.
         num_groups: groups of neighbouring layers, with --sharing groups.
         inner_group_num: blocks with parameters of their own in each layer.
-        embedding_layout: whether position and segment live in E (factorized) or in H (projected_words).
+        embedding_layout: whether position and segment live in E or (projected_words) in H.
         embedding_projection: whether E is projected to H; unless set, exactly when they differ.
         max_positions: longest sequence.
         type_vocab_size: number of segments.
@@ -128,13 +128,14 @@ def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
     console = Console()
     for title, rows in tables.items():
         console.print(_table(title, rows))
+    console.print("L layers, H hidden size, E embedding size, A attention heads")
 
 
 def _table(title: str, rows: Sequence[ParameterReport]) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
     for column in ("model", "sharing"):
         table.add_column(column, no_wrap=True)
     for column in ("L", "H", "E", "A", "encoder", "with heads", "paper"):

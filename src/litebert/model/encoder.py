@@ -22,7 +22,7 @@ from litebert.model.layers import (
     PackedQKV,
     initialize,
 )
-from litebert.model.sharing import BlockSets, plan_of
+from litebert.model.sharing import BlockSets, SharingPlan, plan_of
 
 
 class EncoderOutput(NamedTuple):
@@ -149,7 +149,7 @@ class Encoder(nn.Module):
             raise ValueError("hidden states are of all tokens: ask for them without rows_R")
         plan = self.plan if num_layers is None else self.plan.at_depth(num_layers)
         mask_B11S = None if attention_mask_BS is None else attention_mask_BS.bool()[:, None, None]
-        packed = {index: self._attention(index).packed() for index in sorted(set(plan.attention))}
+        packed = self._packed(plan)
         x_BSH = self.embeddings(input_ids_BS, token_type_ids_BS)
         hidden_states = [x_BSH]
         last = len(plan.blocks) - 1
@@ -157,7 +157,7 @@ class Encoder(nn.Module):
             arguments = (
                 x_BSH,
                 mask_B11S,
-                packed[sets.attention],
+                packed.get(sets.attention),
                 sets,
                 rows_R if number == last else None,
             )
@@ -173,7 +173,7 @@ class Encoder(nn.Module):
         self,
         x_BSH: Tensor,
         mask_B11S: Tensor | None,
-        packed: PackedQKV,
+        packed: PackedQKV | None,
         sets: BlockSets,
         rows_R: Tensor | None,
     ) -> Tensor:
@@ -190,6 +190,15 @@ class Encoder(nn.Module):
         x = norms.attention(x + F.dropout(attention.output(mixed), rate, training))
         out: Tensor = norms.feed_forward(x + F.dropout(feed_forward(x), rate, training))
         return out
+
+    def _packed(self, plan: SharingPlan) -> dict[int, PackedQKV]:
+        """Joined projections of the attention sets in use.
+
+        Joining costs a copy of the weights and pays in backward; without gradients, where a
+        batch may be one short sentence, the three projections run as they are.
+        """
+        used = sorted(set(plan.attention)) if torch.is_grad_enabled() else []
+        return {index: self._attention(index).packed() for index in used}
 
     def _attention(self, index: int) -> Attention:
         return cast(Attention, self.attention[index])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -89,7 +89,8 @@ class LayerNorm(nn.LayerNorm):
     has the type of the parameters: float32 under autocast.
 
     Example:
-        >>> LayerNorm(4, eps=1e-12)(torch.randn(2, 4)).mean()
+        >>> LayerNorm(4, eps=1e-12)(torch.randn(2, 4)).shape
+        torch.Size([2, 4])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -117,7 +118,8 @@ class Attention(nn.Module):
     """Multi-head self-attention; its `output` map is left to the caller.
 
     Query, key and value are separate parameters, as in the folder and for LAMB's trust ratios;
-    `packed()` joins them once per forward, which with sharing serves every layer.
+    `packed()` joins them once per forward, which with sharing serves every layer. Without a
+    packed projection the three run one by one.
 
     Example:
         >>> attention = Attention(ModelConfig(hidden_size=64, num_heads=2))
@@ -145,7 +147,7 @@ class Attention(nn.Module):
     def forward(
         self,
         x_BSH: Tensor,
-        packed: PackedQKV,
+        packed: PackedQKV | None,
         mask_B11S: Tensor | None,
         implementation: AttentionImplementation,
     ) -> Tensor:
@@ -155,14 +157,19 @@ class Attention(nn.Module):
         """
         batch, length, hidden = x_BSH.shape
         head_shape = (batch, length, self.num_heads, hidden // self.num_heads)
-        qkv_BS3H = F.linear(x_BSH, packed.weight, packed.bias)
         query_BASD, key_BASD, value_BASD = (
-            part_BSH.view(head_shape).transpose(1, 2) for part_BSH in qkv_BS3H.chunk(3, dim=-1)
+            part_BSH.view(head_shape).transpose(1, 2) for part_BSH in self._project(x_BSH, packed)
         )
         dropout = self.dropout if self.training else 0.0
         attend = sdpa_attention if implementation == "sdpa" else eager_attention
         mixed_BASD = attend(query_BASD, key_BASD, value_BASD, mask_B11S, dropout)
         return mixed_BASD.transpose(1, 2).reshape(batch, length, hidden)
+
+    def _project(self, x_BSH: Tensor, packed: PackedQKV | None) -> Sequence[Tensor]:
+        """Query, key and value, each [B, S, H]."""
+        if packed is None:
+            return self.query(x_BSH), self.key(x_BSH), self.value(x_BSH)
+        return F.linear(x_BSH, packed.weight, packed.bias).chunk(3, dim=-1)
 
 
 def sdpa_attention(

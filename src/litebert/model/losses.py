@@ -45,7 +45,9 @@ def vocabulary_loss(
         logits_MV = at_least_float32(F.linear(hidden_ME, table_VE, bias_V))
         loss_sum = F.cross_entropy(logits_MV, labels_M, reduction="sum", ignore_index=IGNORED_LABEL)
         return VocabularyLoss(loss_sum, (logits_MV.argmax(-1) == labels_M).sum())
-    sums = _PiecewiseLoss.apply(hidden_ME, table_VE, bias_V, labels_M)  # type: ignore[no-untyped-call]
+    inputs = (hidden_ME, table_VE, bias_V)
+    with_gradients = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+    sums = _PiecewiseLoss.apply(*inputs, labels_M, with_gradients)  # type: ignore[no-untyped-call]
     return VocabularyLoss(*sums)
 
 
@@ -56,7 +58,6 @@ _Gradients = tuple[Tensor, Tensor, Tensor] | tuple[()]
 class _Context(Protocol):
     """What autograd keeps between forward and backward."""
 
-    needs_input_grad: tuple[bool, ...]
     saved_tensors: tuple[Tensor, ...]
 
     def save_for_backward(self, *args: Tensor) -> None: ...
@@ -73,7 +74,12 @@ class _PiecewiseLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Context, hidden_ME: Tensor, table_VE: Tensor, bias_V: Tensor, labels_M: Tensor
+        ctx: _Context,
+        hidden_ME: Tensor,
+        table_VE: Tensor,
+        bias_V: Tensor,
+        labels_M: Tensor,
+        with_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
         """Scalar sum of losses, and number of correct rows."""
         device = hidden_ME.device.type
@@ -82,9 +88,7 @@ class _PiecewiseLoss(torch.autograd.Function):
             narrow = torch.get_autocast_dtype(device)
             inputs = (hidden_ME.to(narrow), table_VE.to(narrow), bias_V.to(narrow))
         with torch.autocast(device, enabled=False):
-            loss_M, correct_M, gradients = _loss_by_pieces(
-                *inputs, labels_M, with_gradients=any(ctx.needs_input_grad)
-            )
+            loss_M, correct_M, gradients = _loss_by_pieces(*inputs, labels_M, with_gradients)
         ctx.save_for_backward(*gradients)
         num_correct = correct_M.sum()
         ctx.mark_non_differentiable(num_correct)
@@ -94,10 +98,10 @@ class _PiecewiseLoss(torch.autograd.Function):
     @once_differentiable
     def backward(
         ctx: _Context, grad_loss: Tensor, _: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, None]:
+    ) -> tuple[Tensor, Tensor, Tensor, None, None]:
         """Scale the gradients."""
         hidden_ME, table_VE, bias_V = ctx.saved_tensors
-        return hidden_ME * grad_loss, table_VE * grad_loss, bias_V * grad_loss, None
+        return hidden_ME * grad_loss, table_VE * grad_loss, bias_V * grad_loss, None, None
 
 
 def _loss_by_pieces(
@@ -105,7 +109,6 @@ def _loss_by_pieces(
     table_VE: Tensor,
     bias_V: Tensor,
     labels_M: Tensor,
-    *,
     with_gradients: bool,
 ) -> tuple[Tensor, Tensor, _Gradients]:
     """Loss and correctness of each row (0 and false where ignored), and gradients of the sum."""

@@ -133,10 +133,10 @@ def draw(plan: SharingPlan) -> str:
     """A picture of a plan: one column per block, one letter per parameter set.
 
     >>> print(draw(plan("groups", num_layers=6, num_groups=2)))
-    layer         0  1  2  3  4  5
-    attention     A  A  A  B  B  B
-    feed-forward  A  A  A  B  B  B
-    norms         A  A  A  B  B  B
+    layer        0  1  2  3  4  5
+    attention    A  A  A  B  B  B
+    feed-forward A  A  A  B  B  B
+    norms        A  A  A  B  B  B
     """
     layers = [
         str(block // plan.inner_group_num) if block % plan.inner_group_num == 0 else ""

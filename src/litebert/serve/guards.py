@@ -30,8 +30,10 @@ def error_response(
     status: int, kind: str, message: str, headers: dict[str, str] | None = None
 ) -> JSONResponse:
     """Return an error in the shape that all errors have."""
+    # A message may quote the request, and JSON can write what no encoding can.
+    printable = message.encode("utf-8", "replace").decode()
     return JSONResponse(
-        {"error": {"type": kind, "message": message}}, status_code=status, headers=headers
+        {"error": {"type": kind, "message": printable}}, status_code=status, headers=headers
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -140,6 +141,9 @@ class Predictor:
         outputs = questions.form_outputs(form, self.backend.info.outputs)
         self.require(outputs)
         length = min(max_length or self.max_length, self.max_length)
+        if isinstance(form, SpanForm) and 2 * form.max_question_length > length:
+            # A model with few positions: the passage gets half of them at least.
+            form = replace(form, max_question_length=length // 2)
         return questions.task_question(form, example, self.tokenizer, length, outputs)
 
     def form(self) -> Form:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from litebert.serve.results import FilledText
 
-Text = Annotated[str, Field(min_length=1)]
+
+def _valid_unicode(text: str) -> str:
+    """Refuse half a surrogate pair, which JSON can write and no encoding can."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the text holds half a surrogate pair; send valid Unicode") from None
+    return text
+
+
+String = Annotated[str, AfterValidator(_valid_unicode)]
+Text = Annotated[String, Field(min_length=1)]
 Texts = Annotated[list[Text], Field(min_length=1)]
 
 
@@ -21,7 +32,7 @@ class Request(BaseModel):
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=False)
 
-    model: str | None = Field(None, description="Name of a loaded model; see `/info`.")
+    model: String | None = Field(None, description="Name of a loaded model; see `/info`.")
 
 
 class FillMaskRequest(Request):
@@ -162,7 +173,7 @@ class EmbeddingsRequest(Request):
     input: Text | Texts = Field(examples=[["A first text.", "A second one."]])
     encoding_format: Literal["float", "base64"] = "float"
     pooling: Literal["mean", "cls"] = "mean"
-    user: str | None = Field(None, description="Ignored; accepted for compatibility.")
+    user: String | None = Field(None, description="Ignored; accepted for compatibility.")
 
 
 class Embedding(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from litebert.common.errors import ConfigError, suggestion
+from litebert.common.errors import ConfigError, DataError, suggestion
 from litebert.tasks.base import Task
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.glue import GLUE_TASKS
@@ -29,3 +29,12 @@ def find_task(name: str) -> Task:
         return CustomTask.load(path)
     near = suggestion(name, TASK_NAMES) or f" Known: {', '.join(TASK_NAMES)}, or a .toml file."
     raise ConfigError(f"unknown task '{name}'.{near}")
+
+
+def data_folder(task: Task, data: Path | None) -> Path:
+    """Return where a task's files are; a task file that names its own needs no ``--data``."""
+    if data is not None:
+        return data
+    if isinstance(task, CustomTask):
+        return task.folder
+    raise DataError(f"task {task.name} needs --data: the folder (or file) with its data")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,11 +25,11 @@ from litebert.tasks.alignment import answer_alignment
 from litebert.tasks.base import Feature, Outputs
 from litebert.tasks.baseline import baseline_predictions
 from litebert.tasks.collate import TaskBatch, collate
-from litebert.tasks.registry import find_task
+from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune_batches import BatchOrder, micro_batches
 from litebert.train.finetune_config import FinetuneConfig, Settings
-from litebert.train.finetune_data import TaskData, TaskSplit, data_folder, load_task_data
+from litebert.train.finetune_data import TaskData, TaskSplit, load_task_data
 from litebert.train.finetune_model import autocast, batch_loss, head_of, load_task_model
 from litebert.train.finetune_predict import predict_features, score_split
 from litebert.train.finetune_records import FinetuneRecords
@@ -100,7 +101,7 @@ def prepare_data(config: FinetuneConfig) -> TaskData:
             f"{config.model} has a tokenizer of {tokenizer.vocab_size} pieces for a model of "
             f"{shape.vocab_size}: it is not the model's own"
         )
-    return load_task_data(
+    data = load_task_data(
         task,
         data_folder(task, config.data),
         tokenizer,
@@ -108,6 +109,9 @@ def prepare_data(config: FinetuneConfig) -> TaskData:
         config.max_train_examples,
         config.strict,
     )
+    for line in data.problems.report():
+        print(line, file=sys.stderr)
+    return data
 
 
 class FineTuning:
@@ -147,7 +151,7 @@ class FineTuning:
         )
         self.records = FinetuneRecords(config, data.fingerprints())
         self.state = self.records.restore(self.model, self.optimizers)
-        self.dev = data.evals[0].first(config.max_dev_examples)
+        self.dev = data.evals[0].sample(config.max_dev_examples)
 
     def run(self) -> FinetuneResult:
         """Train to the end, evaluate the best weights, and write the result."""

@@ -150,7 +150,7 @@ class Settings:
             # A run shortened by --steps warms up for the recipe's share of it.
             warmup_steps = round(recipe.warmup_share * steps)
         every = config.eval_every_steps or recipe.eval_every_steps
-        if every is None or every > steps:
+        if every is None or (every > steps and config.eval_every_steps is None):
             every = max(1, steps // recipe.evals)
         return cls(
             lr=recipe.lr if config.lr is None else config.lr,

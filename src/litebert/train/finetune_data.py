@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from litebert.common.errors import DataError
@@ -40,12 +40,18 @@ class TaskSplit:
         """Tokenise examples."""
         return cls(name, examples, task.form.features(examples, tokenizer, max_length))
 
-    def first(self, num_examples: int | None) -> TaskSplit:
-        """Return the split cut to its first examples."""
+    def sample(self, num_examples: int | None) -> TaskSplit:
+        """Return the split with so many of its examples; None returns all."""
         if num_examples is None or num_examples >= len(self.examples):
             return self
-        features = [f for f in self.features if f.example < num_examples]
-        return TaskSplit(self.name, self.examples[:num_examples], features)
+        chosen = _chosen(len(self.examples), num_examples, "dev subset")
+        position = {example: index for index, example in enumerate(chosen)}
+        features = [
+            replace(feature, example=position[feature.example])
+            for feature in self.features
+            if feature.example in position
+        ]
+        return TaskSplit(self.name, [self.examples[index] for index in chosen], features)
 
     def fingerprint(self) -> str:
         """Hash of the ids and targets, so that a resumed run can tell that its data changed."""
@@ -77,16 +83,6 @@ class TaskData:
             "train": self.train.fingerprint(),
             **{split.name: split.fingerprint() for split in self.evals},
         }
-
-
-def data_folder(task: Task, data: Path | None) -> Path:
-    """Return the folder of the data; a task file that names its own files needs none."""
-    if data is not None:
-        return data
-    folder = getattr(task, "folder", None)
-    if not isinstance(folder, Path):
-        raise DataError(f"task {task.name} needs --data: the folder with its files")
-    return folder
 
 
 def load_task_data(
@@ -133,5 +129,9 @@ def sample(examples: Sequence[Example], count: int | None) -> Sequence[Example]:
     """Return so many examples, drawn without replacement, in their order; None returns all."""
     if count is None or count >= len(examples):
         return examples
-    chosen = rng(0, "training subset").permutation(len(examples))[:count]
-    return [examples[int(index)] for index in sorted(chosen)]
+    return [examples[index] for index in _chosen(len(examples), count, "training subset")]
+
+
+def _chosen(total: int, count: int, purpose: str) -> list[int]:
+    """Draw indices; files are often sorted by source, so the first ones would not do."""
+    return sorted(rng(0, purpose).permutation(total)[:count].tolist())

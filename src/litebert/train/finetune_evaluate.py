@@ -14,12 +14,12 @@ from litebert.interop.folder import resolve
 from litebert.interop.hf import load_model
 from litebert.tasks.base import Form, Outputs, Prediction, Task
 from litebert.tasks.problems import RowProblems
-from litebert.tasks.registry import find_task
+from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.spans import SpanForm
 from litebert.tasks.squad import SquadTask
 from litebert.tasks.task_file import TaskFile
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune_data import TaskSplit, data_folder, read_eval_splits
+from litebert.train.finetune_data import TaskSplit, read_eval_splits
 from litebert.train.finetune_predict import predict_features, score_split
 
 _MAX_TOKENS = 8192

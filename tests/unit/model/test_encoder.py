@@ -175,9 +175,9 @@ def test_the_whole_step_compiles_without_a_graph_break(sharing: str) -> None:
     labels, orders = torch.tensor([7, 8]), torch.tensor([0, 1, 1])
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     mask = torch.ones_like(ids)
-    for attention_mask in (None, mask):
-        out = compiled(ids, attention_mask, None, rows, labels, orders)
-        plain = model(ids, attention_mask, None, rows, labels, orders)
+    for attention_mask, depth in ((None, None), (mask, 3)):
+        out = compiled(ids, attention_mask, None, rows, labels, orders, num_layers=depth)
+        plain = model(ids, attention_mask, None, rows, labels, orders, num_layers=depth)
         torch.testing.assert_close(out.loss, plain.loss, rtol=1e-5, atol=1e-5)
         assert torch.equal(out.mlm_correct, plain.mlm_correct)
         ours = torch.autograd.grad(out.loss, model.parameters(), materialize_grads=True)
@@ -224,6 +224,13 @@ def test_a_row_of_zeros_is_normalised_in_half_precision() -> None:
         norm.weight.fill_(1.0)
         norm.bias.zero_()
     assert torch.equal(norm(torch.zeros(1, 4).half()), torch.zeros(1, 4).half())
+
+
+def test_without_gradients_the_numbers_are_the_same() -> None:
+    encoder = _encoder(sharing="groups")
+    with torch.no_grad():
+        separate = encoder(_ids()).sequence_BSH
+    torch.testing.assert_close(separate, encoder(_ids()).sequence_BSH, rtol=1e-5, atol=1e-5)
 
 
 def test_query_key_and_value_are_packed_in_this_order() -> None:

@@ -96,6 +96,20 @@ def test_no_rows_give_no_loss_and_zero_gradients() -> None:
     assert not grad_bias.any()
 
 
+def test_evaluation_computes_no_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = _case()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a gradient was computed")
+
+    monkeypatch.setattr(losses, "_add_gradients", refuse)
+    with torch.no_grad():
+        loss, _ = vocabulary_loss(*case)
+    torch.testing.assert_close(loss, _reference(case)[0])
+    with pytest.raises(AssertionError, match="was computed"):
+        vocabulary_loss(*case)
+
+
 def test_autocast_multiplies_in_half_and_sums_in_float32() -> None:
     case = _case()
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -105,13 +105,16 @@ def test_a_full_queue_refuses_at_once_and_recovers() -> None:
     async def scenario() -> None:
         model = GatedModel()
         queue = batcher(max_queue_tokens=100)
-        accepted = [asyncio.create_task(queue.ask(model, ask_sum(40))) for _ in range(3)]
+        running = asyncio.create_task(queue.ask(model, ask_sum(40)))
+        await settle()
+        waiting = [asyncio.create_task(queue.ask(model, ask_sum(40))) for _ in range(2)]
         await settle()
         with pytest.raises(QueueFullError) as refused:
             await queue.ask(model, ask_sum(40))
         assert refused.value.retry_after_s >= 1
         model.release()
-        assert await asyncio.gather(*accepted) == [[40.0]] * 3, "an accepted question was lost"
+        answers = await asyncio.gather(running, *waiting)
+        assert answers == [[40.0]] * 3, "an accepted question was lost"
         assert await queue.ask(model, ask_sum(40)) == [40.0]
         assert queue.queued_tokens == 0
         await queue.drain()

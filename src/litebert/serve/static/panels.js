@@ -1,0 +1,216 @@
+// The four panels that ask a model: read the form, ask, show the answer.
+
+import { post } from "/static/api.js";
+import { bar, make, percent, problem } from "/static/dom.js";
+
+const TITLES = {
+  0: "No connection",
+  401: "A key is needed",
+  409: "This needs another model",
+  413: "That is too much at once",
+  422: "This cannot be answered yet",
+  429: "The server is busy",
+  503: "That took too long",
+};
+
+// Run a panel's question: one at a time, the latest wins, errors are shown kindly.
+export async function run(panel, ask) {
+  const result = panel.querySelector(".result");
+  const button = panel.querySelector(".go");
+  const turn = (panel.turn = (panel.turn ?? 0) + 1);
+  button.disabled = true;
+  result.classList.add("busy");
+  try {
+    const shown = await ask();
+    if (turn === panel.turn) result.replaceChildren(...shown);
+  } catch (error) {
+    if (error.status === undefined) throw error;
+    const title = TITLES[error.status] ?? "Something went wrong";
+    if (turn === panel.turn) result.replaceChildren(problem(title, error.message));
+  } finally {
+    if (turn === panel.turn) {
+      button.disabled = false;
+      result.classList.remove("busy");
+    }
+  }
+}
+
+// Forms answer to their button, and to Ctrl+Enter inside a long text.
+function onAsk(panel, ask) {
+  const form = panel.querySelector("form");
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    run(panel, ask);
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) run(panel, ask);
+  });
+}
+
+function onExample(panel, field, ask) {
+  for (const button of panel.querySelectorAll(".examples button")) {
+    button.addEventListener("click", () => {
+      field.value = button.textContent;
+      run(panel, ask);
+    });
+  }
+}
+
+export function setUpMask(panel) {
+  const text = panel.querySelector("#mask-text");
+  const top = panel.querySelector("#mask-top");
+
+  const ask = async () => {
+    const asked = text.value;
+    const { results } = await post("/fill-mask", { text: asked, top_k: Number(top.value) });
+    const { masks } = results[0];
+    const parts = asked.split(/\[MASK\]/i);
+    const sentence = make("p", { class: "sentence" }, parts[0]);
+    masks.forEach((candidates, index) => {
+      sentence.append(make("mark", {}, candidates[0].token), parts[index + 1] ?? "");
+    });
+    const groups = masks.map((candidates, index) => {
+      const rows = candidates.map((candidate) =>
+        bar(candidate.token, candidate.score, () => put(index, candidate.token), "Put it into the text"));
+      const heading = masks.length > 1 ? [make("h3", {}, `Mask ${index + 1}`)] : [];
+      return make("div", { class: "group" }, ...heading, ...rows);
+    });
+    return [sentence, ...groups, make("p", { class: "hint" }, "Choose a word to put it into the text.")];
+  };
+
+  const put = (index, word) => {
+    let seen = -1;
+    text.value = text.value.replace(/\[MASK\]/gi, (mask) => ((seen += 1) === index ? word : mask));
+    text.focus();
+    if (/\[MASK\]/i.test(text.value)) run(panel, ask);
+  };
+
+  panel.querySelector("#mask-insert").addEventListener("click", () => {
+    text.setRangeText("[MASK]", text.selectionStart, text.selectionEnd, "end");
+    text.focus();
+  });
+  onAsk(panel, ask);
+  onExample(panel, text, ask);
+  top.addEventListener("change", () => run(panel, ask));
+  return ask;
+}
+
+export function setUpOrder(panel) {
+  const cards = panel.querySelector("#cards");
+
+  const ask = async () => {
+    const [first, second] = [...cards.querySelectorAll("textarea")].map((area) => area.value);
+    const { in_order: share } = await post("/order", { first, second });
+    const sure = Math.max(share, 1 - share);
+    const words = sure < 0.6 ? "Hard to say" : share > 0.5 ? "In order" : "Swapped";
+    return [
+      make("div", { class: "verdict" }, make("p", { class: "big" }, words),
+        make("small", {}, `${percent(share)} for this order, ${percent(1 - share)} for the other`)),
+      make("div", { class: "scale", vars: { share: `${share * 100}%` } }, make("i")),
+      make("div", { class: "ends" }, make("span", {}, "swapped"), make("span", {}, "in order")),
+      make("p", { class: "hint" }, "Drag a sentence over the other to see whether the judgement turns."),
+    ];
+  };
+
+  const swap = () => {
+    cards.append(cards.firstElementChild);
+    run(panel, ask);
+  };
+  for (const card of cards.children) {
+    card.querySelector(".swap").addEventListener("click", () => {
+      swap();
+      card.querySelector(".swap").focus();
+    });
+    makeDraggable(card, swap);
+  }
+  onAsk(panel, ask);
+  return ask;
+}
+
+// Pointer events serve mouse, pen and finger alike.
+function makeDraggable(card, swap) {
+  const grip = card.querySelector(".grip");
+  let start = null;
+  grip.addEventListener("pointerdown", (event) => {
+    start = event.clientY;
+    grip.setPointerCapture(event.pointerId);
+    card.classList.add("held");
+  });
+  grip.addEventListener("pointermove", (event) => {
+    if (start !== null) card.style.transform = `translateY(${event.clientY - start}px)`;
+  });
+  const drop = (event) => {
+    if (start === null) return;
+    const moved = event.clientY - start;
+    const isFirst = card === card.parentElement.firstElementChild;
+    start = null;
+    card.style.transform = "";
+    card.classList.remove("held");
+    if ((isFirst ? moved : -moved) > card.offsetHeight / 2) swap();
+  };
+  grip.addEventListener("pointerup", drop);
+  grip.addEventListener("pointercancel", drop);
+}
+
+export function setUpClassify(panel) {
+  const text = panel.querySelector("#classify-text");
+  const pair = panel.querySelector("#classify-pair");
+
+  const ask = async () => {
+    const body = { text: text.value };
+    if (pair.value.trim()) body.text_pair = pair.value;
+    const { label, labels, scores, value } = (await post("/classify", body)).results[0];
+    if (value !== undefined) {
+      return [make("div", { class: "verdict" }, make("p", { class: "big" }, value.toFixed(2)),
+        make("small", {}, "on the scale of the training data"))];
+    }
+    const rows = Object.entries(scores).sort((a, b) => b[1] - a[1])
+      .map(([name, score]) => bar(name, score));
+    const head = label ?? (labels.length ? labels.join(", ") : "none of the labels");
+    return [make("div", { class: "verdict" }, make("p", { class: "big" }, head)),
+      make("div", { class: "group" }, ...rows)];
+  };
+
+  onAsk(panel, ask);
+  onExample(panel, text, ask);
+  return ask;
+}
+
+export function setUpAsk(panel) {
+  const question = panel.querySelector("#ask-question");
+  const passage = panel.querySelector("#ask-passage");
+  const none = panel.querySelector("#ask-none");
+
+  const ask = async () => {
+    const context = passage.value;
+    const body = { question: question.value, context, may_be_unanswerable: none.checked };
+    const found = await post("/answer", body);
+    const shown = make("div", { class: "passage", tabindex: 0, "aria-label": "Passage" });
+    // The server counts characters, JavaScript halves of some: cut by characters.
+    const characters = Array.from(context);
+    const highlight = (span) => {
+      const cut = (from, to) => characters.slice(from, to).join("");
+      const mark = span && make("mark", {}, cut(span.start, span.end));
+      shown.replaceChildren(...(mark ? [cut(0, span.start), mark, cut(span.end)] : [context]));
+      if (mark) shown.scrollTop = mark.offsetTop - shown.offsetTop - 60;
+    };
+    const best = found.best.slice(0, 5);
+    const rows = best.map((span) =>
+      bar(span.text, span.score, () => highlight(span), "Show it in the passage"));
+    const chance = found.no_answer ?? null;
+    const small = chance === null ? [] :
+      [make("small", {}, `${percent(chance)} that the passage holds no answer`)];
+    setTimeout(() => highlight(found.answer ? best[0] : null));
+    return [
+      make("div", { class: "verdict" },
+        make("p", { class: "big" }, found.answer || "No answer in this passage"), ...small),
+      shown,
+      make("div", { class: "group" }, make("h3", {}, "Candidates"), ...rows),
+    ];
+  };
+
+  onAsk(panel, ask);
+  onExample(panel, question, ask);
+  none.addEventListener("change", () => run(panel, ask));
+  return ask;
+}

@@ -1,0 +1,179 @@
+"""The server as a process: without torch, drained by SIGTERM, deaf to clients that left."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+WITHOUT_TORCH = """
+import sys
+
+class Forbid:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers", "tensorboard"):
+            raise ImportError(f"{name} is forbidden here")
+
+sys.meta_path.insert(0, Forbid())
+from litebert.cli import main
+main(sys.argv[1:])
+"""
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    port: int
+
+    def ask(self, path: str, body: object = None) -> tuple[int, dict]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+        headers = {"content-type": "application/json"}
+        content = None if body is None else json.dumps(body)
+        connection.request("GET" if body is None else "POST", path, content, headers)
+        response = connection.getresponse()
+        answer = response.read()
+        connection.close()
+        return response.status, json.loads(answer) if answer[:1] == b"{" else {}
+
+
+@contextmanager
+def running(*arguments: str, code: str = WITHOUT_TORCH) -> Iterator[Running]:
+    command = [sys.executable, "-c", code, "serve", "--port", "0", "--threads", "1", *arguments]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        assert "serving" in first, first + process.stderr.read()
+        yield Running(process, int(first.rsplit(":", 1)[1]))
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_an_onnx_folder_is_served_without_torch(onnx_folder: Callable[..., Path]) -> None:
+    folders = ("--model", str(onnx_folder("pretraining", int8=True)))
+    with running(*folders, "--model", str(onnx_folder("classification"))) as server:
+        status, answer = server.ask("/fill-mask", {"text": "the [MASK] of"})
+        assert status == 200
+        assert len(answer["results"][0]["masks"][0]) == 5
+        assert server.ask("/classify", {"text": "a name"})[0] == 200
+        assert server.ask("/v1/embeddings", {"input": "a"})[0] == 200
+        assert server.ask("/layers", {"text": "a"})[0] == 200
+        assert server.ask("/ready")[0] == 200
+
+
+def test_commands_run_without_torch(onnx_folder: Callable[..., Path]) -> None:
+    arguments = ["fill-mask", "--model", str(onnx_folder("pretraining")), "a [MASK]", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["masks"]
+
+
+def test_export_needs_no_torch(tmp_path: Path, model_folder: Callable[..., Path]) -> None:
+    arguments = ["export", "onnx", str(model_folder("span")), str(tmp_path / "out"), "--int8"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "integer products" in done.stdout
+
+
+def test_sigterm_finishes_what_was_accepted(onnx_folder: Callable[..., Path]) -> None:
+    folder = str(onnx_folder("pretraining"))
+    limits = ("--max-inputs", "500", "--max-queue-tokens", "1000000")
+    with running("--model", folder, *limits) as server:
+        body = {"input": ["the value of a name " * 12] * 500}
+        answers: list[tuple[int, dict]] = []
+        asking = [
+            threading.Thread(target=lambda: answers.append(server.ask("/v1/embeddings", body)))
+            for _ in range(3)
+        ]
+        for thread in asking:
+            thread.start()
+        while server.ask("/info")[0] != 200 or active(server) < 3:
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        for thread in asking:
+            thread.join()
+        assert [status for status, _ in answers] == [200] * 3
+        assert all(len(answer["data"]) == 500 for _, answer in answers)
+        assert server.process.wait() == 0
+
+
+def active(server: Running) -> int:
+    """Requests under way beside this one."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    line = next(x for x in text.splitlines() if x.startswith("litebert_active_requests"))
+    return int(float(line.split()[1])) - 1
+
+
+def test_requests_of_clients_that_left_are_dropped(onnx_folder: Callable[..., Path]) -> None:
+    folder = str(onnx_folder("pretraining"))
+    limits = ("--max-inputs", "5000", "--max-queue-tokens", "1000000")
+    with running("--model", folder, *limits) as server:
+        body = json.dumps({"input": ["the value of a name " * 12] * 3000})
+        leaving = http.client.HTTPConnection("127.0.0.1", server.port)
+        leaving.request("POST", "/v1/embeddings", body, {"content-type": "application/json"})
+        while active(server) < 1:
+            time.sleep(0.01)
+        leaving.close()
+        while active(server) > 0:
+            time.sleep(0.01)
+        assert server.ask("/fill-mask", {"text": "a [MASK]"})[0] == 200
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait()
+        assert server.process.stderr is not None
+        lines = [json.loads(line) for line in server.process.stderr if line.startswith("{")]
+        assert 499 in [line["status"] for line in lines if line["path"] == "/v1/embeddings"]
+
+
+def test_a_taken_port_and_a_missing_model_are_one_line_each(
+    onnx_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = str(onnx_folder("pretraining"))
+    with running("--model", folder) as server:
+        for arguments, words in (
+            (["--model", folder, "--port", str(server.port)], "cannot listen"),
+            (["--model", str(tmp_path / "none"), "--port", "0"], "does not exist"),
+            (["--port", "0"], "--model"),
+        ):
+            done = subprocess.run(
+                [sys.executable, "-m", "litebert", "serve", *arguments],
+                capture_output=True,
+                text=True,
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+            )
+            assert done.returncode == 2
+            assert words in done.stderr
+            assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("where", ["flag", "environment"])
+def test_the_key_comes_from_the_flag_or_the_environment(
+    onnx_folder: Callable[..., Path], where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["--model", str(onnx_folder("pretraining"))]
+    if where == "flag":
+        arguments += ["--api-key", "secret"]
+    else:
+        monkeypatch.setenv("LITEBERT_API_KEY", "secret")
+    with running(*arguments) as server:
+        assert server.ask("/info")[0] == 401
+        assert server.ask("/health")[0] == 200
