@@ -7,7 +7,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint type format bench docs-test map browser build clean
+.PHONY: help setup demo test test-all lint type format bench docs-test map exactness browser build clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -51,6 +51,11 @@ docs-test: $(STAMP)  ## run the README's commands
 
 map: $(STAMP)  ## write the README's file map from the modules' first lines
 	@$(BIN)/python tests/file_map.py --write
+
+exactness: $(STAMP)  ## measure the distance to every reference, write docs/exactness.md
+	@rm -rf build/exactness
+	@$(BIN)/python -m pytest -n $(WORKERS) tests/parity
+	@$(BIN)/python tests/exactness.py
 
 browser:  ## Chromium for the playground's tests (Debian)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)

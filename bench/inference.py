@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from transformers.utils.logging import disable_progress_bar
 
 from litebert.interop.hf import build_model, save_model
 from litebert.interop.names import Head
@@ -290,6 +291,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     logging.disable(logging.WARNING)
+    disable_progress_bar()
     warnings.filterwarnings("ignore")
     versions = ", ".join(f"{n} {version(n)}" for n in ("torch", "transformers", "onnxruntime"))
     print(f"{arguments.preset}, {arguments.threads} threads; {versions}")

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -246,8 +246,12 @@ def run_for_memory(whose: str, activation: str) -> None:
 
 
 def _peak_bytes() -> int:
-    kilobytes = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * kilobytes
+    """Return this process's peak of resident memory.
+
+    Not `ru_maxrss`: Linux hands the parent's peak on to a child, which would hide the child's own.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 def measure_memory(activation: str, threads: int) -> dict[str, Any]:

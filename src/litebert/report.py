@@ -253,7 +253,7 @@ def ticks(low: float, high: float, count: int) -> list[float]:
     [0.0, 200.0, 400.0, 600.0, 800.0, 1000.0]
     """
     span = high - low
-    if span <= 0.0 or not math.isfinite(span):
+    if not 1e-9 * max(1.0, abs(low)) < span < math.inf:  # too narrow for labels that differ
         return [low, low + (abs(low) or 1.0)]
     raw = span / count
     scale = 10.0 ** math.floor(math.log10(raw))
