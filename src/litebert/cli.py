@@ -129,11 +129,18 @@ def _command_words(arguments: Sequence[str]) -> list[str]:
 def _without_overridden_lengths(
     values: dict[str, object], arguments: Sequence[str]
 ) -> dict[str, object]:
-    """Drop the file's run lengths if a flag gives another: `--budget 5m` is not cut by `steps`."""
+    """Drop the file's run lengths if a flag gives another: `--budget 5m` is not cut by `steps`.
+
+    A warm-up counted in steps belongs to a length in steps and goes with it.
+    """
     flags = {argument.partition("=")[0] for argument in arguments}
     if flags.isdisjoint(f"--{key}" for key in RUN_LENGTHS):
         return values
-    return {key: value for key, value in values.items() if key not in RUN_LENGTHS}
+    kept = {key: value for key, value in values.items() if key not in RUN_LENGTHS}
+    schedule = kept.get("schedule")
+    if isinstance(schedule, dict) and "--steps" not in flags:
+        kept["schedule"] = {k: v for k, v in schedule.items() if k != "warmup_steps"}
+    return kept
 
 
 def _config_file(arguments: Sequence[str]) -> Path | None:

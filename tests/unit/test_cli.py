@@ -58,3 +58,11 @@ def test_a_length_flag_replaces_the_lengths_of_the_file() -> None:
     assert _without_overridden_lengths(values, ["pretrain", "--budget", "5m"]) == {"seed": 1}
     assert _without_overridden_lengths(values, ["pretrain", "--steps=7"]) == {"seed": 1}
     assert _without_overridden_lengths(values, ["pretrain", "--seed", "7"]) == values
+
+
+def test_a_warm_up_in_steps_goes_with_the_steps() -> None:
+    values: dict[str, object] = {"steps": 9, "schedule": {"name": "linear", "warmup_steps": 3}}
+    by_time = _without_overridden_lengths(values, ["pretrain", "--budget", "5m"])
+    assert by_time == {"schedule": {"name": "linear"}}
+    by_steps = _without_overridden_lengths(values, ["pretrain", "--steps", "50"])
+    assert by_steps == {"schedule": {"name": "linear", "warmup_steps": 3}}

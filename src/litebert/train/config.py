@@ -15,9 +15,7 @@ from litebert.model.config import Activation, EmbeddingLayout, ModelConfig, Shar
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
 
-Table = Annotated[
-    tuple[tuple[float, float], ...], Parameter(consume_multiple=True, negative="")
-]
+Table = Annotated[tuple[tuple[float, float], ...], Parameter(consume_multiple=True, negative="")]
 """Rows of (share of the run, value): the value holds from that share on."""
 
 Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
@@ -77,6 +75,16 @@ class ModelSection:
             if item.name != "preset" and getattr(self, item.name) is not None
         }
         return preset(self.preset, **{"vocab_size": vocab_size, **changes})
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """How fresh weights begin; the defaults are the official ones."""
+
+    attention: Literal["random", "neighbours"] = "random"
+    """neighbours: each head begins by looking at one neighbour, which frees small models at once"""
+    word_bias: Literal["zero", "frequencies"] = "zero"
+    """frequencies: the output bias begins at the log frequency of each word in the shards"""
 
 
 @dataclass(frozen=True)
@@ -203,6 +211,8 @@ class PretrainConfig:
     """share of the run after which a model that has learned only word frequencies is reported"""
     model: ModelSection = field(default_factory=ModelSection)
     """the model"""
+    initial: InitialWeights = field(default_factory=InitialWeights)
+    """how fresh weights begin"""
     examples: ExampleConfig = field(default_factory=ExampleConfig)
     """how text becomes examples; micro_batch_size is the most examples on a device at once"""
     objective: Objective = field(default_factory=Objective)

@@ -119,7 +119,7 @@ class _Bench:
         self, config: PretrainConfig, shape: ModelConfig, corpora: Corpora, processes: Runtime
     ) -> None:
         self.config, self.shape, self.processes, self.corpora = config, shape, processes, corpora
-        model = build_model(config, shape).to(processes.device)
+        model = build_model(config, shape, corpora).to(processes.device)
         # Each process measures alone: what it computes, not what it sends.
         self.replica = Single(model, processes)
         self.optimizers = build_optimizers(model.named_parameters(), config.optimizer, 0.0)

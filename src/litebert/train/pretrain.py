@@ -89,7 +89,7 @@ class Pretraining:
         corpora = open_corpora(config)
         self.corpora = corpora
         self.shape = resolve_model(config, corpora)
-        self.model = build_model(config, self.shape).to(processes.device)
+        self.model = build_model(config, self.shape, corpora).to(processes.device)
         if config.compile:
             self.model.compile()
         self.replica = parallelize(self.model, config.parallel, processes)

@@ -18,6 +18,7 @@ from litebert.model.heads import PretrainingModel
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import curriculum
 from litebert.train.config import PretrainConfig
+from litebert.train.initial import look_at_neighbours, set_word_frequencies
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,15 @@ def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
     return model
 
 
-def build_model(config: PretrainConfig, shape: ModelConfig) -> PretrainingModel:
+def build_model(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) -> PretrainingModel:
     """A fresh model, the same for equal seeds, or the one in ``init_from``."""
     generator = torch.Generator().manual_seed(derived_seed(config.seed, "initial weights"))
     if config.init_from is None:
         model = PretrainingModel(shape, generator=generator)
+        if config.initial.attention == "neighbours":
+            look_at_neighbours(model.encoder, generator)
+        if config.initial.word_bias == "frequencies":
+            set_word_frequencies(model, corpora.unigram_counts())
     else:
         loaded = load_model(
             config.init_from,
