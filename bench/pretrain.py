@@ -171,14 +171,14 @@ def run_peer(
     return watch.tokens / watch.elapsed, watch.steps
 
 
-def run_litebert(size: Size, shards: Path, seconds: float) -> tuple[float, float, int]:
-    """Tokens per second of the engine, its share of waiting for data, and its steps."""
+def run_litebert(size: Size, shards: Path, steps: int) -> tuple[float, float]:
+    """Tokens per second of the engine over whole steps, and its share of waiting for data."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         config = PretrainConfig(
             data=shards,
             out=out,
-            budget=f"{seconds + 2:.1f}s",
+            steps=WARMUP_STEPS + steps,
             batch_size=size.batch_size,
             log_every_steps=1,
             model=ModelSection(preset=size.preset),
@@ -193,7 +193,7 @@ def run_litebert(size: Size, shards: Path, seconds: float) -> tuple[float, float
     elapsed = float(last["elapsed_s"]) - float(first["elapsed_s"])  # type: ignore[arg-type]
     tokens = int(last["tokens"]) - int(first["tokens"])  # type: ignore[call-overload]
     waits = [float(line["wait_share"]) for line in lines[WARMUP_STEPS:]]  # type: ignore[arg-type]
-    return tokens / elapsed, statistics.fmean(waits), len(lines) - WARMUP_STEPS
+    return tokens / elapsed, statistics.fmean(waits)
 
 
 def compare(name: str, folder: Path, seconds: float, repeats: int) -> dict[str, object]:
@@ -212,8 +212,9 @@ def compare(name: str, folder: Path, seconds: float, repeats: int) -> dict[str, 
     waits: list[float] = []
     for _ in range(repeats):
         for attention in attentions:
-            peer[attention].append(run_peer(shape, batches, seconds, attention)[0])
-        rate, wait, _ = run_litebert(size, shards, seconds)
+            rate, steps = run_peer(shape, batches, seconds, attention)
+            peer[attention].append(rate)
+        rate, wait = run_litebert(size, shards, max(4, round(steps * size.required_ratio)))
         ours.append(rate)
         waits.append(wait)
     best = max(attentions, key=lambda attention: statistics.median(peer[attention]))

@@ -111,10 +111,11 @@ def run_peer(
     class Watch(TrainerCallback):
         """The clock of training alone; evaluates now and then and ends the run."""
 
-        def __init__(self, limit_s: float) -> None:
+        def __init__(self, limit_s: float, num_points: int) -> None:
             self.limit_s, self.train_s, self.tokens = limit_s, 0.0, 0
             self.resumed = 0.0
-            self.next_s = limit_s / num_points
+            self.between_s = limit_s / num_points if num_points else float("inf")
+            self.next_s = self.between_s
             self.curve: Curve = []
 
         def on_train_begin(self, args, state, control, **_):  # type: ignore[no-untyped-def]
@@ -125,8 +126,8 @@ def run_peer(
             self.train_s += now - self.resumed
             self.tokens += loader.batch(state.global_step - 1).num_tokens
             is_over = self.train_s >= self.limit_s or state.global_step >= args.max_steps
-            if num_points and (is_over or self.train_s >= self.next_s):
-                self.next_s += self.limit_s / num_points
+            if self.train_s >= self.next_s or (is_over and self.between_s <= self.limit_s):
+                self.next_s += self.between_s
                 loss, accuracy = peer_scores(model, dev)
                 point = {"seconds": round(self.train_s, 1), "tokens": float(self.tokens)}
                 self.curve.append({**point, "loss": loss, "accuracy": accuracy})
@@ -134,8 +135,8 @@ def run_peer(
             self.resumed = time.perf_counter()
             return control
 
-    def train(limit_s: float, max_steps: int) -> tuple[Watch, int]:
-        watch = Watch(limit_s)
+    def train(limit_s: float, max_steps: int, num_points: int) -> tuple[Watch, int]:
+        watch = Watch(limit_s, num_points)
         with tempfile.TemporaryDirectory() as folder:
             arguments = TrainingArguments(
                 output_dir=folder,
@@ -159,10 +160,8 @@ def run_peer(
 
     # The decay is in steps, so a short run first finds how many fit into the time.
     trial_s = max(2.0, min(10.0, budget_s / 10))
-    num_points, points = 0, num_points
-    trial, steps = train(trial_s, 10**6)
-    num_points = points
-    watch, _ = train(budget_s, max(2, int(steps * budget_s / trial.train_s)))
+    trial, steps = train(trial_s, 10**6, 0)
+    watch, _ = train(budget_s, max(2, int(steps * budget_s / trial.train_s)), num_points)
     return watch.curve
 
 

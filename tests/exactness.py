@@ -11,9 +11,10 @@ PAGE = REPOSITORY / "docs" / "exactness.md"
 
 INTRODUCTION = """# Exactness
 
-How far litebert is from each reference, as the parity tests measured it: the largest absolute difference, or the number of
-differing lines where ids or figures are compared. Written by `make exactness`, which runs these tests; references that are not
-part of the repository are named by `LITEBERT_SHARED`.
+How far litebert is from each reference, as the parity tests measured it: the largest absolute
+difference, or the number of differing lines where ids or figures are compared. Written by
+`make exactness`, which runs these tests; references that are not part of the repository are
+looked for in the folder that `LITEBERT_SHARED` names.
 
 | reference | difference | command |
 | --- | --- | --- |

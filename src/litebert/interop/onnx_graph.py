@@ -84,7 +84,11 @@ class Graph:
 
         name = f"{kind}_{len(self.nodes)}"
         names = [name if i == 0 else f"{name}_{i}" for i in range(num_outputs)]
-        self.nodes.append(helper.make_node(kind, list(inputs), names, name=name, **attributes))
+        node = helper.make_node(kind, list(inputs), names, name=name)
+        node.attribute.extend(
+            helper.make_attribute(key, value) for key, value in sorted(attributes.items())
+        )
+        self.nodes.append(node)
         return names
 
     def layer_norm(self, x: str, name: str, weight: Array, bias: Array, eps: float) -> str:

@@ -302,7 +302,7 @@ class ModelGraph:
             dot = graph.op("ReduceSum", [graph.op("Mul", [before, after]), axis])
             scale = graph.op("Mul", [norms[index - 1], norms[index]])
             angles.append(graph.op("Div", [dot, scale]))
-        shape = [rows, SEQUENCE, len(distances)]
+        shape: list[str | int] = [rows, SEQUENCE, len(distances)]
         distance = graph.op("Concat", distances, {"axis": -1})
         graph.output("layer_distance", distance, np.float32, shape)
         bounds = [graph.constant(value, np.float32) for value in (-1.0, 1.0)]

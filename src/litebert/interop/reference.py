@@ -142,16 +142,20 @@ class ReferenceModel:
         centred = x - x.mean(axis=-1, keepdims=True)
         variance = (centred**2).mean(axis=-1, keepdims=True)
         normed: Floats = centred / np.sqrt(variance + self.config.layer_norm_eps)
-        return normed * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+        scaled: Floats = normed * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+        return scaled
 
     def _activate(self, x: Floats) -> Floats:
         match self.config.activation:
             case "gelu_tanh":
-                return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+                tanh: Floats = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+                gelu: Floats = 0.5 * x * (1 + tanh)
+                return gelu
             case "gelu":
                 # numpy has no erf; the inputs of a check are small enough for Python's.
-                erf = np.frompyfunc(math.erf, 1, 1)(x / math.sqrt(2)).astype(np.float64)
-                return 0.5 * x * (1 + erf)
+                erf: Floats = np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2))
+                exact: Floats = 0.5 * x * (1 + erf)
+                return exact
             case "relu":
                 return np.maximum(x, 0)
             case "tanh":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from litebert.common.errors import DataError
 from litebert.data.examples import NO_LABEL, Batch, ExampleConfig, Vocabulary
 from litebert.data.loader import Loader
 from litebert.data.shards import ShardSet
@@ -73,7 +74,12 @@ class Feed:
         start = first + (self._rank if striding else 0)
         self._open_stream(start, stage.mask_rate, stride)
         assert self._stream is not None
-        batches = [next(self._stream) for _ in range(k // stride)]
+        try:
+            batches = [next(self._stream) for _ in range(k // stride)]
+        except OSError as error:
+            raise DataError(
+                f"a shard cannot be read: {error}; check the disk, then resume"
+            ) from error
         self._stream_key = (self.position.stage, start + k, stage.mask_rate, stride)
         self.position = replace(self.position, batch=first + k)
         if striding:

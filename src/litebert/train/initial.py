@@ -1,10 +1,10 @@
 """Initial weights from which small models learn at once: heads on neighbours, known frequencies.
 
-A freshly drawn attention looks everywhere alike, so a masked place sees the mean of all words; what a
-word's neighbours say has to find its way through that mean first, and until then a model learns
-nothing but word frequencies: the plateau on which small trainings get stuck. Here each head looks at
-one neighbour from the first step on. It is an initialisation and nothing else: the same architecture,
-the same folders, every weight free to move.
+A freshly drawn attention looks everywhere alike, so a masked place sees the mean of all words; what
+a word's neighbours say has to find its way through that mean first, and until then a model learns
+nothing but word frequencies: the plateau on which small trainings get stuck. Here each head looks
+at one neighbour from the first step on. It is an initialisation and nothing else: the same
+architecture, the same folders, every weight free to move.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from litebert.model.layers import Attention
 SHORTEST_WAVE_TOKENS = 2.86
 LONGEST_WAVE_TOKENS = 512.0
 POSITION_TO_WORD = 2.5
-"""Amplitude of the positions' waves in standard deviations of the words: positions prevail at first."""
+"""Amplitude of the positions' waves in standard deviations of the words: positions prevail."""
 PEAK_SCORE = 8.0
 """Attention score of the neighbour, were there no words in the way: e^8 times that of strangers."""
 USED_WAVES = 0.4
-"""Share of the waves, shortest first, that heads compare: the long ones hardly tell neighbours apart."""
+"""Share of the waves, shortest first, that heads compare: long ones tell neighbours little."""
 MAX_NEIGHBOUR_HEADS = 8
 
 
@@ -44,12 +44,12 @@ def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
 
 
 def look_at_neighbours(encoder: Encoder, generator: torch.Generator) -> None:
-    """Give each head one neighbour to look at: the word before, the word behind, the second before...
+    """Give each head a neighbour to look at: the piece before, the one behind, the second before...
 
-    Positions become waves, of which a shift by n tokens is a rotation R_n. With queries ``G R_n x``
-    and keys ``G x``, where G picks some waves, the score of tokens i and j is largest for j = i + n.
-    Projection, values and outputs get the variance that keeps what they read at its size, so that a
-    neighbour's word arrives audibly. At most eight heads are set, the others stay as drawn.
+    Positions become waves, of which a shift by n tokens is a rotation R_n. With queries G R_n x and
+    keys G x, where G picks some waves, the score of tokens i and j is largest for j = i + n.
+    Projection, values and outputs get the variance that keeps what they read at its size, so that
+    a neighbour's word arrives audibly. At most eight heads are set, the others stay as drawn.
 
     Args:
         encoder: changed in place.
@@ -75,7 +75,7 @@ def look_at_neighbours(encoder: Encoder, generator: torch.Generator) -> None:
 
 
 def _set_heads(attention: Attention, num_heads: int, waves: Tensor, back: Tensor) -> None:
-    """Write queries and keys of the heads that get a neighbour; ``back`` [width, H] finds the waves."""
+    """Write queries and keys of the heads that get a neighbour; ``back`` is [width, H]."""
     head_size = attention.query.weight.shape[0] // num_heads
     num_picked = head_size // 2
     last = (len(waves) - 1) * USED_WAVES

@@ -46,6 +46,8 @@ def watch_plateau(
 def advice(config: PretrainConfig, layers: int) -> str:
     """What usually frees a model, most promising first, as far as this run does not do it."""
     hints = []
+    if config.initial.attention != "neighbours":
+        hints.append('let heads begin at their neighbours (initial.attention = "neighbours")')
     if layers > 2:
         hints.append("start with 2 layers and deepen later (curriculum.layers)")
     if config.batch_size * config.examples.length > 4096:
