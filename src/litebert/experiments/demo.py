@@ -108,8 +108,10 @@ def _collect(out: Path) -> None:
 def _tokenizer(corpus: Path, out: Path) -> None:
     from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
+    # A corpus of one's own may be too small for so many pieces.
+    folder = out / "tokenizer"
     train_tokenizer(
-        TokenizerTrainConfig(input=(corpus,), out=out / "tokenizer", vocab_size=VOCAB_SIZE)
+        TokenizerTrainConfig(input=(corpus,), out=folder, vocab_size=VOCAB_SIZE, shrink=True)
     )
 
 
