@@ -118,8 +118,9 @@ def run_peer(
             self.next_s = self.between_s
             self.curve: Curve = []
 
-        def on_train_begin(self, args, state, control, **_):  # type: ignore[no-untyped-def]
-            self.resumed = time.perf_counter()
+        def on_step_begin(self, args, state, control, **_):  # type: ignore[no-untyped-def]
+            if state.global_step == 0:  # the workers' start does not count
+                self.resumed = time.perf_counter()
 
         def on_step_end(self, args, state, control, model, **_):  # type: ignore[no-untyped-def]
             now = time.perf_counter()

@@ -173,6 +173,6 @@ def _write(model: ModelProto, path: Path, weight_bytes: int) -> None:
 
 
 def _copy_beside(source: Path, target: Path) -> None:
-    for name in (CONFIG_FILE, "README.md", *TOKENIZER_FILES):
+    for name in (CONFIG_FILE, "task.json", "README.md", *TOKENIZER_FILES):
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)

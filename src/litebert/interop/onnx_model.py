@@ -72,12 +72,14 @@ class ModelGraph:
         hidden = self.config.hidden_size
         rows = "rows" if head == "multiple_choice" else BATCH
         self.graph.output("last_hidden_state", sequence, np.float32, [rows, SEQUENCE, hidden])
-        self._layer_path(rows)
         return self.graph.model(
             {
                 "head": head,
                 "precision": self.precision.name,
                 "num_layers": str(self.plan.num_layers),
+                # Tensors inside the graph: the embeddings and the output of each block. They
+                # are not given out, but a reader can ask for them, see `with_outputs`.
+                "hidden_states": ",".join(self.states),
             }
         )
 
@@ -285,31 +287,6 @@ class ModelGraph:
         matrix = graph.weight("answer.weight", self.parameters["answer.weight"].T)
         logits = graph.op("MatMul", [features, matrix])
         return graph.op("Squeeze", [logits, graph.constant([-1], np.int64)])
-
-    def _layer_path(self, rows: str) -> None:
-        """Distance and angle (degrees) from input to output of each block; [B, S, blocks].
-
-        Nothing is computed unless a caller asks onnxruntime for these outputs alone.
-        """
-        graph = self.graph
-        axis = graph.constant([-1], np.int64)
-        norms = [graph.op("ReduceL2", [state, axis]) for state in self.states]
-        distances, angles = [], []
-        for index in range(1, len(self.states)):
-            before, after = self.states[index - 1], self.states[index]
-            moved = graph.op("Sub", [after, before])
-            distances.append(graph.op("ReduceL2", [moved, axis]))
-            dot = graph.op("ReduceSum", [graph.op("Mul", [before, after]), axis])
-            scale = graph.op("Mul", [norms[index - 1], norms[index]])
-            angles.append(graph.op("Div", [dot, scale]))
-        shape: list[str | int] = [rows, SEQUENCE, len(distances)]
-        distance = graph.op("Concat", distances, {"axis": -1})
-        graph.output("layer_distance", distance, np.float32, shape)
-        bounds = [graph.constant(value, np.float32) for value in (-1.0, 1.0)]
-        cosine = graph.op("Clip", [graph.op("Concat", angles, {"axis": -1}), *bounds])
-        degrees = graph.constant(180.0 / np.pi, np.float32)
-        angle = graph.op("Mul", [graph.op("Acos", [cosine]), degrees])
-        graph.output("layer_angle", angle, np.float32, shape)
 
     def _flatten_choices(self, name: str) -> str:
         """[B, choices, S] -> [B * choices, S]."""

@@ -23,9 +23,6 @@ BEAM_OUTPUTS = (
 )
 """What the paper's SQuAD 2.0 head gives instead of start and end logits."""
 
-PATH_OUTPUTS = ("layer_distance", "layer_angle")
-"""What every model can say about its own layers."""
-
 _OUTPUTS: Mapping[Head, tuple[str, ...]] = MappingProxyType(
     {
         "encoder": ("pooler_output",),
@@ -65,8 +62,8 @@ class Backend(Protocol):
 
     Outputs (float32): ``last_hidden_state`` [B, S, H], ``pooler_output`` [B, H],
     ``masked_logits`` [M, V], ``sop_logits`` [B, 2], ``logits`` [B, C], ``token_logits``
-    [B, S, C], ``start_logits`` and ``end_logits`` [B, S], ``layer_distance`` and ``layer_angle``
-    [B, S, blocks], and the beam of the paper's SQuAD 2.0 head.
+    [B, S, C], ``start_logits`` and ``end_logits`` [B, S], ``hidden_states`` [B, S, blocks + 1, H]
+    (the embeddings, then the output of each block), and the beam of the paper's SQuAD 2.0 head.
     """
 
     @property
@@ -79,7 +76,7 @@ class Backend(Protocol):
 
 def outputs_of_head(head: Head) -> frozenset[str]:
     """Return the outputs that a model with this head can compute."""
-    return frozenset({"last_hidden_state", *_OUTPUTS[head], *PATH_OUTPUTS})
+    return frozenset({"last_hidden_state", "hidden_states", *_OUTPUTS[head]})
 
 
 def onnx_file(folder: Path) -> Path | None:

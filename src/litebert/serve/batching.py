@@ -138,6 +138,11 @@ class Batcher:
         self._arrived.set()
         return question.decode(await job.done)
 
+    def refuse_if_full(self) -> None:
+        """Raise QueueFullError if nothing more fits: asked before any work on a request."""
+        if self._draining or self.queued_tokens >= self.max_queue_tokens:
+            raise QueueFullError(self.retry_after_s())
+
     def retry_after_s(self) -> int:
         """Return the whole seconds after which the present queue is probably done."""
         return max(1, round(self.queued_tokens / self.tokens_per_s))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -86,8 +87,8 @@ class Endpoints:
         predictor = self._predictor("answer", body.model)
         question, context = self._checked([body.question, body.context])
         form = predictor.form()
-        if body.may_be_unanswerable is not None:
-            form = SpanForm(may_be_unanswerable=body.may_be_unanswerable)
+        if body.may_be_unanswerable is not None and isinstance(form, SpanForm):
+            form = replace(form, may_be_unanswerable=body.may_be_unanswerable)
         record = {"question": question, "context": context}
         answer = await self._ask(
             request, predictor, lambda: predictor.question(record, form), [context]
@@ -208,9 +209,11 @@ class Endpoints:
         """Build a question and wait for its answer, at most as long as the settings allow.
 
         Raises:
+            QueueFullError: too much is waiting.
             TimeoutError: it took too long.
             ClientLeftError: nobody waits any more; what is queued of it is dropped.
         """
+        self._batcher.refuse_if_full()
         async with asyncio.timeout(self._config.timeout_s or None):
             if sum(map(len, texts)) > _LONG_TEXT_CHARACTERS:
                 question = await asyncio.to_thread(build)

@@ -108,14 +108,7 @@ def pad(features: Sequence[Feature], pad_id: int, depth: int | None = None) -> M
 
 
 PER_TOKEN = frozenset(
-    {
-        "last_hidden_state",
-        "start_logits",
-        "end_logits",
-        "token_logits",
-        "layer_distance",
-        "layer_angle",
-    }
+    {"last_hidden_state", "hidden_states", "start_logits", "end_logits", "token_logits"}
 )
 """Outputs with a sequence dimension, to be cut to each feature's length."""
 

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from litebert.common.errors import CheckpointError
 from litebert.interop.folder import ModelFolder
+from litebert.interop.onnx_file import OnnxFile
 from litebert.serve.backend import BackendInfo, outputs_of_head
 from litebert.serve.features import FloatArray, ModelInputs
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+_STATES = "hidden_states"
 
 
 class OnnxBackend:
     """An ONNX model that ``litebert export onnx`` wrote, or one with Optimum's names.
+
+    onnxruntime computes all outputs of a graph whatever is asked for, so the graph is cut to those
+    in use: the logits of every position of a masked-word model, say, would cost more memory than
+    the rest together. The hidden states of all layers come from a second session, made when they
+    are first asked for.
 
     Example:
         >>> backend = OnnxBackend(Path("exported"), Path("exported/model.onnx"), threads=2)
@@ -23,45 +35,45 @@ class OnnxBackend:
     """
 
     def __init__(self, folder: Path, file: Path, threads: int | None) -> None:
-        try:
-            import onnxruntime
-        except ModuleNotFoundError:
-            raise CheckpointError(f"running {file} needs `pip install litebert[onnx]`") from None
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        if threads is not None:
-            options.intra_op_num_threads = threads
-        try:
-            self.session = onnxruntime.InferenceSession(
-                str(file), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # onnxruntime raises many types of its own
-            reason = str(error).splitlines()[0]
-            raise CheckpointError(f"{file} is cut or not an ONNX model: {reason}") from None
-        # Only what leads to the outputs asked for is computed: fill-mask never pays for the
-        # logits of every position, nor anything for the layer path.
-        self.run_options = onnxruntime.RunOptions()
-        self.run_options.only_execute_path_to_fetches = True
-        self.run_options.log_severity_level = 3
+        self._path, self._threads = file, threads
         described = ModelFolder(folder)
-        metadata = self.session.get_modelmeta().custom_metadata_map
-        present = {output.name for output in self.session.get_outputs()}
         # What Optimum calls logits is one row per token here.
-        self.renamed = (
+        self._renamed = (
             {"token_logits": "logits"} if described.head == "token_classification" else {}
         )
-        wanted = outputs_of_head(described.head)
+        model = OnnxFile(file)
+        self._states = [name for name in model.metadata.get(_STATES, "").split(",") if name]
+        wanted = outputs_of_head(described.head) - {_STATES}
+        self._outputs = sorted(name for name in wanted if self._name(name) in model.outputs)
+        self._session = self._open(model.with_outputs([self._name(name) for name in self._outputs]))
+        self._path_session: InferenceSession | None = None
+        self._input_names = {value.name for value in self._session.get_inputs()}
         self.info = BackendInfo(
-            runtime=f"onnx {metadata.get('precision', 'float32')}",
+            runtime=f"onnx {model.metadata.get('precision', 'float32')}",
             head=described.head,
-            outputs=frozenset(name for name in wanted if self.renamed.get(name, name) in present),
+            outputs=frozenset({*self._outputs, *([_STATES] if self._states else [])}),
             max_length=described.config.max_positions,
             max_depth=None,
         )
-        self.input_names = {value.name for value in self.session.get_inputs()}
 
     def run(self, inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:
         """Compute the named outputs for one padded batch."""
+        feeds = self._feeds(inputs)
+        computed: dict[str, FloatArray] = {}
+        names = [name for name in outputs if name != _STATES]
+        if names:
+            arrays = self._session.run([self._name(name) for name in names], feeds)
+            computed |= {
+                name: np.asarray(array, np.float32)
+                for name, array in zip(names, arrays, strict=True)
+            }
+        if _STATES in outputs:
+            if self._path_session is None:
+                self._path_session = self._open(OnnxFile(self._path).with_outputs(self._states))
+            computed[_STATES] = np.stack(self._path_session.run(self._states, feeds), axis=2)
+        return computed
+
+    def _feeds(self, inputs: ModelInputs) -> dict[str, np.ndarray]:
         feeds = {
             "input_ids": inputs.input_ids,
             "attention_mask": inputs.full_mask(),
@@ -69,14 +81,32 @@ class OnnxBackend:
         }
         if self.info.head == "multiple_choice":
             feeds = {name: array[:, None] for name, array in feeds.items()}
-        if "p_mask" in self.input_names:
+        if "p_mask" in self._input_names:
             none = np.zeros_like(inputs.input_ids)  # an embedding forbids nothing
             forbidden = inputs.forbidden
             feeds["p_mask"] = none if forbidden is None else forbidden.astype(np.int64)
-        feeds = {name: array for name, array in feeds.items() if name in self.input_names}
-        names = [self.renamed.get(name, name) for name in outputs]
-        computed = self.session.run(names, feeds, self.run_options)
-        return {
-            name: np.asarray(array, np.float32)
-            for name, array in zip(outputs, computed, strict=True)
-        }
+        return {name: array for name, array in feeds.items() if name in self._input_names}
+
+    def _name(self, name: str) -> str:
+        """Return what the file calls an output."""
+        return self._renamed.get(name, name)
+
+    def _open(self, model: bytes) -> InferenceSession:
+        try:
+            import onnxruntime
+        except ModuleNotFoundError:
+            raise CheckpointError(
+                f"running {self._path} needs `pip install litebert[onnx]`"
+            ) from None
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(self._path.parent)
+        )
+        if self._threads is not None:
+            options.intra_op_num_threads = self._threads
+        try:
+            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime raises many types of its own
+            reason = str(error).splitlines()[0]
+            raise CheckpointError(f"{self._path} cannot be run: {reason}") from None

@@ -21,6 +21,7 @@ from litebert.tasks.base import Example, Form, Prediction
 from litebert.tasks.choices import ChoiceForm
 from litebert.tasks.spans import SpanForm
 from litebert.tasks.tags import TagForm
+from litebert.tasks.task_file import TaskFile
 from litebert.tasks.texts import TextForm
 from litebert.text.tokenizer import Tokenizer
 
@@ -51,9 +52,10 @@ class Predictor:
         labels: tuple[str, ...] = (),
         max_tokens: int = DEFAULT_MAX_TOKENS,
         depth: int | None = None,
+        task: TaskFile | None = None,
     ) -> None:
         self.backend, self.tokenizer, self.labels = backend, tokenizer, labels
-        self.max_tokens, self.depth = max_tokens, depth
+        self.max_tokens, self.depth, self.task = max_tokens, depth, task
         self.max_length = backend.info.max_length
 
     @classmethod
@@ -77,8 +79,8 @@ class Predictor:
         folder = resolve(folder)
         backend = open_backend(folder, runtime, threads)
         _check_depth(depth, backend.info.max_depth)
-        labels = ModelFolder(folder).labels
-        return cls(backend, Tokenizer.load(folder), labels, max_tokens, depth)
+        labels, task = ModelFolder(folder).labels, TaskFile.read(folder)
+        return cls(backend, Tokenizer.load(folder), labels, max_tokens, depth, task)
 
     def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[FilledText]:
         """Return the likeliest words at each ``[MASK]`` of each text."""
@@ -116,7 +118,7 @@ class Predictor:
             records: what the form reads: ``text`` and ``text_pair``; ``text``, ``question`` and
                 ``options``; ``question`` and ``context``; or ``words``.
             form: the kind of task; by default the one of the model's head.
-            max_length: longest input in tokens; by default what the model reads.
+            max_length: longest input in tokens; by default what the model was fine-tuned with.
         """
         form = self.form() if form is None else form
         return self.ask(self.question(record, form, max_length) for record in records)
@@ -140,14 +142,17 @@ class Predictor:
     ) -> Question[Prediction]:
         outputs = questions.form_outputs(form, self.backend.info.outputs)
         self.require(outputs)
-        length = min(max_length or self.max_length, self.max_length)
+        wished = max_length or (self.task.max_length if self.task else self.max_length)
+        length = min(wished, self.max_length)
         if isinstance(form, SpanForm) and 2 * form.max_question_length > length:
             # A model with few positions: the passage gets half of them at least.
             form = replace(form, max_question_length=length // 2)
         return questions.task_question(form, example, self.tokenizer, length, outputs)
 
     def form(self) -> Form:
-        """Return the form that the model's head answers."""
+        """Return the form that the model was fine-tuned for, or else the one of its head."""
+        if self.task is not None:
+            return self.task.form()
         match self.backend.info.head:
             case "classification":
                 return TextForm("classification", self.labels)

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 
 from litebert.common.errors import InputError
-from litebert.serve.backend import BEAM_OUTPUTS, PATH_OUTPUTS
+from litebert.serve.backend import BEAM_OUTPUTS
 from litebert.serve.features import Feature, FloatArray, Row, segments
 from litebert.serve.results import Candidate, FilledText, LayerPath, SentenceOrder
 from litebert.tasks.base import Example, Form, Prediction
@@ -133,11 +133,15 @@ def layer_path(text: str, tokenizer: Tokenizer, max_length: int) -> Question[Lay
     """Ask how far each block moves the tokens of a text: Figure 1 of the paper, for one input."""
 
     def decode(rows: Sequence[Row]) -> LayerPath:
-        distance, angle = (rows[0][name].mean(axis=0) for name in PATH_OUTPUTS)
-        return LayerPath(distance.tolist(), angle.tolist())
+        states_SLH = rows[0]["hidden_states"].astype(np.float64)
+        before, after = states_SLH[:, :-1], states_SLH[:, 1:]
+        distance_SL = np.linalg.norm(after - before, axis=-1)
+        lengths_SL = np.linalg.norm(before, axis=-1) * np.linalg.norm(after, axis=-1)
+        cosine_SL = (before * after).sum(axis=-1) / np.maximum(lengths_SL, 1e-12)
+        angle_SL = np.degrees(np.arccos(np.clip(cosine_SL, -1, 1)))
+        return LayerPath(distance_SL.mean(axis=0).tolist(), angle_SL.mean(axis=0).tolist())
 
-    feature = _cut(text, tokenizer, max_length)
-    return Question([feature], PATH_OUTPUTS, decode)
+    return Question([_cut(text, tokenizer, max_length)], ("hidden_states",), decode)
 
 
 def task_question(

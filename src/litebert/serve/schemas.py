@@ -215,6 +215,7 @@ class ModelInfo(BaseModel):
     sharing: str
     num_parameters: int
     num_parameters_bert: int = Field(description="The same shape without sharing, E = H.")
+    may_be_unanswerable: bool = Field(description="Whether its questions may have no answer.")
     can: list[str] = Field(description="What it can be asked.")
 
 

@@ -13,12 +13,13 @@ from litebert.model.counts import count_parameters
 from litebert.serve.config import ServeConfig
 from litebert.serve.predictor import Predictor
 from litebert.serve.schemas import ModelInfo
+from litebert.tasks.spans import SpanForm
 
 _ABILITIES: dict[str, frozenset[str]] = {
     "fill-mask": frozenset({"masked_logits"}),
     "order": frozenset({"sop_logits"}),
     "embeddings": frozenset({"last_hidden_state"}),
-    "layers": frozenset({"layer_distance", "layer_angle"}),
+    "layers": frozenset({"hidden_states"}),
 }
 _ABILITIES_OF_HEAD = {
     "classification": "classify",
@@ -79,6 +80,7 @@ class ServedModel:
     def describe(self) -> ModelInfo:
         """Return what ``/info`` says about it."""
         config, info = self.config, self.predictor.backend.info
+        form = self.predictor.form() if info.head in _ABILITIES_OF_HEAD else None
         unshared = replace(
             config,
             sharing="none",
@@ -90,7 +92,7 @@ class ServedModel:
             name=self.name,
             head=info.head,
             runtime=info.runtime,
-            labels=list(self.predictor.labels) if "classify" in self.abilities else [],
+            labels=list(form.labels) if form else [],
             max_length=info.max_length,
             vocab_size=config.vocab_size,
             embedding_size=config.embedding_size,
@@ -99,6 +101,7 @@ class ServedModel:
             sharing=config.sharing,
             num_parameters=count_parameters(config).encoder,
             num_parameters_bert=count_parameters(unshared).encoder,
+            may_be_unanswerable=isinstance(form, SpanForm) and form.may_be_unanswerable,
             can=self.abilities,
         )
 

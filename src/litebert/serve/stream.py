@@ -81,7 +81,8 @@ def _asker(
         ).then(asdict)
     found = find_task(task)
     predictor.require(questions.form_outputs(found.form, predictor.backend.info.outputs))
-    return lambda record: predictor.question(record, found.form, found.max_length)
+    task_length = found.max_length if predictor.task is None else predictor.task.max_length
+    return lambda record: predictor.question(record, found.form, task_length)
 
 
 def _failed(message: str) -> Question[Json]:

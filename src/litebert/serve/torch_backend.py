@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from litebert.interop.folder import ModelFolder
-from litebert.serve.backend import BEAM_OUTPUTS, PATH_OUTPUTS, BackendInfo, outputs_of_head
+from litebert.serve.backend import BEAM_OUTPUTS, BackendInfo, outputs_of_head
 from litebert.serve.features import FloatArray, ModelInputs
 
 if TYPE_CHECKING:
@@ -64,11 +63,11 @@ class TorchBackend:
             computed = {name.rsplit("_", 1)[0]: value for name, value in beam._asdict().items()}
             if outputs <= computed.keys():
                 return computed
-        wants_path = not outputs.isdisjoint(PATH_OUTPUTS)
-        encoded = self.encoder(ids, mask, types, inputs.depth, return_hidden_states=wants_path)
+        wants_states = "hidden_states" in outputs
+        encoded = self.encoder(ids, mask, types, inputs.depth, return_hidden_states=wants_states)
         computed["last_hidden_state"] = encoded.sequence_BSH
-        if wants_path:
-            computed |= _layer_path(encoded.hidden_states)
+        if wants_states:
+            computed["hidden_states"] = torch.stack(encoded.hidden_states, dim=2)
         return computed | self._heads(encoded.sequence_BSH, inputs, outputs)
 
     def _heads(
@@ -103,15 +102,3 @@ class TorchBackend:
 
 def _part(model: nn.Module, name: str) -> nn.Module:
     return model.get_submodule(name)
-
-
-def _layer_path(hidden_states: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Return distance and angle between input and output of each block; [B, S, blocks]."""
-    import torch
-
-    distances, angles = [], []
-    for before_BSH, after_BSH in pairwise(hidden_states):
-        distances.append((after_BSH - before_BSH).norm(dim=-1))
-        cosine_BS = torch.cosine_similarity(before_BSH, after_BSH, dim=-1)
-        angles.append(torch.rad2deg(torch.acos(cosine_BS.clamp(-1, 1))))
-    return {"layer_distance": torch.stack(distances, -1), "layer_angle": torch.stack(angles, -1)}

@@ -191,8 +191,8 @@ class PretrainConfig:
     """model folder whose weights are the start (same vocabulary): continued pretraining"""
     batch_size: int = 256
     """examples per step over all processes"""
-    workers: int = 1
-    """background processes that prepare batches; 0: none"""
+    workers: int = 0
+    """background processes that prepare batches; worthwhile on GPUs, hardly on CPUs"""
     parallel: Literal["auto", "none", "ddp", "fsdp"] = "auto"
     """how torchrun's processes share the work; auto: ddp if there is more than one"""
     device: Literal["auto", "cpu", "cuda"] = "auto"

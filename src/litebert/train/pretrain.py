@@ -70,6 +70,11 @@ def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
         screen = display(is_main=processes.is_main, quiet=quiet)
         try:
             return Pretraining(config, processes, stop, screen).run()
+        except OSError as error:
+            raise LitebertError(
+                f"{error.filename or config.out} cannot be used: {error.strerror or error}; the "
+                "checkpoints are intact: mend it and go on with --resume auto"
+            ) from error
         finally:
             screen.close()
 

@@ -18,6 +18,7 @@ from litebert.interop import onnx_verify
 from litebert.interop.folder import ModelFolder
 from litebert.interop.names import Head
 from litebert.interop.onnx import export_onnx, num_nodes
+from litebert.interop.onnx_file import OnnxFile
 from litebert.interop.onnx_int8 import LARGEST, quantize_rows
 from litebert.interop.onnx_verify import verify
 from tiny_models import HEADS, TINY, random_model_folder
@@ -113,6 +114,19 @@ def test_names_and_free_dimensions_are_those_of_optimum(tmp_path: Path) -> None:
     for value in graph.input:
         dims = [dim.dim_param for dim in value.type.tensor_type.shape.dim]
         assert dims == ["batch_size", "sequence_length"]
+
+
+def test_a_copy_with_fewer_outputs_computes_nothing_else(tmp_path: Path) -> None:
+    export_onnx(random_model_folder(tmp_path / "m", "pretraining", None), tmp_path / "out")
+    file = OnnxFile(tmp_path / "out/model.onnx")
+    whole = onnx.load(tmp_path / "out/model.onnx").graph
+    copy = onnx.load_from_string(file.with_outputs(["sop_logits"])).graph
+    assert [output.name for output in copy.output] == ["sop_logits"]
+    assert num_nodes(whole, "Gemm") == 2
+    assert num_nodes(copy, "Gemm") == 0
+    read = {name for node in copy.node for name in node.input}
+    assert {tensor.name for tensor in copy.initializer} <= read
+    assert "mlm.bias" not in str(read)
 
 
 def test_the_folder_is_whole(tmp_path: Path, tiny_tokenizer_dir: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -198,5 +199,29 @@ def test_models_and_outputs_do_not_mix() -> None:
         await asyncio.gather(*asked)
         assert sum(map(len, one.calls)) == sum(map(len, other.calls)) == 2
         await queue.drain()
+
+    asyncio.run(scenario())
+
+
+def test_many_callers_that_come_and_go_are_all_served() -> None:
+    async def scenario() -> None:
+        model = GatedModel()
+        model.release(100_000)
+        queue = batcher(max_queue_tokens=100_000)
+        generator = random.Random(0)
+
+        async def caller(number: int) -> None:
+            await asyncio.sleep(generator.random() * 0.3)
+            lengths = [generator.randrange(1, 120) for _ in range(generator.randrange(1, 4))]
+            asked = asyncio.create_task(queue.ask(model, ask_sum(*lengths)))
+            if number % 5 == 0:
+                await asyncio.sleep(generator.random() * 0.002)
+                asked.cancel()
+                return
+            assert await asked == [float(length) for length in lengths]
+
+        await asyncio.gather(*(caller(number) for number in range(1500)))
+        await queue.drain()
+        assert queue.queued_tokens == 0
 
     asyncio.run(scenario())

@@ -135,6 +135,30 @@ def test_a_model_without_the_head_is_refused(load: Callable[[Head], Predictor]) 
         list(answer_rows(load("pretraining"), "sst2", [(1, {"text": "a"})]))
 
 
+def test_the_task_file_of_a_fine_tuned_model_counts(tmp_path: Path, model_folder: Folders) -> None:
+    """Several labels at once, and a tuned threshold: only ``task.json`` knows of them."""
+    import shutil
+
+    from litebert.interop.onnx import export_onnx
+    from litebert.tasks.task_file import TaskFile
+
+    labels = Predictor.load(model_folder("classification")).labels
+    shutil.copytree(model_folder("classification"), tmp_path / "many")
+    TaskFile("mine", "multi_label", labels, max_length=16).write(tmp_path / "many")
+    export_onnx(tmp_path / "many", tmp_path / "many-onnx")
+    for folder in (tmp_path / "many", tmp_path / "many-onnx"):
+        predictor = Predictor.load(folder)
+        (answer,) = predictor.predict([{"text": "a name " * 40}])
+        assert set(answer["labels"]) == {n for n, p in answer["scores"].items() if p >= 0.5}
+        assert len(predictor.question({"text": "a name " * 40}, predictor.form()).features[0]) == 16
+    shutil.copytree(model_folder("span"), tmp_path / "sure")
+    TaskFile("squad2", "span_extraction", (), 64, True, 1.0).write(tmp_path / "sure")
+    asked = [{"question": "who?", "context": "Ann sat."}]
+    (answer,) = Predictor.load(tmp_path / "sure").predict(asked)
+    assert answer["answer"]
+    assert 0 <= answer["no_answer"] <= 1
+
+
 def test_depth_runs_fewer_layers(model_folder: Folders, onnx_folder: Folders) -> None:
     full = Predictor.load(model_folder("encoder"), "torch")
     shallow = Predictor.load(model_folder("encoder"), "torch", depth=1)
@@ -161,6 +185,24 @@ def test_a_broken_onnx_file_is_one_line(tmp_path: Path, onnx_folder: Folders) ->
     (tmp_path / "cut/model.onnx").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CheckpointError, match="cut or not an ONNX model"):
         Predictor.load(tmp_path / "cut")
+
+
+def test_weights_in_a_second_file_are_found(
+    tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from litebert.interop import onnx
+
+    monkeypatch.setattr(onnx, "_LARGEST_PROTOBUF_BYTES", 1000)
+    onnx.export_onnx(model_folder("encoder"), tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    one = Predictor.load(model_folder("encoder"), "torch").embed(["a name"])
+    other = Predictor.load(tmp_path / "out", "onnx").embed(["a name"])
+    assert np.abs(one - other).max() < 1e-4
+
+
+def test_only_what_is_asked_for_is_computed(onnx_folder: Folders) -> None:
+    session = Predictor.load(onnx_folder("pretraining")).backend._session  # type: ignore[attr-defined]
+    assert "logits" not in {output.name for output in session.get_outputs()}
 
 
 def test_a_stream_is_answered_before_it_ends(

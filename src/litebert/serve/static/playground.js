@@ -113,6 +113,8 @@ async function start() {
     return;
   }
   showModels();
+  const answerer = models.find((model) => model.can.includes("answer"));
+  $("#ask-none").checked = answerer?.may_be_unanswerable ?? false;
   for (const [id, ask] of Object.entries(asks)) {
     const panel = document.getElementById(id);
     if (!panel.querySelector(".go").disabled) run(panel, ask);
