@@ -207,7 +207,7 @@ def test_many_callers_that_come_and_go_are_all_served() -> None:
     async def scenario() -> None:
         model = GatedModel()
         model.release(100_000)
-        queue = batcher(max_queue_tokens=100_000)
+        queue = batcher(max_queue_tokens=10_000_000)
         generator = random.Random(0)
 
         async def caller(number: int) -> None:
