@@ -141,7 +141,10 @@ class Tokenizer:
         """Return the piece ids of many texts: one call into SentencePiece, on one thread."""
         lower = self.settings.lower
         normalized = [normalize(text, lower) for text in texts]
-        batch = cast(list[list[int]], self.processor.encode(normalized, num_threads=1))
+        if len(normalized) == 1:  # a list starts a thread, which costs more than the text
+            batch = [cast(list[int], self.processor.encode(normalized[0]))]
+        else:
+            batch = cast(list[list[int]], self.processor.encode(normalized, num_threads=1))
         if self._digit_comma:
             affected = self._digit_comma.keys()
             for index, ids in enumerate(batch):

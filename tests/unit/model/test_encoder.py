@@ -234,7 +234,8 @@ def test_without_gradients_the_numbers_are_the_same() -> None:
 
 
 def test_query_key_and_value_are_packed_in_this_order() -> None:
-    attention = Attention(_config())
+    attention = _encoder().attention[0]
+    assert isinstance(attention, Attention)
     packed = attention.packed()
     assert torch.equal(packed.weight[:16], attention.query.weight)
     assert torch.equal(packed.weight[16:32], attention.key.weight)
