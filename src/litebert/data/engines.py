@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Protocol
 
 from litebert.common.errors import ConfigError, DataError
+from litebert.common.processes import interrupts_held
 from litebert.data.ingest import Block
 from litebert.data.parts import Recipe, build_part
 
@@ -61,7 +62,9 @@ class ProcessEngine:
         pending: dict[Future[bytes], Block] = {}
         try:
             for block in blocks:
-                pending[pool.submit(build_part, block, recipe)] = block
+                with interrupts_held():  # the pool starts its processes here
+                    future = pool.submit(build_part, block, recipe)
+                pending[future] = block
                 if len(pending) >= self._workers * _QUEUED_PER_WORKER:
                     yield from _finished(pending)
             while pending:

@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from litebert.common.errors import DataError, LitebertError
+from litebert.common.processes import interrupts_held
 from litebert.data.examples import Batch
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def iterate_with_workers(
                 daemon=True,
                 name=f"litebert-loader-{worker}",
             )
-            process.start()
+            with interrupts_held():
+                process.start()
             sender.close()
             processes.append(process)
             connections.append(receiver)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from litebert.common.errors import CheckpointError
 from litebert.interop.folder import ModelFolder
 from litebert.serve.backend import BEAM_OUTPUTS, BackendInfo, outputs_of_head
 from litebert.serve.features import FloatArray, ModelInputs
@@ -25,8 +26,13 @@ class TorchBackend:
     """
 
     def __init__(self, folder: Path, threads: int | None) -> None:
-        import torch
-
+        try:
+            import torch
+        except ModuleNotFoundError:
+            raise CheckpointError(
+                f"running {folder} needs torch: `pip install litebert[train]`; or make an ONNX "
+                f"folder of it, which does not: `litebert export onnx {folder} OUT`"
+            ) from None
         from litebert.interop.hf import load_model
 
         if threads is not None:

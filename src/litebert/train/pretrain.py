@@ -96,7 +96,7 @@ class Pretraining:
         self.shape = resolve_model(config, corpora)
         self.model = build_model(config, self.shape, corpora).to(processes.device)
         if config.compile:
-            self.model.compile()
+            self.model.compile(dynamic=True)  # lengths and numbers of masks differ
         self.replica = parallelize(self.model, config.parallel, processes)
         self.peak_lr = config.learning_rate(self.shape)
         named = list(self.model.named_parameters())

@@ -48,8 +48,10 @@ class Running:
 
 
 @contextmanager
-def running(*arguments: str, code: str = WITHOUT_TORCH) -> Iterator[Running]:
-    command = [sys.executable, "-c", code, "serve", "--port", "0", "--threads", "1", *arguments]
+def running(
+    *arguments: str, program: tuple[str, ...] = (sys.executable, "-c", WITHOUT_TORCH)
+) -> Iterator[Running]:
+    command = [*program, "serve", "--port", "0", "--threads", "1", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -177,3 +179,39 @@ def test_the_key_comes_from_the_flag_or_the_environment(
     with running(*arguments) as server:
         assert server.ask("/info")[0] == 401
         assert server.ask("/health")[0] == 200
+
+
+@pytest.mark.slow
+def test_a_clean_install_without_torch_serves(
+    onnx_folder: Callable[..., Path], model_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    """`pip install .[serve,onnx]` in an environment of its own; needs a package index."""
+    import shutil
+    import venv
+
+    repository = Path(__file__).parents[3]
+    shutil.copytree(repository / "src", tmp_path / "project/src")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(repository / name, tmp_path / "project" / name)
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env/bin/python"
+    installed = subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", f"{tmp_path}/project[serve,onnx]"],
+        capture_output=True,
+        text=True,
+    )
+    if installed.returncode:
+        pytest.skip(f"packages cannot be installed here: {installed.stderr[-300:]}")
+    missing = subprocess.run([python, "-c", "import torch"], capture_output=True)
+    assert missing.returncode != 0, "the environment has torch"
+    folder = str(onnx_folder("pretraining", int8=True))
+    with running("--model", folder, program=(str(python), "-m", "litebert")) as server:
+        assert server.ask("/fill-mask", {"text": "the [MASK] of"})[0] == 200
+        assert server.ask("/")[0] == 200
+    told = subprocess.run(
+        [python, "-m", "litebert", "fill-mask", "--model", model_folder("pretraining"), "[MASK]"],
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 2
+    assert "litebert export onnx" in told.stderr
