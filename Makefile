@@ -7,10 +7,10 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint type format bench docs-test map exactness browser build clean
+.PHONY: help setup demo test test-all lint type format bench docs-test map exactness browser build wheel-test pictures clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## create .venv and install everything once
 
@@ -29,7 +29,7 @@ test: $(STAMP)  ## the default tests: no network, no extra data
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not ray and not browser"
 
 test-all: $(STAMP) browser  ## every test, with ray and a browser
-	@$(PIP) --editable ".[ray,browser]"
+	@$(PIP) --editable ".[ray]"
 	@$(BIN)/python -m pytest -n $(WORKERS)
 
 lint: $(STAMP)  ## ruff: rules and formatting
@@ -46,8 +46,8 @@ format: $(STAMP)  ## let ruff mend what it can
 bench: $(STAMP)  ## measure against peers (needs the machine to itself)
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-docs-test: $(STAMP)  ## run the README's commands
-	@$(BIN)/python -m pytest -m "" tests/test_docs.py
+docs-test: $(STAMP)  ## run the README's commands, the pages' first commands and the examples
+	@$(BIN)/python -m pytest -m "" tests/test_docs.py tests/e2e/test_examples.py
 
 map: $(STAMP)  ## write the README's file map from the modules' first lines
 	@$(BIN)/python tests/file_map.py --write
@@ -57,12 +57,23 @@ exactness: $(STAMP)  ## measure the distance to every reference, write docs/exac
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/parity
 	@$(BIN)/python tests/exactness.py
 
-browser:  ## Chromium for the playground's tests (Debian)
+browser: $(STAMP)  ## Chromium (Debian) and playwright, for the playground's tests
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
+	@$(PIP) --editable ".[browser]"
 
-build: $(STAMP)  ## build the wheel
-	@$(PIP) build
-	@$(BIN)/python -m build --wheel
+build: $(STAMP)  ## build the wheel into dist/
+	@$(PIP) build setuptools
+	@rm -rf build/lib build/bdist.* dist/*.whl  # what is left of an older build would be packed too
+	@$(BIN)/python -m build --wheel --no-isolation
+
+wheel-test: $(STAMP)  ## the wheel in an environment of its own: demo, fill-mask, serve
+	@$(PIP) build setuptools
+	@$(BIN)/python -m pytest -m "" tests/e2e/test_wheel.py
+
+pictures: $(STAMP)  ## the README's pictures; runs the demo if there is none
+	@$(BIN)/litebert demo > /dev/null
+	@$(BIN)/python docs/images/draw.py pipeline
+	@$(BIN)/python docs/images/draw.py demo demo
 
 clean:  ## remove everything that make created
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo

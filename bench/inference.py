@@ -1,13 +1,17 @@
-"""Speed and size of inference: ours (torch, ONNX, int8) beside transformers and its ONNX export.
+"""Speed of inference: ours (torch, ONNX, int8) beside transformers and plain onnxruntime.
 
-    python bench/inference.py [--sentences 872] [--passages 100] [--requests 100] [--threads 2]
+    python bench/inference.py [--model DIR] [--sentences 436] [--passages 16] [--requests 60]
 
-One classification and one span model of the shape ``albert-base`` (random weights: speed does not
-depend on them) and the official vocabulary; SST-2 dev sentences and SQuAD passages, in the order of
-the files. Peers: transformers' text-classification pipeline with batches of 32 as they come and
-sorted by length, transformers on SQuAD windows of 384 in batches of 32, transformers alone (SDPA
-and eager) and its model exported by torch.onnx for the latency of single requests. Tokenising
-counts on both sides. Needs the reference data.
+All run the same weights: those of ``--model`` (any model folder; a head that it lacks is made
+anew, since speed does not depend on it), or random ones of the shape ``albert-base`` with the
+official vocabulary. SST-2 dev sentences and long SQuAD passages, in the order of the files.
+
+Throughput: transformers' text-classification pipeline with batches of 32 as they come, and sorted
+by length; for passages, transformers on windows of 384 in batches of 32 (its question-answering
+pipeline is gone since version 5). Latency of single requests: transformers eager and SDPA, and the
+model that torch.onnx exports, on plain onnxruntime. Tokenising counts on both sides; all take
+turns, and the best of the rounds counts. Needs the reference data; about five minutes on two
+cores.
 """
 
 from __future__ import annotations
@@ -17,9 +21,11 @@ import json
 import logging
 import os
 import shutil
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,43 +33,50 @@ import numpy as np
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from litebert.interop.hf import build_model, save_model
+from litebert.interop.folder import ModelFolder
+from litebert.interop.hf import build_model, load_model, save_model
 from litebert.interop.names import Head
-from litebert.interop.onnx import export_onnx, num_nodes
+from litebert.interop.onnx import export_onnx
 from litebert.model.config import preset
 from litebert.serve.predictor import Predictor
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
-BUILD = REPOSITORY / "build" / "bench" / "inference"
 BATCH = 32
 TARGETS = {"litebert torch": 2.5, "litebert onnx int8": 3.0}
 
+Json = dict[str, object]
 
-def make_models(name: str) -> dict[str, Path]:
+
+def make_models(source: Path | None, shape: str, work: Path) -> dict[str, Path]:
     """Return folders of a classifier and a span model: torch, ONNX, int8."""
-    tokenizer = BUILD / "tokenizer"
-    tokenizer.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(SHARED / "fixtures/official/spiece.model", tokenizer / "spiece.model")
     folders = {}
     heads: tuple[Head, ...] = ("classification", "span")
     for head in heads:
-        source = BUILD / name / head
-        folders[f"{head} torch"] = source
-        if not source.is_dir():
-            model = build_model(preset(name), head, 2, torch.Generator().manual_seed(0))
-            save_model(model, source, tokenizer)
+        folder = work / head
+        folders[f"{head} torch"] = folder
+        if source is None:
+            tokenizer = work / "tokenizer"
+            tokenizer.mkdir(exist_ok=True)
+            shutil.copyfile(SHARED / "fixtures/official/spiece.model", tokenizer / "spiece.model")
+            model = build_model(preset(shape), head, 2, torch.Generator().manual_seed(0))
+            save_model(model, folder, tokenizer)
+        elif ModelFolder(source).head == head:
+            shutil.copytree(source, folder)
+        else:
+            save_model(load_model(source, head, new_head=True, num_labels=2), folder, source)
         for precision in ("float32", "int8"):
-            out = BUILD / name / f"{head}-{precision}"
+            out = work / f"{head}-{precision}"
             folders[f"{head} {precision}"] = out
-            if not out.is_dir():
-                export_onnx(source, out, int8=precision == "int8")
+            export_onnx(folder, out, int8=precision == "int8")
     return folders
 
 
-def sentences(count: int) -> list[str]:
+def sentences(count: int) -> tuple[list[str], list[int]]:
+    """Return SST-2's dev sentences and their labels."""
     lines = (SHARED / "data/glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    return [line.split("\t")[0] for line in lines][:count]
+    cells = [line.split("\t") for line in lines][:count]
+    return [text for text, _ in cells], [int(label) for _, label in cells]
 
 
 def passages(count: int) -> list[dict[str, object]]:
@@ -77,15 +90,18 @@ def passages(count: int) -> list[dict[str, object]]:
     ]
 
 
-def timed(run: Callable[[], object], repeats: int) -> float:
-    """Return the best wall time of several runs, after one to warm up."""
-    run()
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return min(times)
+Runs = dict[str, Callable[[], object]]
+
+
+def best_times(runs: Runs, rounds: int) -> dict[str, float]:
+    """Return the best wall time of each; they take turns, so that noise is shared."""
+    best = dict.fromkeys(runs, float("inf"))
+    for _ in range(rounds):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run()
+            best[name] = min(best[name], time.perf_counter() - started)
+    return best
 
 
 def pipeline_run(folder: Path, texts: Sequence[str]) -> Callable[[], object]:
@@ -97,11 +113,12 @@ def pipeline_run(folder: Path, texts: Sequence[str]) -> Callable[[], object]:
         tokenizer=AutoTokenizer.from_pretrained(folder),
         device=-1,
     )
+    classify(list(texts[:BATCH]), batch_size=BATCH)
     return lambda: classify(list(texts), batch_size=BATCH)
 
 
 def peer_windows_run(folder: Path, records: Sequence[dict[str, object]]) -> Callable[[], object]:
-    """transformers on SQuAD windows of 384 tokens that start 128 apart, in batches of 32."""
+    """transformers on SQuAD windows of 384 tokens that start about 128 apart, as ours do."""
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
     model = AutoModelForQuestionAnswering.from_pretrained(folder).eval()
@@ -112,7 +129,7 @@ def peer_windows_run(folder: Path, records: Sequence[dict[str, object]]) -> Call
             [str(record["question"]) for record in records],
             [str(record["context"]) for record in records],
             max_length=384,
-            stride=256,
+            stride=240,  # what windows share; with 13 tokens of question they start 128 apart
             truncation="only_second",
             return_overflowing_tokens=True,
         )
@@ -143,40 +160,36 @@ def peer_single(folder: Path, attention: str) -> Callable[[str], object]:
     return run
 
 
-def export_peer(folder: Path) -> tuple[Path, Path]:
-    """Export transformers' model with torch.onnx, and quantise it with onnxruntime's tool."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
+def export_peer(folder: Path) -> Path:
+    """Export transformers' model with torch.onnx."""
     from transformers import AutoModelForSequenceClassification
 
-    full, small = folder.with_name("peer.onnx"), folder.with_name("peer-int8.onnx")
-    if not small.is_file():
-        model = AutoModelForSequenceClassification.from_pretrained(
-            folder, attn_implementation="eager"
-        ).eval()
+    model = AutoModelForSequenceClassification.from_pretrained(
+        folder, attn_implementation="eager"
+    ).eval()
 
-        class Logits(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.model = model
+    class Logits(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
 
-            def forward(self, ids: object, mask: object, types: object) -> object:
-                return self.model(input_ids=ids, attention_mask=mask, token_type_ids=types).logits
+        def forward(self, ids: object, mask: object, types: object) -> object:
+            return self.model(input_ids=ids, attention_mask=mask, token_type_ids=types).logits
 
-        names = ["input_ids", "attention_mask", "token_type_ids"]
-        free = {0: "batch", 1: "sequence"}
-        ids = torch.randint(5, 100, (2, 9))
-        torch.onnx.export(
-            Logits(),
-            (ids, torch.ones_like(ids), torch.zeros_like(ids)),
-            str(full),
-            dynamo=False,
-            opset_version=17,
-            input_names=names,
-            output_names=["logits"],
-            dynamic_axes=dict.fromkeys(names, free),
-        )
-        quantize_dynamic(full, small, per_channel=True, weight_type=QuantType.QInt8)
-    return full, small
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    ids = torch.randint(5, 100, (2, 9))
+    path = folder.with_name("peer.onnx")
+    torch.onnx.export(
+        Logits(),
+        (ids, torch.ones_like(ids), torch.zeros_like(ids)),
+        str(path),
+        dynamo=False,
+        opset_version=17,
+        input_names=names,
+        output_names=["logits"],
+        dynamic_axes={name: {0: "batch", 1: "sequence"} for name in names},
+    )
+    return path
 
 
 def plain_onnx(folder: Path, file: Path, threads: int) -> Callable[[str], object]:
@@ -190,116 +203,139 @@ def plain_onnx(folder: Path, file: Path, threads: int) -> Callable[[str], object
     return lambda text: session.run(None, dict(tokenizer(text, return_tensors="np")))
 
 
-def print_sizes(folders: dict[str, Path], peer: tuple[Path, Path]) -> None:
-    import onnx
-
-    print("\nsize and integer products of the classifier")
-    rows = [("transformers, torch.onnx", peer[0]), ("transformers, quantize_dynamic", peer[1])]
-    rows += [
-        (f"litebert {name}", folders[f"classification {name}"] / "model.onnx")
-        for name in ("float32", "int8")
-    ]
-    for name, path in rows:
-        graph = onnx.load(path).graph
-        weights = {tensor.name for tensor in graph.initializer}
-        floats = sum(
-            node.op_type in ("MatMul", "Gemm") and bool(weights & set(node.input))
-            for node in graph.node
-        )
-        integers = num_nodes(graph, "MatMulInteger")
-        print(
-            f"  {name:<32} {path.stat().st_size / 1e6:7.2f} MB, {integers:3} integer products,"
-            f" {floats:3} float products with weights"
-        )
+def our_predictors(folders: dict[str, Path], head: str, threads: int) -> dict[str, Predictor]:
+    """Return our three ways to run a model, warmed up."""
+    found = {}
+    for name, label in (("torch", "torch"), ("float32", "onnx"), ("int8", "onnx int8")):
+        predictor = Predictor.load(folders[f"{head} {name}"], threads=threads)
+        predictor.embed(["The first call pays for what is set up late."])
+        found[f"litebert {label}"] = predictor
+    return found
 
 
-def print_throughput(folders: dict[str, Path], arguments: argparse.Namespace) -> None:
-    texts = sentences(arguments.sentences)
-    torch_folder = folders["classification torch"]
-    tokenizer = Predictor.load(torch_folder).tokenizer
-    by_length = sorted(texts, key=lambda text: len(tokenizer.encode(text)))
-    records = [{"text": text} for text in texts]
-    runs: dict[str, Callable[[], object]] = {
-        "transformers pipeline": pipeline_run(torch_folder, texts),
-        "transformers pipeline, sorted": pipeline_run(torch_folder, by_length),
+def measure_sentences(folders: dict[str, Path], arguments: argparse.Namespace) -> Json:
+    """Throughput on short texts of mixed length, and whether the three ways agree."""
+    texts, gold = sentences(arguments.sentences)
+    ours = our_predictors(folders, "classification", arguments.threads)
+    encode = ours["litebert torch"].tokenizer.encode
+    folder = folders["classification torch"]
+    runs: Runs = {
+        "transformers pipeline": pipeline_run(folder, texts),
+        "transformers pipeline, sorted": pipeline_run(
+            folder, sorted(texts, key=lambda text: len(encode(text)))
+        ),
     }
-    for name, label in (("torch", "torch"), ("float32", "onnx"), ("int8", "onnx int8")):
-        predictor = Predictor.load(folders[f"classification {name}"], threads=arguments.threads)
-        runs[f"litebert {label}"] = lambda p=predictor: p.predict(records)  # type: ignore[misc]
+    answers: dict[str, list[int]] = {}
+
+    def classify(name: str, predictor: Predictor) -> None:
+        labels = list(predictor.form().labels)
+        found = predictor.predict([{"text": text} for text in texts])
+        answers[name] = [labels.index(str(answer["label"])) for answer in found]
+
+    runs |= {name: partial(classify, name, predictor) for name, predictor in ours.items()}
     print(f"\n{len(texts)} SST-2 dev sentences, classification")
-    report(runs, len(texts), "sentences/s", arguments.repeats, TARGETS)
-    questions = passages(arguments.passages)
-    runs = {"transformers": peer_windows_run(folders["span torch"], questions)}
-    for name, label in (("torch", "torch"), ("float32", "onnx"), ("int8", "onnx int8")):
-        predictor = Predictor.load(folders[f"span {name}"], threads=arguments.threads)
-        runs[f"litebert {label}"] = lambda p=predictor: p.predict(  # type: ignore[misc]
-            questions, max_length=384
-        )
-    print(f"\n{len(questions)} long SQuAD passages, span extraction (answers decoded on our side)")
-    report(runs, len(questions), "passages/s", arguments.repeats, {})
+    times = report(runs, len(texts), "sentences/s", arguments.rounds, TARGETS)
+    agreement = {name: _share(found, answers["litebert torch"]) for name, found in answers.items()}
+    accuracy = {name: _share(found, gold) for name, found in answers.items()}
+    for name in answers:
+        print(f"  {name:<32} accuracy {accuracy[name]:6.1%}, as torch says {agreement[name]:6.1%}")
+    return {"seconds": times, "agreement": agreement, "accuracy": accuracy}
+
+
+def measure_passages(folders: dict[str, Path], arguments: argparse.Namespace) -> Json:
+    """Throughput on long passages."""
+    records = passages(arguments.passages)
+    runs: Runs = {"transformers": peer_windows_run(folders["span torch"], records)}
+    for name, predictor in our_predictors(folders, "span", arguments.threads).items():
+        length = min(384, predictor.max_length)
+        runs[name] = partial(predictor.predict, records, max_length=length)
+    print(f"\n{len(records)} long SQuAD passages, span extraction (answers decoded on our side)")
+    return {"seconds": report(runs, len(records), "passages/s", arguments.rounds, {})}
+
+
+def _share(one: Sequence[int], other: Sequence[int]) -> float:
+    return float(np.mean(np.array(one) == np.array(other)))
 
 
 def report(
-    runs: dict[str, Callable[[], object]],
-    count: int,
-    unit: str,
-    repeats: int,
-    targets: dict[str, float],
-) -> None:
-    first = None
-    for name, run in runs.items():
-        seconds = timed(run, repeats)
-        first = first or seconds
-        ratio = first / seconds
+    runs: Runs, count: int, unit: str, rounds: int, targets: dict[str, float]
+) -> dict[str, float]:
+    """Measure and print; ratios are to the first."""
+    times = best_times(runs, rounds)
+    first = next(iter(times.values()))
+    for name, seconds in times.items():
         target = f" (target {targets[name]}x)" if name in targets else ""
-        print(f"  {name:<32} {count / seconds:8.1f} {unit}  {ratio:5.2f}x{target}", flush=True)
+        print(f"  {name:<32} {count / seconds:8.1f} {unit}  {first / seconds:5.2f}x{target}")
+    return times
 
 
-def print_latency(
-    folders: dict[str, Path], peer: tuple[Path, Path], arguments: argparse.Namespace
-) -> None:
+def measure_latency(folders: dict[str, Path], arguments: argparse.Namespace) -> Json:
+    """Time of single requests, and ours beside the fastest peer."""
     folder = folders["classification torch"]
-    runs: dict[str, Callable[[str], object]] = {
+    peers: dict[str, Callable[[str], object]] = {
         "transformers eager": peer_single(folder, "eager"),
         "transformers sdpa": peer_single(folder, "sdpa"),
-        "plain onnxruntime": plain_onnx(folder, peer[0], arguments.threads),
+        "plain onnxruntime": plain_onnx(folder, export_peer(folder), arguments.threads),
     }
-    for name, label in (("torch", "torch"), ("float32", "onnx"), ("int8", "onnx int8")):
-        predictor = Predictor.load(folders[f"classification {name}"], threads=arguments.threads)
-        runs[f"litebert {label}"] = lambda text, p=predictor: p.predict([{"text": text}])  # type: ignore[misc]
-    texts = sentences(arguments.requests)
+    ours = our_predictors(folders, "classification", arguments.threads)
+    runs = peers | {
+        name: lambda text, p=predictor: p.predict([{"text": text}])  # type: ignore[misc]
+        for name, predictor in ours.items()
+    }
+    texts, _ = sentences(arguments.requests)
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for text in texts[:3] + texts:  # all take turns, so that a noisy machine is noisy for all
+    for text in texts[:3] + texts:
         for name, run in runs.items():
             started = time.perf_counter()
             run(text)
             times[name].append(time.perf_counter() - started)
+    shares = {
+        name: np.percentile(np.array(seconds[3:]) * 1000, [50, 95]).tolist()
+        for name, seconds in times.items()
+    }
+    fastest = min(shares[name][0] for name in peers)
+    fastest_torch = min(shares[name][0] for name in peers if name.startswith("transformers"))
     print(f"\nlatency of single requests, {len(texts)} sentences, ms")
-    for name, seconds in times.items():
-        p50, p95 = np.percentile(np.array(seconds[3:]) * 1000, [50, 95])
-        print(f"  {name:<32} p50 {p50:7.1f}  p95 {p95:7.1f}")
+    for name, (p50, p95) in shares.items():
+        beside = ""
+        if name == "litebert torch":
+            beside = f"  {p50 / fastest_torch:5.2f} of the fastest with torch"
+        elif name in ours:
+            beside = f"  {p50 / fastest:5.2f} of the fastest peer (target 1.1)"
+        print(f"  {name:<32} p50 {p50:7.1f}  p95 {p95:7.1f}{beside}")
+    return {name: {"p50_ms": p50, "p95_ms": p95} for name, (p50, p95) in shares.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--preset", default="albert-base")
-    parser.add_argument("--sentences", type=int, default=872)
-    parser.add_argument("--passages", type=int, default=100)
-    parser.add_argument("--requests", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--model", type=Path, help="model folder; default: random weights")
+    parser.add_argument("--preset", default="albert-base", help="shape of the random weights")
+    parser.add_argument("--sentences", type=int, default=436)
+    parser.add_argument("--passages", type=int, default=16)
+    parser.add_argument("--requests", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="write the figures to a file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     logging.disable(logging.WARNING)
     disable_progress_bar()
     warnings.filterwarnings("ignore")
-    versions = ", ".join(f"{n} {version(n)}" for n in ("torch", "transformers", "onnxruntime"))
-    print(f"{arguments.preset}, {arguments.threads} threads; {versions}")
-    folders = make_models(arguments.preset)
-    peer = export_peer(folders["classification torch"])
-    print_sizes(folders, peer)
-    print_latency(folders, peer, arguments)
-    print_throughput(folders, arguments)
+    versions = {name: version(name) for name in ("torch", "transformers", "onnxruntime")}
+    shown = ", ".join(f"{name} {number}" for name, number in versions.items())
+    model = str(arguments.model or f"{arguments.preset}, random weights")
+    print(f"{model}; {arguments.threads} threads; {shown}")
+    with tempfile.TemporaryDirectory() as work:
+        folders = make_models(arguments.model, arguments.preset, Path(work))
+        figures = {
+            "model": model,
+            "versions": versions,
+            "latency": measure_latency(folders, arguments),
+            "sentences": measure_sentences(folders, arguments),
+            "passages": measure_passages(folders, arguments),
+        }
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=2), encoding="utf-8")
 
 
 if __name__ == "__main__":

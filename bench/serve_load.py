@@ -1,12 +1,13 @@
 """Load on the server: throughput and latency of 1, 8 and 64 clients, then four times too much.
 
-    python bench/serve_load.py [--model DIR] [--seconds 8] [--clients 1 8 64]
+    python bench/serve_load.py [--model DIR] [--seconds 8] [--clients 1 8 64] [--json FILE]
 
 The server runs in a process of its own, this one asks it over loopback: first in closed loops
 (each client sends its next request when it has its answer), then openly at four times the measured
 capacity. Then every request must be answered, 200 or 429, the 429 quickly; memory must stay flat,
-and a lone client must be served as before. Without ``--model``: albert-base in int8 with random
-weights and the official vocabulary. Texts are SST-2 dev sentences with one word masked.
+and a lone client must be served as before: the last lines say whether, and so does the exit
+status. Without ``--model``: albert-base in int8 with random weights and the official vocabulary.
+Texts are SST-2 dev sentences, with one word masked for a model that fills masks. About a minute.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
 BUILD = REPOSITORY / "build" / "bench" / "serve_load"
 OVERLOAD = 4
 
+Figures = dict[str, dict]
+
 
 def default_model() -> Path:
     """A folder with albert-base in int8: random weights, ALBERT's vocabulary."""
@@ -49,16 +52,21 @@ def default_model() -> Path:
     return out
 
 
-def bodies() -> list[bytes]:
-    """Return request bodies: sentences with one word masked."""
+def bodies(can: list[str]) -> tuple[str, list[bytes]]:
+    """Return a path that the model answers, and request bodies for it."""
     lines = (SHARED / "data/glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
     generator = random.Random(0)
+    path = "/fill-mask" if "fill-mask" in can else "/classify"
+    field = "text"
+    if path == "/classify" and "classify" not in can:
+        path, field = "/v1/embeddings", "input"
     found = []
     for line in lines:
         words = line.split("\t")[0].split()
-        words[generator.randrange(len(words))] = "[MASK]"
-        found.append(json.dumps({"text": " ".join(words)}).encode())
-    return found
+        if path == "/fill-mask":
+            words[generator.randrange(len(words))] = "[MASK]"
+        found.append(json.dumps({field: " ".join(words)}).encode())
+    return path, found
 
 
 @dataclass
@@ -85,21 +93,21 @@ class Tally:
 class Client:
     """One connection that is kept open; the smallest HTTP that will do, to leave the CPU alone."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, path: str) -> None:
+        self.port, self.path = port, path
         self.streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def ask(self, body: bytes, path: str = "/fill-mask") -> tuple[int, bytes]:
-        """Send a request and read its answer."""
+    async def ask(self, body: bytes = b"") -> tuple[int, bytes]:
+        """Send a request and read its answer; without a body it is a GET."""
         if self.streams is None:
             self.streams = await asyncio.open_connection("127.0.0.1", self.port)
         reader, writer = self.streams
         head = (
-            f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            f"POST {self.path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
         if not body:
-            head = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            head = f"GET {self.path} HTTP/1.1\r\nhost: localhost\r\n\r\n"
         writer.write(head.encode() + body)
         status, length = 0, 0
         while (line := await reader.readline()) not in (b"\r\n", b""):
@@ -117,85 +125,143 @@ class Client:
             self.streams[1].close()
 
 
-async def closed_loop(port: int, clients: int, seconds: float, texts: list[bytes]) -> Tally:
-    """Each client asks again as soon as it has its answer."""
-    tally, turn = Tally(), itertools.count()
-    end = time.monotonic() + seconds
+@dataclass(frozen=True)
+class Load:
+    """Asks one server one kind of question."""
 
-    async def loop() -> None:
-        client = Client(port)
-        while time.monotonic() < end:
+    port: int
+    path: str
+    texts: list[bytes]
+
+    async def closed_loop(self, clients: int, seconds: float) -> Tally:
+        """Each client asks again as soon as it has its answer."""
+        tally, turn = Tally(), itertools.count()
+        end = time.monotonic() + seconds
+
+        async def loop() -> None:
+            client = Client(self.port, self.path)
+            while time.monotonic() < end:
+                started = time.monotonic()
+                status, _ = await client.ask(self.texts[next(turn) % len(self.texts)])
+                tally.add(status, time.monotonic() - started)
+            client.close()
+
+        await asyncio.gather(*(loop() for _ in range(clients)))
+        return tally
+
+    async def open_loop(self, per_s: float, seconds: float) -> tuple[Tally, int]:
+        """Requests come at a fixed rate, whatever the answers; returns how many were sent."""
+        tally, idle, running = Tally(), [], set()
+
+        async def one(body: bytes) -> None:
+            client = idle.pop() if idle else Client(self.port, self.path)
             started = time.monotonic()
-            status, _ = await client.ask(texts[next(turn) % len(texts)])
-            tally.add(status, time.monotonic() - started)
-        client.close()
+            try:
+                status, _ = await client.ask(body)
+                tally.add(status, time.monotonic() - started)
+                idle.append(client)
+            except (OSError, asyncio.IncompleteReadError):
+                tally.lost += 1
 
-    await asyncio.gather(*(loop() for _ in range(clients)))
-    return tally
+        begun = time.monotonic()
+        number = 0
+        for number in range(int(per_s * seconds)):
+            await asyncio.sleep(max(0.0, begun + number / per_s - time.monotonic()))
+            task = asyncio.create_task(one(self.texts[number % len(self.texts)]))
+            running.add(task)
+            task.add_done_callback(running.discard)
+        await asyncio.gather(*running)
+        for client in idle:
+            client.close()
+        return tally, number + 1
 
-
-async def open_loop(port: int, per_s: float, seconds: float, texts: list[bytes]) -> Tally:
-    """Requests come at a fixed rate, whatever the answers; connections are reused."""
-    tally, idle, running = Tally(), [], set()
-
-    async def one(body: bytes) -> None:
-        client = idle.pop() if idle else Client(port)
-        started = time.monotonic()
-        try:
-            status, _ = await client.ask(body)
-            tally.add(status, time.monotonic() - started)
-            idle.append(client)
-        except (OSError, asyncio.IncompleteReadError):
-            tally.lost += 1
-
-    begun = time.monotonic()
-    for number in range(int(per_s * seconds)):
-        await asyncio.sleep(max(0.0, begun + number / per_s - time.monotonic()))
-        task = asyncio.create_task(one(texts[number % len(texts)]))
-        running.add(task)
-        task.add_done_callback(running.discard)
-    await asyncio.gather(*running)
-    for client in idle:
-        client.close()
-    return tally
+    async def resident_mb(self) -> float:
+        """Return the server's memory."""
+        lines = (await get(self.port, "/metrics")).decode().splitlines()
+        return float(next(x for x in lines if x.startswith("process_resident")).split()[1]) / 1e6
 
 
-async def resident_mb(port: int) -> float:
-    """Return the server's memory."""
-    client = Client(port)
-    _, text = await client.ask(b"", "/metrics")
+async def get(port: int, path: str) -> bytes:
+    """Fetch one page."""
+    client = Client(port, path)
+    _, content = await client.ask()
     client.close()
-    lines = text.decode().splitlines()
-    return float(next(x for x in lines if x.startswith("process_resident")).split()[1]) / 1e6
+    return content
 
 
-async def measure(port: int, arguments: argparse.Namespace) -> None:
-    texts = bodies()
-    await closed_loop(port, 2, 1.0, texts)
-    capacity = 0.0
+async def measure(port: int, arguments: argparse.Namespace) -> Figures:
+    """Run the loads, print them, and return the figures."""
+    info = json.loads(await get(port, "/info"))["models"][0]
+    path, texts = bodies(info["can"])
+    load = Load(port, path, texts)
+    print(f"{info['name']}, {info['runtime']}, POST {path}")
+    await load.closed_loop(2, 1.0)
+    closed: dict[int, dict[str, float]] = {}
     for clients in arguments.clients:
-        tally = await closed_loop(port, clients, arguments.seconds, texts)
-        rate = tally.count(200) / arguments.seconds
-        capacity = max(capacity, rate)
-        p50, p99 = tally.percentile(200, 0.5), tally.percentile(200, 0.99)
+        tally = await load.closed_loop(clients, arguments.seconds)
+        closed[clients] = {
+            "requests_per_s": tally.count(200) / arguments.seconds,
+            "p50_ms": tally.percentile(200, 0.5),
+            "p99_ms": tally.percentile(200, 0.99),
+            "refused": tally.count(429),
+            "memory_mb": await load.resident_mb(),
+        }
         print(
-            f"{clients:3} clients: {rate:7.1f} requests/s, p50 {p50:7.1f} ms, p99 {p99:7.1f} ms,"
-            f" refused {tally.count(429)}, {await resident_mb(port):.0f} MB",
+            f"{clients:3} clients: {closed[clients]['requests_per_s']:7.1f} requests/s,"
+            f" p50 {closed[clients]['p50_ms']:7.1f} ms, p99 {closed[clients]['p99_ms']:7.1f} ms,"
+            f" refused {tally.count(429)}, {closed[clients]['memory_mb']:.0f} MB",
             flush=True,
         )
-    before = await resident_mb(port)
-    rate = OVERLOAD * capacity
-    tally = await open_loop(port, rate, arguments.seconds, texts)
-    after = await resident_mb(port)
-    sent = int(rate * arguments.seconds)
+    capacity = max(figures["requests_per_s"] for figures in closed.values())
+    # Twice: a full queue costs memory once, a leak would cost it again.
+    first = await measure_overload(load, OVERLOAD * capacity, arguments.seconds)
+    overload = await measure_overload(load, OVERLOAD * capacity, arguments.seconds)
+    growth = overload["memory_mb"] / first["memory_mb"] - 1
+    calm = closed[min(closed)]["p50_ms"]
+    tally = await load.closed_loop(min(closed), min(3.0, arguments.seconds))
+    afterwards = tally.percentile(200, 0.5)
+    print(f"afterwards, {min(closed)} clients: p50 {afterwards:.1f} ms ({calm:.1f} before)")
+    promises = {
+        "every request was answered, 200 or 429": first["lost"] + overload["lost"] == 0,
+        "some were refused, with p99 below a second": overload["refused_p99_ms"] < 1000,
+        "the second overload needed no more memory (5 %)": growth < 0.05,
+        "afterwards it is as quick as before": tally.count(200) > 0 and afterwards < 1.5 * calm,
+    }
+    for promise, kept in promises.items():
+        print(f"{'yes' if kept else 'NO '} {promise}")
+    return {
+        "closed": closed,
+        "overload": {"first": first, "second": overload},
+        "afterwards": {"p50_ms": afterwards},
+        "promises": promises,
+    }
+
+
+async def measure_overload(load: Load, per_s: float, seconds: float) -> dict[str, float]:
+    """Send too much; memory is watched all the while."""
+    largest = 0.0
+    sending = asyncio.create_task(load.open_loop(per_s, seconds))
+    while not sending.done():
+        await asyncio.wait({sending}, timeout=0.5)
+        largest = max(largest, await load.resident_mb())
+    tally, sent = await sending
+    figures = {
+        "sent": sent,
+        "requests_per_s": per_s,
+        "answered": tally.count(200),
+        "refused": tally.count(429),
+        "lost": sent - tally.count(200) - tally.count(429),
+        "refused_p50_ms": tally.percentile(429, 0.5),
+        "refused_p99_ms": tally.percentile(429, 0.99),
+        "memory_mb": largest,
+    }
     print(
-        f"overload: {sent} requests at {rate:.0f}/s: {tally.count(200)} answered,"
-        f" {tally.count(429)} refused (p50 {tally.percentile(429, 0.5):.1f} ms,"
-        f" p99 {tally.percentile(429, 0.99):.1f} ms), {tally.lost} lost,"
-        f" memory {before:.0f} -> {after:.0f} MB"
+        f"overload: {sent} requests at {per_s:.0f}/s: {tally.count(200)} answered,"
+        f" {tally.count(429)} refused (p50 {figures['refused_p50_ms']:.1f} ms,"
+        f" p99 {figures['refused_p99_ms']:.1f} ms), {figures['lost']} lost, {largest:.0f} MB",
+        flush=True,
     )
-    tally = await closed_loop(port, 1, min(3.0, arguments.seconds), texts)
-    print(f"afterwards, 1 client: p50 {tally.percentile(200, 0.5):.1f} ms")
+    return figures
 
 
 def main() -> None:
@@ -203,6 +269,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--json", type=Path, help="write the figures to a file")
     arguments = parser.parse_args()
     model = arguments.model or default_model()
     command = [sys.executable, "-m", "litebert", "serve", "--model", str(model), "--port", "0"]
@@ -211,10 +278,14 @@ def main() -> None:
         server = subprocess.Popen(command, stderr=log)
         try:
             port = wait_for_port(BUILD / "server.log", server)
-            asyncio.run(measure(port, arguments))
+            figures = asyncio.run(measure(port, arguments))
         finally:
             server.terminate()
             print(f"server stopped with status {server.wait()}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=2), encoding="utf-8")
+    if not all(figures["promises"].values()):
+        sys.exit(1)
 
 
 def wait_for_port(log: Path, server: subprocess.Popen[bytes]) -> int:

@@ -38,9 +38,9 @@ from litebert.train.setup import Corpora, open_corpora
 
 LENGTH = 128
 PEER_RATES = (1e-4, 3e-4, 1e-3)
-PEER_BATCHES = (32, 128)
+PEER_BATCHES = (8, 32)
 DEV_EXAMPLES = 512
-POINTS = 20
+POINTS = 12
 PEER_MASK_RATE = 0.15
 
 Curve = list[dict[str, float]]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Pretrain albert-small on a CPU in about an hour: corpus -> tokenizer -> shards -> model -> report.
 #
-#   runs/small_cpu.sh                      # Wikipedia in ../shared (or LITEBERT_SHARED), 50 minutes
+#   runs/small_cpu.sh                      # the corpus in ../shared (or LITEBERT_SHARED), 50 minutes
 #   BUDGET=10m TASK=nsp runs/small_cpu.sh  # another time, another sentence task
 #   CORPUS=my-texts/ runs/small_cpu.sh     # your own text
 #
@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SHARED="${LITEBERT_SHARED:-../shared}"
-CORPUS="${CORPUS:-$SHARED/data/corpus/wiki.txt.xz}"
+CORPUS="${CORPUS:-$SHARED/data/corpus}"
 OUT="${OUT:-build/small_cpu}"
 BUDGET="${BUDGET:-50m}"
 TASK="${TASK:-sop}"

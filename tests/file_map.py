@@ -12,8 +12,8 @@ BEGIN, END = "<!-- file map: make map -->", "<!-- end of file map -->"
 
 # The order in which a newcomer reads: the way of the data.
 PACKAGES = (
-    "common", "text", "model", "optim", "data", "tasks", "dist", "interop", "train", "serve",
-    "experiments", "commands",
+    "common", "text", "model", "optim", "bundled", "data", "tasks", "dist", "interop", "train",
+    "serve", "report", "experiments", "commands",
 )  # fmt: skip
 
 

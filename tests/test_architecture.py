@@ -14,7 +14,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "litebert"
 
 ROWS: tuple[frozenset[str], ...] = (
     frozenset({"common"}),
-    frozenset({"text", "model", "optim"}),
+    frozenset({"text", "model", "optim", "bundled"}),
     frozenset({"data", "tasks", "dist", "interop"}),
     frozenset({"train", "serve", "analysis", "report"}),
     frozenset({"experiments"}),
@@ -25,7 +25,7 @@ ROWS: tuple[frozenset[str], ...] = (
 ROW_OF = {package: row for row, packages in enumerate(ROWS) for package in packages}
 
 TORCH_FREE = (
-    "common", "text", "data", "tasks", "commands", "cli", "report", "serve",
+    "common", "text", "data", "tasks", "commands", "cli", "report", "serve", "bundled",
     "model.config", "model.sharing", "interop.names", "interop.onnx",
 )  # fmt: skip
 TORCH_BACKENDS = frozenset({"serve.torch_backend"})  # imported only when a torch model is opened

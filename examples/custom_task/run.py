@@ -10,8 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from litebert.train.finetune import finetune
-from litebert.train.finetune_config import FinetuneConfig
+import litebert
 
 HERE = Path(__file__).resolve().parent
 
@@ -25,14 +24,14 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{'task':<22}{'metric':<12}{'score':>8}{'baseline':>10}")
     for task_file in sorted(HERE.glob("*.toml")):
-        config = FinetuneConfig(
+        config = litebert.FinetuneConfig(
             str(task_file),
             model=arguments.model,
             out=arguments.out / task_file.stem,
             epochs=arguments.epochs,
             lr=arguments.lr,
         )
-        result = finetune(config)
+        result = litebert.finetune(config)
         score, baseline = result.scores[result.metric], result.baseline[result.metric]
         print(f"{task_file.stem:<22}{result.metric:<12}{score:>8.3f}{baseline:>10.3f}")
 

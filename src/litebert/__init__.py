@@ -7,6 +7,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "bundled_model": "litebert.bundled",
     "ModelConfig": "litebert.model.config",
     "preset": "litebert.model.config",
     "Tokenizer": "litebert.text.tokenizer",
@@ -16,6 +17,11 @@ _PUBLIC = {
     "prepare": "litebert.data.prepare",
     "PretrainConfig": "litebert.train.config",
     "pretrain": "litebert.train.pretrain",
+    "FinetuneConfig": "litebert.train.finetune_config",
+    "finetune": "litebert.train.finetune",
+    "evaluate_models": "litebert.train.finetune_evaluate",
+    "find_task": "litebert.tasks.registry",
+    "write_report": "litebert.report.write",
     "load_model": "litebert.interop.hf",
     "save_model": "litebert.interop.hf",
     "Predictor": "litebert.serve.predictor",

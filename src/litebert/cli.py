@@ -30,12 +30,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("pretrain:pretrain", "Pretrain a model on token shards."),
     "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
     "sweep": ("sweep:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
+    "report": ("report:report", "Write the page of a run, and one table of many."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
     "predict": ("predict:predict", "Answer JSON lines with a model."),
     "fill-mask": ("fill_mask:fill_mask", "Fill the [MASK] of a sentence."),
     "analyze.layers": ("analyze:layers", "How far each layer moves the embeddings (Figure 1)."),
     "import.tf": ("import_:tf", "Convert an official TensorFlow checkpoint."),
     "import.hf": ("import_:hf", "Copy a Hugging Face model, with known-wrong settings corrected."),
+    "export.checkpoint": (
+        "export:checkpoint",
+        "Turn a checkpoint of a pretraining run into a model folder.",
+    ),
     "export.onnx": ("export:onnx", "Export to ONNX, weights stored once."),
     "serve": ("serve:serve", "Serve a model over HTTP."),
     "plan": ("plan:plan", "Estimate time, memory and traffic before launch."),
@@ -131,14 +136,14 @@ def _without_overridden_lengths(
 ) -> dict[str, object]:
     """Drop the file's run lengths if a flag gives another: `--budget 5m` is not cut by `steps`.
 
-    A warm-up counted in steps belongs to a length in steps and goes with it.
+    A warm-up counted in steps belongs to that length and goes with it: the default share holds.
     """
     flags = {argument.partition("=")[0] for argument in arguments}
     if flags.isdisjoint(f"--{key}" for key in RUN_LENGTHS):
         return values
     kept = {key: value for key, value in values.items() if key not in RUN_LENGTHS}
     schedule = kept.get("schedule")
-    if isinstance(schedule, dict) and "--steps" not in flags:
+    if isinstance(schedule, dict):
         kept["schedule"] = {k: v for k, v in schedule.items() if k != "warmup_steps"}
     return kept
 

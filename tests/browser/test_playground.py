@@ -160,9 +160,11 @@ def test_classify(page: Page) -> None:
 
 def test_ask_a_passage_with_the_answer_marked(page: Page) -> None:
     page.get_by_role("tab", name="Ask a passage").click()
-    page.locator("#ask-passage").fill("🙂 " * 5 + "Ann gave the value to Bo. " * 30)
+    sentences = [f"Ann gave the value {number} to Bo." for number in range(30)]
+    page.locator("#ask-passage").fill(" ".join(["🙂"] * 5 + sentences))
     page.locator("#ask-question").fill("who?")
     page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.locator("#ask .passage")).to_contain_text("value 29")
     expect(page.locator("#ask .passage mark")).to_have_text(page.locator("#ask .big").inner_text())
     candidate = page.locator("#ask .bar").nth(2)
     candidate.click()
@@ -185,11 +187,27 @@ def test_the_picture_counts_exactly(page: Page) -> None:
     page.locator("#knobs").get_by_text("E = H", exact=True).click()
     page.locator("#knobs").get_by_text("base", exact=True).click()
     expect(page.locator(".stat")).to_contain_text("as large as BERT-base")
+    screenshot(page, "picture")
+
+
+def test_the_way_through_the_layers_is_that_of_the_text(
+    page: Page, folders: dict[str, Path]
+) -> None:
+    from litebert.serve.predictor import Predictor
+
+    page.get_by_role("tab", name="What ALBERT is").click()
     expect(page.locator(".chart .dot")).to_have_count(2 * 3 * 3)
     page.locator("#layers-text").fill("the value of a name")
     page.get_by_role("button", name="Send it through").click()
-    expect(page.locator(".chart svg")).to_have_count(2)
-    screenshot(page, "picture")
+    expected = Predictor.load(folders["pretraining"]).layer_path("the value of a name")
+    charts = page.locator(".chart")
+    for chart, values, unit in (
+        (charts.nth(0), expected.distance, ""),
+        (charts.nth(1), expected.angle_degrees, "°"),
+    ):
+        for layer, value in enumerate(values, start=1):
+            words = f"pretraining, layer {layer}: {value:.2f}{unit}"
+            expect(chart.locator("circle title").nth(layer - 1)).to_have_text(words)
 
 
 def test_tabs_answer_to_the_arrow_keys(page: Page) -> None:
@@ -211,6 +229,8 @@ def test_dark_and_light(page: Page) -> None:
     page.locator("#theme").click()
     changed = background()
     assert changed != before
+    expect(page.locator("#mask .bar")).to_have_count(5)
+    screenshot(page, "dark")
     page.reload()
     assert background() == changed, "the choice was forgotten"
 
@@ -227,6 +247,10 @@ def test_a_phone_shows_everything_without_sideways_scrolling(
         overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert overflow <= 0, tab.inner_text()
         screenshot(page, f"phone-{tab.get_attribute('id')}")
+    page.goto(f"{address}/docs")
+    expect(page.locator("article").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, "/docs"
+    screenshot(page, "phone-docs")
     context.close()
 
 

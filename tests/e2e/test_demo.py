@@ -1,34 +1,271 @@
-"""The demo goes the whole way, and does not redo what is finished."""
+"""The demo goes the whole way, does not redo what is finished, and cuts tasks that leak nothing."""
 
 from __future__ import annotations
 
 import io
+import json
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from litebert.common.errors import InputError
-from litebert.experiments.demo import DemoConfig, demo
+from litebert.common.errors import ConfigError, InputError
+from litebert.common.files import read_json
+from litebert.common.runs import RunFolder
+from litebert.experiments import demo_stages
+from litebert.experiments.demo import DemoConfig, DemoResult, demo
+from litebert.experiments.demo_folder import DemoFolder
+from litebert.experiments.demo_show import Screen
+from litebert.experiments.labelled_task import cut_task
+from litebert.experiments.text_curve import text_curve
+from litebert.experiments.text_parts import Part, corpus_parts, python_parts
+from litebert.text.tokenizer import Tokenizer
+
+STEPS = 3
 
 
-def run(config: DemoConfig) -> str:
+def run(config: DemoConfig) -> tuple[str, DemoResult]:
     screen = io.StringIO()
-    model = demo(config, Console(file=screen, width=120))
-    assert (model / "model.safetensors").is_file()
-    return screen.getvalue()
+    result = demo(config, Screen(Console(file=screen, width=120)))
+    return screen.getvalue(), result
 
 
-def test_text_to_filled_masks_and_again(tmp_path: Path, python_text: Path) -> None:
-    config = DemoConfig(out=tmp_path / "demo", corpus=python_text, steps=3)
-    first = run(config)
-    assert "pretrain albert-tiny" in first
-    assert "Try next" in first
-    assert "kept from an earlier run" not in first
-    second = run(config)
-    assert second.count("kept from an earlier run") == 3
+@pytest.fixture(scope="module")
+def own_text(tmp_path_factory: pytest.TempPathFactory, python_text: Path) -> Path:
+    """A folder of two files, each with many documents."""
+    folder = tmp_path_factory.mktemp("own") / "texts"
+    folder.mkdir()
+    documents = python_text.read_text(encoding="utf-8").split("\n\n")
+    (folder / "first.txt").write_text("\n\n".join(documents[::2]), encoding="utf-8")
+    (folder / "second.txt").write_text("\n\n".join(documents[1::2]), encoding="utf-8")
+    return folder
 
 
-def test_a_missing_corpus_is_named(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, own_text: Path) -> tuple[DemoConfig, str]:
+    config = DemoConfig(tmp_path_factory.mktemp("demo") / "out", corpus=own_text, steps=STEPS)
+    return config, run(config)[0]
+
+
+def test_text_to_an_answer_of_the_server(finished: tuple[DemoConfig, str]) -> None:
+    config, screen = finished
+    folder = DemoFolder(config.out)
+    assert "kept from an earlier run" not in screen
+    for path in (folder.model, folder.finetune / "model"):
+        assert (path / "model.safetensors").is_file()
+    assert (folder.int8 / "model.onnx").is_file()
+    answer = read_json(folder.answer)
+    assert answer["exit_status"] == 0
+    (result,) = answer["answer"]["results"]
+    assert set(result["scores"]) == {"first.txt", "second.txt"}
+    assert result["label"] == max(result["scores"], key=result["scores"].get)
+    scores = read_json(folder.scores)
+    assert sum(map(sum, scores["confusion"]["matrix"])) == scores["examples"]
+    assert "<svg" in folder.report.read_text(encoding="utf-8")
+
+
+def test_it_ends_with_three_commands(finished: tuple[DemoConfig, str]) -> None:
+    _, _, end = finished[1].partition("Try next\n")
+    assert [line.split()[:2] for line in end.splitlines()] == [
+        ["litebert", "fill-mask"],
+        ["litebert", "serve"],
+        ["litebert", "demo"],
+    ]
+
+
+def test_finished_stages_are_kept_and_later_ones_follow_a_redone_one(
+    finished: tuple[DemoConfig, str],
+) -> None:
+    config, first = finished
+    num_stages = first.count("done in")
+    again, _ = run(config)
+    assert again.count("kept from an earlier run") == num_stages
+    folder = DemoFolder(config.out)
+    folder.exported.unlink()  # as if killed between the model and the file that proves it
+    once_more, _ = run(config)
+    assert once_more.count("kept from an earlier run") == num_stages - 3  # export, serve, report
+    assert (folder.int8 / "model.onnx").is_file()
+
+
+def test_another_length_is_noticed(finished: tuple[DemoConfig, str]) -> None:
+    config, first = finished
+    assert "were made with" not in first
+    again, _ = run(DemoConfig(config.out, config.corpus, budget="1h"))
+    assert f"finished stages in it were made with --steps {STEPS}" in again
+
+
+def test_another_text_is_refused(finished: tuple[DemoConfig, str], python_text: Path) -> None:
+    config, _ = finished
+    with pytest.raises(ConfigError, match="holds a demo on"):
+        run(DemoConfig(config.out, corpus=python_text, steps=STEPS))
+
+
+def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match="holds no demo"):
+        run(DemoConfig(tmp_path, steps=STEPS))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_missing_corpus_and_a_wrong_budget_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nowhere does not exist"):
-        demo(DemoConfig(out=tmp_path, corpus=tmp_path / "nowhere"), Console(file=io.StringIO()))
+        DemoConfig(out=tmp_path, corpus=tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="soon"):
+        run(DemoConfig(out=tmp_path / "demo", budget="soon"))
+    assert not (tmp_path / "demo").exists()
+
+
+def test_interrupted_it_goes_on(
+    tmp_path: Path, own_text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = DemoConfig(tmp_path / "demo", corpus=own_text, steps=STEPS)
+
+    def interrupted_pretraining(*_: object) -> None:
+        raise demo_stages.StageInterrupted(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(demo_stages, "pretrain_tiny", interrupted_pretraining)
+        screen, result = run(config)
+    assert result.interrupted_by == signal.SIGINT
+    assert "the same command goes on" in screen
+
+    def nothing(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(demo_stages, "fill_masks", nothing)
+        run(config)
+    assert (config.out / "pretrain" / "model" / "config.json").is_file()
+    assert not (config.out / "fill_mask.json").exists()
+
+
+def test_one_document_has_no_labels_but_a_served_model(tmp_path: Path, python_text: Path) -> None:
+    """Nothing to tell apart: the fine-tuning stages say so, and the server fills a mask."""
+    lines = [line for line in python_text.read_text(encoding="utf-8").splitlines() if line]
+    corpus = tmp_path / "one.txt"
+    corpus.write_text("\n".join(lines[:400]), encoding="utf-8")
+    screen, _ = run(DemoConfig(tmp_path / "demo", corpus=corpus, steps=STEPS))
+    assert "none could be cut: the text is one document" in screen
+    assert screen.count("skipped: there is no labelled task") == 3
+    answer = read_json(tmp_path / "demo" / "answer.json")
+    assert answer["path"] == "/fill-mask"
+    assert answer["exit_status"] == 0
+
+
+# The labelled task
+
+
+def rows(folder: Path, split: str) -> list[dict[str, str]]:
+    text = (folder / f"{split}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def sentences(topic: str, count: int) -> tuple[str, ...]:
+    return tuple(f"Sentence number {n} says something long about {topic}." for n in range(count))
+
+
+def test_dev_documents_and_sentences_are_not_in_training(tmp_path: Path) -> None:
+    shared = ("This very sentence stands in every single document here.",)
+    parts = [
+        Part(label, tuple((f"{label}{n}", sentences(f"{label}{n}", 20) + shared) for n in range(9)))
+        for label in ("sea", "sky")
+    ]
+    task = cut_task(parts, tmp_path / "task")
+    train, dev = rows(tmp_path / "task", "train"), rows(tmp_path / "task", "dev")
+    assert {row["document"] for row in train}.isdisjoint(row["document"] for row in dev)
+    assert {row["text"] for row in train}.isdisjoint(row["text"] for row in dev)
+    assert sum(row["text"] == shared[0] for row in train + dev) == 1
+    assert task.labels == ("sea", "sky")
+    for train_rows, dev_rows in zip(task.train, task.dev, strict=True):
+        assert 0.2 <= dev_rows / (train_rows + dev_rows) <= 0.4
+
+
+def test_a_part_of_one_document_is_cut_at_its_end(tmp_path: Path) -> None:
+    parts = [Part(name, ((name, sentences(name, 100)),)) for name in ("one", "two")]
+    cut_task(parts, tmp_path / "task")
+    train, dev = rows(tmp_path / "task", "train"), rows(tmp_path / "task", "dev")
+    assert [row["text"] for row in train + dev if row["part"] == "one"] == list(
+        sentences("one", 100)
+    )
+    assert len(dev) == 40
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([Part("only", (("only", sentences("it", 500)),))], "one document"),
+        ([Part(str(n), ((str(n), sentences(str(n), 9)),)) for n in range(30)], "of 30 parts none"),
+    ],
+)
+def test_where_no_task_can_be_cut_the_reason_is_kept(
+    tmp_path: Path, parts: list[Part], reason: str
+) -> None:
+    task = cut_task(parts, tmp_path / "task")
+    assert reason in task.reason
+    assert not (tmp_path / "task" / "task.toml").exists()
+    assert read_json(tmp_path / "task" / "cut.json")["reason"] == task.reason
+
+
+def test_labels_are_folders_if_there_are_some(tmp_path: Path) -> None:
+    for folder in ("law", "sport"):
+        (tmp_path / folder).mkdir()
+        for number in range(3):
+            text = "\n".join(sentences(f"{folder} {number}", 30))
+            (tmp_path / folder / f"{number}.txt").write_text(text, encoding="utf-8")
+    parts = corpus_parts(tmp_path, tmp_path / "out")
+    assert [part.label for part in parts] == ["law", "sport"]
+    assert [name for name, _ in parts[0].documents] == ["law/0.txt", "law/1.txt", "law/2.txt"]
+
+
+def test_the_library_falls_into_parts(tmp_path: Path) -> None:
+    corpus = tmp_path / "python.jsonl"
+    documents = {"topics.if": "a", "email.header": "b", "http": "c", "zlib": "d"}
+    lines = [json.dumps({"name": name, "text": text}) for name, text in documents.items()]
+    corpus.write_text("\n".join(lines), encoding="utf-8")
+    found = {part.label: [name for name, _ in part.documents] for part in python_parts(corpus)}
+    assert found == {"language": ["topics.if"], "internet": ["email.header", "http"]}
+
+
+def test_steps_of_fine_tuning_fit_into_their_share(
+    tmp_path: Path, tiny_tokenizer_dir: Path
+) -> None:
+    """At the rate seen in pretraining, fine-tuning takes its share of the time, or its epochs."""
+    out = tmp_path / "demo"
+    folder = DemoFolder.open(DemoConfig(out))
+    folder.task.mkdir()
+    num_rows = 640
+    lines = [json.dumps({"text": "the value of the object"})] * num_rows
+    (folder.task / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    most = demo_stages.FINETUNE_EPOCHS * num_rows // demo_stages.FINETUNE_BATCH
+    assert demo_stages.finetune_steps(DemoConfig(out, steps=7), folder) == 7
+    assert demo_stages.finetune_steps(DemoConfig(out, steps=1_000_000), folder) == most
+
+    shutil.copytree(tiny_tokenizer_dir, folder.tokenizer)
+    pretraining = RunFolder.create(folder.pretrain, {}, {})
+    for step, rate in enumerate([9999.0, 9999.0, 1000.0, 1000.0]):  # slower at full depth
+        pretraining.log(step, {"tokens_per_s": rate})
+    length = len(Tokenizer.load(tiny_tokenizer_dir).encode("the value of the object")) + 2
+    seconds = 100 * demo_stages.FINETUNE_SHARE
+    steps = demo_stages.finetune_steps(DemoConfig(out, budget="100s"), folder)
+    assert steps == int(seconds * 1000.0 / (demo_stages.FINETUNE_BATCH * length))
+    assert demo_stages.finetune_steps(DemoConfig(out, budget="100h"), folder) == most
+
+
+# The curve
+
+
+def test_the_curve_goes_from_top_left_to_bottom_right() -> None:
+    lines = text_curve([(0, 2.0), (10, 1.0)], width=10, height=2, ascii_only=True)
+    assert lines == ["2.00 |*****", "1.00 |     *****", "     +----------", "      0       10"]
+
+
+def test_the_reference_is_a_broken_line() -> None:
+    lines = text_curve([(0, 1.0), (9, 1.0)], 2.0, width=4, height=3)
+    assert lines[0] == "2.00 ┤┄┄┄┄"
+    assert lines[2] == "1.00 ┤••••"
+
+
+def test_no_points_no_curve() -> None:
+    assert text_curve([]) == []

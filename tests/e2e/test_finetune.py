@@ -44,7 +44,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Pat
 
 def config_of(kind: str, model: Path, out: Path, **changes: object) -> FinetuneConfig:
     config = FinetuneConfig(str(EXAMPLES / f"{kind}.toml"), model=str(model), out=out)
-    return replace(config, **{"lr": 5e-4, "batch_size": 16, "epochs": 20, **changes})
+    return replace(config, **{"lr": 1e-3, "batch_size": 16, "epochs": 20, **changes})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,6 +61,10 @@ def test_every_kind_learns_beyond_its_baseline(tiny_model: Path, tmp_path: Path,
     assert {p.name for p in (tmp_path / "run").iterdir()} >= {
         "manifest.json", "metrics.jsonl", "mistakes.json", "model", "predictions", "result.json",
     }  # fmt: skip
+    card = (model / "README.md").read_text()
+    score, baseline = result.scores[result.metric], result.baseline[result.metric]
+    assert f"| {result.metric} | {score:.4g} | {baseline:.4g} |" in card
+    assert "| learning rate | 0.001 after warm-up" in card
 
 
 def squad2_files(folder: Path) -> Path:
@@ -87,7 +91,7 @@ def test_squad2_with_both_heads(tiny_model: Path, tmp_path: Path, head: str) -> 
     data = squad2_files(tmp_path / "data")
     config = FinetuneConfig(
         "squad2", model=str(tiny_model), data=data, out=tmp_path / "run", head=head,
-        lr=5e-4, batch_size=16, epochs=20, max_length=96,
+        lr=1e-3, batch_size=16, epochs=20, max_length=96,
     )  # fmt: skip
     result = finetune(config)
     assert result.scores["best_f1"] > result.baseline["best_f1"] + 20
@@ -125,7 +129,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     monkeypatch.undo()
     with pytest.raises(DataError, match="already holds a run"):
         finetune(parts)
-    with pytest.raises(CheckpointError, match=r"lr = 0\.0005, not 0\.1"):
+    with pytest.raises(CheckpointError, match=r"lr = 0\.001, not 0\.1"):
         finetune(replace(parts, resume="auto", lr=0.1))
     resumed = finetune(replace(parts, resume="auto"))
     assert resumed.scores == whole.scores
@@ -138,6 +142,8 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     ]
     assert losses[0] == losses[1]
     assert finetune(replace(parts, resume="auto")) == resumed  # finished: nothing to do
+    with pytest.raises(CheckpointError, match="seed = 0, not 1"):
+        finetune(replace(parts, resume="auto", seed=1))
 
 
 def test_accumulation_changes_nothing_but_rounding(tiny_model: Path, tmp_path: Path) -> None:
@@ -290,7 +296,7 @@ def test_the_command_line(
 def test_a_terminated_process_saves_and_goes_on(tiny_model: Path, tmp_path: Path) -> None:
     config = config_of("classification", tiny_model, tmp_path / "run", epochs=None, steps=600,
                        eval_every_steps=50)  # fmt: skip
-    flags = ["--lr", "5e-4", "--batch-size", "16", "--steps", "600", "--eval-every-steps", "50"]
+    flags = ["--lr", "1e-3", "--batch-size", "16", "--steps", "600", "--eval-every-steps", "50"]
     process = subprocess.Popen(
         [sys.executable, "-m", "litebert", "finetune", config.task, "--model", config.model,
          "--out", str(config.out), *flags],

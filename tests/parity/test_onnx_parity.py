@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 
 from litebert.interop.names import Head
 from litebert.interop.onnx import export_onnx
-from litebert.serve.backend import Backend, open_backend, outputs_of_head
+from litebert.interop.onnx_embedding import Pooling
+from litebert.serve.backend import Backend, Runtime, open_backend, outputs_of_head
 from litebert.serve.features import Feature, FloatArray, pad, split
+from litebert.serve.predictor import Predictor
 from tiny_models import HEADS, TINY, random_model_folder
 
 COMPOSITIONS = ([1], [5], [64], [3, 3, 3], [2, 17, 9, 64], [40] * 6)
@@ -78,6 +81,26 @@ def test_torch_and_onnx_agree(
             assert difference < 1e-4, (name, lengths)
             largest = max(largest, float(difference))
     record_exactness(f"torch against ONNX, {head} (largest difference)", largest, COMMAND)
+
+
+@pytest.mark.parametrize("runtime", ["torch", "onnx"])
+@pytest.mark.parametrize("head", HEADS)
+def test_an_output_is_the_same_alone_and_with_others(
+    tmp_path: Path, head: Head, runtime: Runtime
+) -> None:
+    """Asked for alone it may be computed at few tokens, which must not show."""
+    source = random_model_folder(tmp_path / "model", head, None)
+    if runtime == "onnx":
+        export_onnx(source, tmp_path / "out")
+        source = tmp_path / "out"
+    backend = open_backend(source, runtime, threads=1)
+    names = sorted(outputs_of_head(head))
+    features = batch_of([2, 17, 9, 64], seed=1)
+    together = rows_of(backend, features, names)
+    for name in names:
+        alone = rows_of(backend, features, [name])
+        for one, other in zip(alone, together, strict=True):
+            assert np.allclose(one[name], other[name], atol=1e-5), name
 
 
 @pytest.mark.parametrize("head", ["pretraining", "classification", "span"])
@@ -154,3 +177,28 @@ def test_plbert_matches_its_numpy_reference(
             largest = float(np.abs(row - expected).max())
             assert largest < 1e-4
             record_exactness("PL-BERT in numpy against ONNX float32", largest, COMMAND)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+def test_sentence_transformers_loads_the_folder(
+    tmp_path: Path,
+    tiny_tokenizer_dir: Path,
+    pooling: Pooling,
+    backend: str,
+    record_exactness: Callable[[str, float, str], None],
+) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    if backend == "onnx":
+        reason = "needs optimum-onnx, which wants transformers 4"
+        pytest.importorskip("optimum.exporters.onnx.convert", reason=reason, exc_type=ImportError)
+    source = random_model_folder(tmp_path / "model", "pretraining", tiny_tokenizer_dir)
+    export_onnx(source, tmp_path / "out", pooling=pooling)
+    if backend == "torch":
+        shutil.copyfile(source / "model.safetensors", tmp_path / "out/model.safetensors")
+    texts = ["a name", "The value of an Expression, in parentheses.", "it " * 100]
+    model = library.SentenceTransformer(str(tmp_path / "out"), backend=backend, device="cpu")
+    expected = Predictor.load(tmp_path / "out", "onnx").embed(texts, pooling)
+    difference = float(np.abs(model.encode(texts) - expected).max())
+    assert difference < 1e-5
+    record_exactness(f"sentence-transformers, {backend}, {pooling} pooling", difference, COMMAND)

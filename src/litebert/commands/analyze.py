@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from litebert.bundled import BUNDLED
+
 if TYPE_CHECKING:
     from litebert.analysis import LayerAnalysis, Spread
 
 
 def layers(
     *,
-    model: Annotated[list[str], Parameter(negative="")],
     input: Path,
+    model: Annotated[tuple[str, ...], Parameter(negative="")] = (BUNDLED,),
     plot: Path | None = None,
     max_tokens: int = 20_000,
     length: int | None = None,
@@ -29,8 +31,9 @@ def layers(
         litebert analyze layers --model albert/ --model bert/ --input text.txt --plot figure1.png
 
     Args:
-        model: model folder or hub name; give it twice to see two models side by side.
         input: text file, plain or compressed; blank lines part documents.
+        model: model folder or hub name; give it twice to see two models side by side; default: the
+            model that comes with litebert.
         plot: also draw the figure to this PNG, SVG or PDF file.
         max_tokens: look at this many tokens at most.
         length: longest window in tokens; by default what the model allows.

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from litebert.experiments.demo import DemoConfig
+from litebert.experiments.demo_folder import DemoConfig
 
 
 def demo(*, config: Annotated[DemoConfig, Parameter(name="*")] = DemoConfig()) -> None:  # noqa: B008
-    """Text to tokenizer to shards to a pretrained model, in a few minutes on a laptop.
+    """Raw text to a pretrained, fine-tuned, exported and served model, in minutes on a laptop.
+
+    Needs neither a GPU nor a network. Everything goes into one folder; interrupted, the same
+    command goes on where it was.
 
     Examples:
         litebert demo
-        litebert demo --budget 30s --out /tmp/demo
-        litebert demo --corpus my-texts/
+        litebert demo --budget 2m --out /tmp/demo
+        litebert demo --corpus my-texts/ --out my-demo
     """
     from rich.console import Console
 
     from litebert.experiments.demo import demo as run
+    from litebert.experiments.demo_show import Screen
 
-    run(config, Console())
+    # A log has no width of its own; 80 columns would break the tables.
+    console = Console() if sys.stdout.isatty() else Console(width=100)
+    result = run(config, Screen(console))
+    if result.interrupted_by:
+        sys.exit(128 + result.interrupted_by)

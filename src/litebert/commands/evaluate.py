@@ -93,14 +93,11 @@ def _score_onnx(
     """Score an exported model with its own runtime; torch is not needed."""
     from litebert.serve.predictor import Predictor
     from litebert.tasks.registry import data_folder, find_task
-    from litebert.tasks.task_file import TaskFile
 
     found = find_task(task)
-    described = TaskFile.read(model)
-    max_length = found.max_length if described is None else described.max_length
     name = split or found.eval_splits[0]
     examples = found.read(data_folder(found, data), name, problems)
-    predictions = Predictor.load(model).predictions(examples, found.form, max_length)
+    predictions = Predictor.load(model).task_predictions(found, examples)
     if out is not None:
         found.write_predictions(out, name, examples, predictions)
     return {} if name in found.test_splits else found.score(examples, predictions)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
+
+from litebert.bundled import BUNDLED
 
 
 def onnx(
     source: Path,
-    out: Path,
+    out: Path | None = None,
     *,
     int8: Annotated[bool, Parameter(negative="")] = False,
     depth: int | None = None,
+    force_depth: Annotated[bool, Parameter(negative="")] = False,
+    pooling: Literal["mean", "cls"] = "mean",
     dev: str | None = None,
     max_drop: float = 0.02,
     force: Annotated[bool, Parameter(negative="")] = False,
@@ -26,22 +30,29 @@ def onnx(
     Examples:
         litebert export onnx runs/base/model exported/
         litebert export onnx runs/sst2/model small/ --int8 --dev sst2:glue/SST-2
+        litebert export onnx exported/ --int8
 
     Args:
-        source: a model folder.
+        source: a model folder; left out, the model that comes with litebert.
         out: the new folder: model.onnx, config.json and the tokenizer.
         int8: store matrices as int8 and multiply integers: a quarter of the size, faster.
-        depth: layers to run, for a model that shares all parameters and was trained for it.
+        depth: layers to run, for a model fine-tuned with --train-exits.
+        force_depth: export that depth even if the model was not trained for it.
+        pooling: how sentence-transformers makes one vector of a text with this folder.
         dev: TASK:DIR; score the dev set before and after, and refuse too large a drop.
         max_drop: share of the dev score that may be lost.
         force: keep the export whatever it lost.
         json_: print JSON.
     """
     from litebert.interop.onnx import export_onnx
+    from litebert.serve.depth import check_depth
 
+    if out is None:  # one folder: where to write
+        source, out = Path(BUNDLED), source
+    check_depth(source, depth, force_depth)
     drop = None
     if dev is None:
-        report = export_onnx(source, out, int8=int8, depth=depth)
+        report = export_onnx(source, out, int8=int8, depth=depth, pooling=pooling)
     else:
         from litebert.serve.dev_check import DevSet
         from litebert.serve.export import export_checked
@@ -73,3 +84,23 @@ def onnx(
     )
     if drop is not None:
         print(f"  dev {drop.metric}: {drop.before:.4g} before, {drop.after:.4g} after")
+
+
+def checkpoint(run: Path, out: Path, *, step: str = "best") -> None:
+    """Turn a checkpoint of a pretraining run into a model folder.
+
+    The run's own model folder holds the weights of its end; an interrupted run has none, and the
+    best weights by the dev metric may be earlier ones.
+
+    Examples:
+        litebert export checkpoint runs/base best-model/
+        litebert export checkpoint runs/base model-50000/ --step 50000
+
+    Args:
+        run: a pretraining run folder.
+        out: the new model folder.
+        step: best, last, or the number of a step that has a checkpoint.
+    """
+    from litebert.train.export import export_checkpoint
+
+    print(f"{out}: the weights of step {export_checkpoint(run, out, step):,}")

@@ -9,24 +9,31 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from litebert.bundled import BUNDLED
+
 
 def fill_mask(
     text: str,
     *,
-    model: Path,
+    model: Path = Path(BUNDLED),
     top_k: int = 5,
+    depth: int | None = None,
+    force_depth: Annotated[bool, Parameter(negative="")] = False,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Print the likeliest words for each [MASK] of a text.
 
     Examples:
+        litebert fill-mask "Paris is the [MASK] of France."
         litebert fill-mask --model runs/tiny/model "Paris is the [MASK] of France."
         litebert fill-mask --model exported/ "The [MASK] rose over the [MASK]." --top-k 3 --json
 
     Args:
         text: a text with one or more [MASK].
-        model: a model folder or an ONNX folder.
+        model: a model folder or an ONNX folder; default: the model that comes with litebert.
         top_k: candidates for each mask.
+        depth: layers to run, for a model trained for it.
+        force_depth: run at that depth even if the model was not trained for it.
         json_: print JSON.
     """
     from litebert.common.errors import InputError
@@ -34,7 +41,8 @@ def fill_mask(
 
     if top_k < 1:
         raise InputError(f"--top-k {top_k} is too small; ask for at least 1 candidate")
-    filled = Predictor.load(model).fill_mask([text], top_k)[0]
+    predictor = Predictor.load(model, depth=depth, force_depth=force_depth)
+    filled = predictor.fill_mask([text], top_k)[0]
     if json_:
         print(json.dumps(asdict(filled), ensure_ascii=False))
         return

@@ -14,6 +14,8 @@ from litebert.train.finetune_config import FinetuneConfig
 if TYPE_CHECKING:
     from litebert.train.finetune_results import FinetuneResult
 
+_NOT_SCORES = ("total", "_thresh")
+
 
 def finetune(
     config: Annotated[FinetuneConfig, Parameter(name="*")],
@@ -23,6 +25,7 @@ def finetune(
 ) -> None:
     """Fine-tune a model on GLUE, SQuAD, RACE or your own task, and score it on dev.
 
+    Benchmarks: cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race race-middle race-high.
     What you leave out comes from the paper's recipe (Table 14), or from a scaled one for models
     narrower than 768.
 
@@ -37,6 +40,7 @@ def finetune(
         recipe: TOML file with settings; flags override it.
         json: print the result as JSON.
     """
+    from litebert.report.write import write_reports
     from litebert.train.finetune import finetune as run
 
     result = run(config)
@@ -46,22 +50,31 @@ def finetune(
             file=sys.stderr,
         )
         sys.exit(128 + result.interrupted_by)
+    report = write_reports(result.run)
     if json:
-        print(json_module.dumps(result.to_json()))
+        print(json_module.dumps({**result.to_json(), "report": str(report)}))
     else:
-        _print(result)
+        print(describe(result))
+        print(f"report: {report}")
 
 
-def _print(result: FinetuneResult) -> None:
-    print(f"{result.task}: {result.dev_examples:,} dev examples, best at step {result.best_step:,}")
+def describe(result: FinetuneResult) -> str:
+    """Scores beside the baseline, a line each, and where the model is."""
+    of = "" if result.dev_examples == result.dev_available else f" of {result.dev_available:,}"
+    lines = [
+        f"{result.task}: {result.dev_examples:,}{of} dev examples, "
+        f"best weights at step {result.best_step:,} of {result.steps:,}"
+    ]
     width = max(map(len, result.scores))
     for name, value in result.scores.items():
         line = f"  {name:<{width}}  {value:>10.6g}"
         if name in result.spread:
             line += f"  (median of {len(result.by_seed)}, spread {result.spread[name]:.4g})"
-        if name in result.baseline:
+        if name in result.baseline and not name.endswith(_NOT_SCORES):
             line += f"  (baseline {result.baseline[name]:.4g})"
-        print(line)
+        lines.append(line)
     for split, scores in result.other_scores.items():
-        print(f"  {split}: " + ", ".join(f"{k} {v:.6g}" for k, v in scores.items()))
-    print(f"model: {result.model}")
+        lines.append(f"  {split}: " + ", ".join(f"{k} {v:.6g}" for k, v in scores.items()))
+    for depth, value in result.exit_scores.items():
+        lines.append(f"  {result.metric} with --depth {depth}: {value:.6g}")
+    return "\n".join([*lines, f"model: {result.model}"])

@@ -31,6 +31,7 @@ LABELS = {
     "nsp": ("next", "from another document"),
     "none": ("", ""),
 }
+OFFICIAL_SOP_LABELS = ("in order", "swapped, or from another document")
 
 
 def inspect(
@@ -141,7 +142,7 @@ def _print(inspection: Inspection) -> None:
         )
     )
     for number, example in enumerate(inspection.shown, start=1):
-        _print_example(console, number, example, LABELS[config.task])
+        _print_example(console, number, example, _label_names(config))
     if inspection.shown:
         console.print(
             "\n[bold red]\\[word][/] replaced by \\[MASK]  [bold green]\\[word=][/] kept  "
@@ -182,7 +183,7 @@ def _bars(title: str, shares: dict[str, float]) -> Table:
 def _facts_table(inspection: Inspection) -> Table:
     from rich.table import Table
 
-    examples, names = inspection.examples, LABELS[inspection.config.task]
+    examples, names = inspection.examples, _label_names(inspection.config)
     table = Table(title="shares", title_justify="left", box=None, show_header=False)
     table.add_column()
     table.add_column(justify="right")
@@ -206,3 +207,10 @@ def _print_example(
     label = "" if example.label is None else f", label {example.label} ({names[example.label]})"
     console.print(f"\n[bold]{number}[/] epoch {epoch}, window {window}, index {index}{label}")
     console.print(Text.assemble(*((text, STYLES[kind]) for text, kind in example.parts)))
+
+
+def _label_names(config: ExampleConfig) -> tuple[str, str]:
+    """What labels 0 and 1 mean; the official code pairs lone sentences with strangers."""
+    if config.task == "sop" and config.rules == "official":
+        return OFFICIAL_SOP_LABELS
+    return LABELS[config.task]

@@ -9,15 +9,18 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from litebert.bundled import BUNDLED
+
 
 def predict(
     task: str,
     *,
-    model: Path,
+    model: Path = Path(BUNDLED),
     input: Path | None = None,
     runtime: Literal["auto", "torch", "onnx"] = "auto",
     max_tokens: int = 2048,
     depth: int | None = None,
+    force_depth: Annotated[bool, Parameter(negative="")] = False,
     pooling: Literal["mean", "cls"] = "mean",
     top_k: int = 5,
     strict: Annotated[bool, Parameter(negative="")] = False,
@@ -30,17 +33,18 @@ def predict(
     Examples:
         litebert predict sst2 --model runs/sst2/model --input reviews.jsonl
         echo '{"question": "Who?", "context": "Ann sat."}' | litebert predict squad1 --model qa/
-        echo '{"text": "It rained.", "text_pair": "We hid."}' | litebert predict order --model m/
+        echo '{"text": "It rained.", "text_pair": "We hid."}' | litebert predict order
         litebert predict embed --model exported/ --input texts.csv --pooling cls
 
     Args:
         task: a task's name or .toml file; or order, embed, fill-mask.
-        model: a model folder or an ONNX folder.
+        model: a model folder or an ONNX folder; default: the model that comes with litebert.
         input: a .jsonl, .csv, .tsv or .parquet file (also compressed); JSON lines on standard
             input if left out.
         runtime: what runs the model; auto takes an ONNX file if there is one.
         max_tokens: padded tokens of one batch.
-        depth: layers to run, for a model trained for it.
+        depth: layers to run, for a model fine-tuned with --train-exits.
+        force_depth: run at that depth even if the model was not trained for it.
         pooling: how embed makes one vector of a text.
         top_k: candidates of fill-mask.
         strict: stop at a row that cannot be answered.
@@ -50,7 +54,9 @@ def predict(
     from litebert.serve.predictor import Predictor
     from litebert.serve.stream import answer_rows
 
-    predictor = Predictor.load(model, runtime, max_tokens=max_tokens, depth=depth)
+    predictor = Predictor.load(
+        model, runtime, max_tokens=max_tokens, depth=depth, force_depth=force_depth
+    )
     rows = read_rows("/dev/stdin", "jsonl") if input is None else read_rows(input)
     answers = answer_rows(
         predictor,

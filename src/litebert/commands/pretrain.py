@@ -59,7 +59,7 @@ def pretrain(
 
 
 def _finish(result: PretrainResult, *, json_: bool) -> None:
-    from litebert.report import write_report
+    from litebert.report.write import write_report
 
     report = write_report(result.run)
     if json_:

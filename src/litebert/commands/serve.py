@@ -15,6 +15,7 @@ def serve(config: Annotated[ServeConfig, Parameter(name="*")] = ServeConfig()) -
     With ONNX folders no torch is needed. Stop with Ctrl-C or SIGTERM: running requests finish.
 
     Examples:
+        litebert serve
         litebert serve --model exported/
         litebert serve --model exported/ --model sst2-int8/ --host 0.0.0.0 --port 8080
         LITEBERT_API_KEY=secret litebert serve --model exported/ --max-queue-tokens 32768

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json as json_module
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from litebert.train.finetune_sweep import SweepConfig
 
+if TYPE_CHECKING:
+    from litebert.train.finetune_config import FinetuneConfig
+    from litebert.train.finetune_results import FinetuneResult
+
 
 def sweep(
-    config: Annotated[SweepConfig, Parameter(name="*")],
+    config: Annotated[SweepConfig, Parameter(name="*", negative="")],
     *,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -23,16 +27,23 @@ def sweep(
     Examples:
         litebert sweep rte mrpc cola --model runs/base/model --data glue --out runs/sweep --seeds 5
         litebert sweep rte --model M --data glue --out runs/lr --grid lr=1e-4,3e-4 --grid epochs=3,6
-        litebert sweep sst2 --model M --data glue --out runs/start --grid start=weights,random
+        litebert sweep sst2 rte --model M --data glue --out R --grid start=weights,random --seeds 3
 
     Args:
         json: print the table as JSON.
     """
+    from litebert.report.write import write_reports
     from litebert.train.finetune import finetune
     from litebert.train.finetune_sweep import sweep as run
     from litebert.train.finetune_sweep import table
 
-    rows, signum = run(config, finetune)
+    def finetune_with_report(one: FinetuneConfig) -> FinetuneResult:
+        result = finetune(one)
+        if not result.interrupted_by:
+            write_reports(result.run)
+        return result
+
+    rows, signum = run(config, finetune_with_report)
     if signum:
         print("stopped and saved; go on with the same command", file=sys.stderr)
         sys.exit(128 + signum)

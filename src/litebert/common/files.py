@@ -63,9 +63,12 @@ def atomic_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
     try:
         yield temporary
+        umask = _umask()
         for file in temporary.rglob("*"):
+            if file.is_file():  # safetensors makes files that only their owner can read
+                file.chmod(0o666 & ~umask)
             _sync(file)
-        temporary.chmod(0o777 & ~_umask())
+        temporary.chmod(0o777 & ~umask)
         if occupied:
             old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
             os.replace(path, old)

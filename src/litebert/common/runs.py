@@ -41,10 +41,7 @@ class RunFolder:
     ) -> RunFolder:
         """Make the folder and its manifest; a folder that already holds a run is refused."""
         path = Path(path)
-        if (path / "manifest.json").exists():
-            raise DataError(
-                f"{path} already holds a run; go on with --resume auto or choose another --out"
-            )
+        cls.refuse_existing(path)
         path.mkdir(parents=True, exist_ok=True)
         manifest = {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -62,6 +59,14 @@ class RunFolder:
         }
         write_json(path / "manifest.json", manifest)
         return cls(path)
+
+    @staticmethod
+    def refuse_existing(path: Path) -> None:
+        """Raise a DataError if the folder already holds a run: before long work, not after it."""
+        if (path / "manifest.json").exists():
+            raise DataError(
+                f"{path} already holds a run; go on with --resume auto or choose another --out"
+            )
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:

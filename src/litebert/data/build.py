@@ -41,7 +41,10 @@ class Plan:
                 return f"{key} was {old.settings.get(key)} and is now {value}"
         for new_source, old_source in zip_longest(self.sources, old.sources):
             if new_source is None or old_source is None or new_source.path != old_source.path:
-                return f"{len(old.sources)} source files became {len(self.sources)}, or others"
+                return (
+                    f"it was of other source files ({len(old.sources)} then, "
+                    f"{len(self.sources)} now)"
+                )
             if new_source.record() != old_source.record():
                 return f"source {new_source.path} changed"
         return None
@@ -103,9 +106,9 @@ class BuildFolder:
         old = self._finished_plan() if self.is_finished else self._unfinished_plan()
         if old is not None and (difference := plan.difference(old)) is not None:
             if self.is_finished or any(self.parts.glob("*.npz")) or self.assembly.is_file():
-                kind = "finished" if self.is_finished else "unfinished"
+                kind = "a finished" if self.is_finished else "an unfinished"
                 raise DataError(
-                    f"{self.out} holds a {kind} build: {difference}; choose another --out, or "
+                    f"{self.out} holds {kind} build: {difference}; choose another --out, or "
                     "discard what it holds with --restart"
                 )
             self._discard()  # nothing was done yet: nothing is lost

@@ -1,192 +1,206 @@
-"""The whole way, small: text to tokenizer to shards to a pretrained model to filled masks."""
+"""The whole way, small: raw text to a pretrained, fine-tuned, exported and served model."""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from litebert.common.config import from_dict, read_toml, recipe_path
-from litebert.common.errors import InputError
+from litebert.common.errors import ConfigError
+from litebert.experiments import demo_show as show
+from litebert.experiments import demo_stages as work
+from litebert.experiments.demo_folder import DemoConfig, DemoFolder
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from litebert.experiments.demo_show import Screen
 
-VOCAB_SIZE = 4_000
+__all__ = ["DemoConfig", "DemoResult", "Stage", "demo"]
 
-SAMPLES = (
-    "return a new [MASK] with the same elements.",
-    "the [MASK] statement is used to import a module.",
-    "raises an exception if the [MASK] is not found.",
-)
+_NEEDED_PACKAGES = ("torch", "onnx", "onnxruntime", "fastapi", "uvicorn", "sentencex")
 
 
 @dataclass(frozen=True)
-class DemoConfig:
-    """What the demo does.
+class DemoResult:
+    """How the demo ended.
 
     Example:
-        >>> DemoConfig(out=Path("demo"), steps=200)
+        >>> demo(DemoConfig(steps=20), Screen(Console())).model
+        PosixPath('demo/pretrain/model')
     """
 
-    out: Path = Path("demo")
-    """Folder for everything the demo makes; finished stages in it are not redone."""
-    corpus: Path | None = None
-    """A text file or folder of your own instead of Python's documentation."""
-    steps: int | None = None
-    """Pretraining steps instead of a time budget."""
-    budget: str = "90s"
-    """Wall-clock time for pretraining."""
+    model: Path
+    """the pretrained model"""
+    report: Path
+    """the page about all of it"""
+    interrupted_by: int = 0
+    """signal that stopped it, 0 if it came to its end"""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One step of the way: a title, the file that proves it is finished, and the work."""
+    """One step of the way.
 
-    title: str
-    proof: Path
-    work: Callable[[], None]
-    summary: Callable[[], str]
-
-
-def demo(config: DemoConfig, console: Console) -> Path:
-    """Run every stage that is not finished yet and show what it made.
-
-    Returns:
-        The folder of the pretrained model.
+    Attributes:
+        name: its key in ``demo.json``.
+        title: what is going to happen.
+        outputs: what it makes; the last of them is written last and proves that it is finished.
+        work: makes them.
+        show: says what was made.
+        resumes: the work goes on where an interruption left it; otherwise it begins anew.
+        skip: says why there is nothing to do, or "".
     """
-    if config.corpus is not None and not config.corpus.exists():
-        raise InputError(f"corpus {config.corpus} does not exist; name a text file or folder")
-    stages = _stages(config)
+
+    name: str
+    title: str
+    outputs: tuple[Path, ...]
+    work: Callable[[], None]
+    show: Callable[[Screen], None]
+    resumes: bool = False
+    skip: Callable[[], str] = lambda: ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its last output is there."""
+        return self.outputs[-1].exists()
+
+    def forget(self) -> None:
+        """Remove what it made: an earlier stage was redone, or its work is half done."""
+        for path in self.outputs:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def demo(config: DemoConfig, screen: Screen) -> DemoResult:
+    """Run every stage that is not finished yet and show what it made."""
+    missing = [name for name in _NEEDED_PACKAGES if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the demo goes the whole way and needs {', '.join(missing)}; install it with "
+            "`pip install litebert[all]`"
+        )
+    work.budget_s(config)  # a wrong duration is refused before anything is made
+    folder = DemoFolder.open(config)
+    stages = _stages(config, folder)
+    started = time.monotonic()
+    screen.opening(config, folder)
+    try:
+        _run(stages, folder, screen)
+    except work.StageInterrupted as stop:
+        screen.interrupted(config)
+        return DemoResult(folder.model, folder.report, stop.signum)
+    except KeyboardInterrupt:
+        screen.interrupted(config)
+        raise
+    screen.closing(config, folder, time.monotonic() - started)
+    return DemoResult(folder.model, folder.report)
+
+
+def _run(stages: Sequence[Stage], folder: DemoFolder, screen: Screen) -> None:
     for number, stage in enumerate(stages, start=1):
-        title = f"[{number}/{len(stages)}] {stage.title}"
-        if stage.proof.exists():
-            console.print(f"{title} [dim](kept from an earlier run)[/dim]", highlight=False)
+        reason = stage.skip()
+        if reason:
+            screen.stage(number, len(stages), stage.title, f"skipped: {reason}")
+            continue
+        if stage.is_finished:
+            before = folder.seconds().get(stage.name)
+            took = "" if before is None else f" (it took {before:.1f} s)"
+            screen.stage(number, len(stages), stage.title, f"kept from an earlier run{took}")
         else:
-            console.print(title, style="bold", highlight=False)
+            screen.stage(number, len(stages), stage.title)
+            if not stage.resumes:
+                stage.forget()
+            for later in stages[number:]:
+                later.forget()
             started = time.monotonic()
             stage.work()
-            console.print(f"      {time.monotonic() - started:.1f} s", style="dim", highlight=False)
-        console.print(f"      {stage.summary()}", highlight=False)
-    model = config.out / "pretrain" / "model"
-    _show_samples(model, console)
-    _show_next_commands(config.out, console)
-    return model
+            seconds = time.monotonic() - started
+            folder.record(stage.name, seconds)
+            screen.took(seconds)
+        stage.show(screen)
 
 
-def _stages(config: DemoConfig) -> list[Stage]:
-    out = config.out
-    corpus = config.corpus or out / "text" / "python.txt"
+def _stages(config: DemoConfig, folder: DemoFolder) -> list[Stage]:
+    corpus = config.corpus or folder.text
+    no_task = partial(_why_no_task, folder)
+    collect = Stage(
+        "collect", "Collect the text that every Python carries", (folder.text,),
+        partial(work.collect, folder), partial(show.text, folder),
+    )  # fmt: skip
     stages = [
-        Stage("train a tokenizer", out / "tokenizer/spiece.model", lambda: _tokenizer(corpus, out),
-              lambda: _describe_tokenizer(out / "tokenizer")),
-        Stage("tokenise the text once, into shards", out / "shards/manifest.json",
-              lambda: _shards(corpus, out), lambda: _describe_shards(out / "shards")),
-        Stage("pretrain albert-tiny: masked n-grams and sentence order",
-              out / "pretrain/model/config.json", lambda: _pretrain(config),
-              lambda: _describe_model(out / "pretrain")),
+        Stage(
+            "vocabulary", "Learn a vocabulary", (folder.tokenizer,),
+            partial(work.train_vocabulary, corpus, folder), partial(show.vocabulary, folder),
+        ),
+        Stage(
+            "shards", "Tokenise the text once, into shards",
+            (folder.shards, folder.shards / "manifest.json"),
+            partial(work.tokenise, corpus, folder), partial(show.shards, folder), resumes=True,
+        ),
+        Stage(
+            "pretrain", f"Pretrain albert-tiny: masked n-grams and sentence order{_time(config)}",
+            (folder.pretrain, folder.model / "config.json"),
+            partial(work.pretrain_tiny, config, folder), partial(show.pretraining, folder),
+            resumes=True,
+        ),
+        Stage(
+            "fill-mask", "Ask it for hidden words", (folder.filled,),
+            partial(work.fill_masks, config, folder), partial(show.filled, folder),
+        ),
+        Stage(
+            "task", "Cut a small labelled task: which part does a sentence come from?",
+            (folder.task, folder.task / "cut.json"),
+            partial(work.cut_labels, config, folder), partial(show.task, folder),
+        ),
+        Stage(
+            "finetune", "Fine-tune the pretrained model on it",
+            (folder.finetune, folder.finetune / "result.json"),
+            partial(work.finetune_task, config, folder, "weights"),
+            partial(show.finetuning, folder.finetune), resumes=True, skip=no_task,
+        ),
+        Stage(
+            "untrained", "The same from random weights, to see what pretraining gave",
+            (folder.untrained, folder.untrained / "result.json"),
+            partial(work.finetune_task, config, folder, "random"),
+            partial(show.finetuning, folder.untrained), resumes=True, skip=no_task,
+        ),
+        Stage(
+            "score", "Score them on documents that neither has seen labels of", (folder.scores,),
+            partial(work.score, folder), partial(show.scores, folder), skip=no_task,
+        ),
+        Stage(
+            "export", "Export to ONNX, 8-bit integers", (folder.int8, folder.exported),
+            partial(work.export_int8, folder), partial(show.export, folder),
+        ),
+        Stage(
+            "serve", "Start the server, ask it one question, stop it", (folder.answer,),
+            partial(work.ask, folder), partial(show.answer, folder),
+        ),
+        Stage(
+            "report", "Write a page about all of it", (folder.report,),
+            partial(_write_report, folder), partial(show.report, folder),
+        ),
     ]  # fmt: skip
-    if config.corpus is None:
-        collect = Stage(
-            "collect the text that every Python carries",
-            corpus,
-            lambda: _collect(out),
-            lambda: f"{corpus} ({corpus.stat().st_size / 1e6:.1f} MB of documentation)",
-        )
-        stages.insert(0, collect)
-    return stages
+    return stages if config.corpus is not None else [collect, *stages]
 
 
-def _collect(out: Path) -> None:
-    from litebert.experiments.python_text import write_corpus
-
-    write_corpus(out / "text")
-
-
-def _tokenizer(corpus: Path, out: Path) -> None:
-    from litebert.text.train import TokenizerTrainConfig, train_tokenizer
-
-    # A corpus of one's own may be too small for so many pieces.
-    folder = out / "tokenizer"
-    train_tokenizer(
-        TokenizerTrainConfig(input=(corpus,), out=folder, vocab_size=VOCAB_SIZE, shrink=True)
-    )
+def _time(config: DemoConfig) -> str:
+    if config.steps is not None:
+        return f" ({config.steps:,} steps)"
+    return f" ({work.PRETRAIN_SHARE * work.budget_s(config):.0f} s)"
 
 
-def _shards(corpus: Path, out: Path) -> None:
-    from litebert.data.config import PrepareConfig
-    from litebert.data.prepare import prepare
-
-    prepare(
-        PrepareConfig(
-            input=(corpus,), tokenizer=out / "tokenizer", out=out / "shards", dev_fraction=0.05
-        )
-    )
+def _why_no_task(folder: DemoFolder) -> str:
+    return "" if work.has_task(folder) else "there is no labelled task"
 
 
-def _pretrain(config: DemoConfig) -> None:
-    from litebert.train.config import PretrainConfig
-    from litebert.train.pretrain import pretrain
+def _write_report(folder: DemoFolder) -> None:
+    from litebert.experiments.demo_report import write_demo_report
 
-    recipe = read_toml(recipe_path("pretrain", "tiny"))
-    recipe.pop("steps", None)
-    length = {"budget": config.budget} if config.steps is None else {"steps": config.steps}
-    paths = {"data": str(config.out / "shards"), "out": str(config.out / "pretrain")}
-    pretrain(from_dict(PretrainConfig, {**recipe, **paths, **length, "resume": "auto"}, "demo"))
-
-
-def _describe_tokenizer(folder: Path) -> str:
-    from litebert.text.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.load(folder)
-    pieces = " ".join(tokenizer.pieces("A dictionary maps keys to values."))
-    return f"{folder} ({tokenizer.vocab_size:,} pieces): {pieces}"
-
-
-def _describe_shards(folder: Path) -> str:
-    from litebert.data.shards import ShardSet
-
-    train, dev = ShardSet.open(folder, "train"), ShardSet.open(folder, "dev")
-    return (
-        f"{folder}: {train.num_tokens:,} tokens in {train.num_documents:,} documents, "
-        f"dev {dev.num_tokens:,} tokens"
-    )
-
-
-def _describe_model(run: Path) -> str:
-    from litebert.common.runs import RunFolder
-
-    lines = [record for record in RunFolder.open(run).metrics() if "dev_mlm_loss" in record]
-    if not lines:
-        return f"{run / 'model'}"
-    last = lines[-1]
-    return (
-        f"{run / 'model'}: dev MLM loss {last['dev_mlm_loss']:.2f}, "
-        f"accuracy {last['dev_mlm_accuracy']:.1%}, SOP accuracy {last['dev_sop_accuracy']:.1%}"
-    )
-
-
-def _show_samples(model: Path, console: Console) -> None:
-    from rich.table import Table
-
-    from litebert.serve.predictor import Predictor
-
-    table = Table("text", "candidates", box=None, pad_edge=False)
-    for text, filled in zip(SAMPLES, Predictor.load(model).fill_mask(SAMPLES), strict=True):
-        candidates = [f"{item.token} {item.score:.0%}" for item in filled.masks[0]]
-        table.add_row(text, ", ".join(candidates))
-    console.print("fill-mask", style="bold")
-    console.print(table, markup=False)
-
-
-def _show_next_commands(out: Path, console: Console) -> None:
-    console.print("Try next", style="bold")
-    model = out / "pretrain" / "model"
-    for command in (
-        f'litebert fill-mask --model {model} "the [MASK] is raised if a key is missing."',
-        f"litebert inspect {out}/shards",
-        f"litebert serve --model {model}",
-    ):
-        console.print(f"  {command}", highlight=False, soft_wrap=True, markup=False)
+    write_demo_report(folder)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import sysconfig
 import warnings
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 # Their docstrings are tables, test fixtures or third-party code rather than prose.
@@ -16,18 +18,27 @@ _SKIPPED_FOLDERS |= {"__pycache__", "pydoc_data", "encodings", "turtledemo", "en
 _MIN_WORDS = 5
 _MIN_LETTER_SHARE = 0.72
 
+TOPICS = "topics"
+"""What the names of topics begin with, as if the reference were a package."""
+
 Document = list[str]
 """Paragraphs of prose, each on one line."""
 
 
 def topics() -> Iterator[Document]:
     """Yield the language reference that `help()` shows, one document per topic."""
+    for _, document in named_topics():
+        yield document
+
+
+def named_topics() -> Iterator[tuple[str, Document]]:
+    """Yield ``(topic, paragraphs)`` of the language reference."""
     from pydoc_data.topics import topics as texts
 
     for name in sorted(texts):
         document = prose(texts[name])
         if document:
-            yield document
+            yield name, document
 
 
 def library() -> Iterator[tuple[str, Document]]:
@@ -49,16 +60,27 @@ def prose(text: str) -> Document:
 
 
 def write_corpus(folder: Path) -> Path:
-    """Write all of it as one file, a paragraph a line and a blank line between documents.
+    """Write all of it as JSON lines, a document a line: its ``name`` and its ``text``.
+
+    Topics of the language reference are called ``topics.NAME``, modules by their own name.
 
     Returns:
-        The path of the file, ``folder/python.txt`` (about 1.6 MB for CPython 3.11).
+        The path of the file, ``folder/python.jsonl`` (about 1.6 MB for CPython 3.11).
     """
-    from litebert.common.files import write_text
+    from litebert.common.files import atomic_path
+    from litebert.common.progress import progress
 
-    documents = [*topics(), *(document for _, document in library())]
-    path = folder / "python.txt"
-    write_text(path, "\n\n".join("\n".join(document) for document in documents) + "\n")
+    path = folder / "python.jsonl"
+    with (
+        progress("reading the standard library", unit="documents") as bar,
+        atomic_path(path) as temporary,
+        temporary.open("w", encoding="utf-8") as stream,
+    ):
+        documents = ((f"{TOPICS}.{name}", document) for name, document in named_topics())
+        for name, document in chain(documents, library()):
+            record = {"name": name, "text": "\n".join(document)}
+            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+            bar.advance()
     return path
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from litebert.bundled import BUNDLED, bundled_model
 from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import read_json
@@ -185,7 +186,13 @@ def note_release(name: str, config: ModelConfig, overrides: Mapping[str, object]
 
 
 def resolve(source: Path | str) -> Path:
-    """Return the local folder of a path, or of a hub name after downloading it to the cache."""
+    """Return the local folder of a path, or of a hub name after downloading it to the cache.
+
+    The name ``bundled`` is the model that comes with the package; a folder of that name has to be
+    given by its absolute path.
+    """
+    if str(source) == BUNDLED:
+        return bundled_model()
     path = Path(source).expanduser()
     if path.is_dir():
         return path

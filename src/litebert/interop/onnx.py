@@ -12,6 +12,7 @@ from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder
 from litebert.interop.folder import CONFIG_FILE, TOKENIZER_FILES, ModelFolder
 from litebert.interop.names import POOLER, Head
+from litebert.interop.onnx_embedding import EMBEDDING_HEADS, Pooling, write_embedding_files
 from litebert.interop.onnx_graph import Array, Float32, Precision
 from litebert.interop.onnx_int8 import Int8
 from litebert.interop.onnx_model import ModelGraph
@@ -65,6 +66,7 @@ def export_onnx(
     *,
     int8: bool = False,
     depth: int | None = None,
+    pooling: Pooling = "mean",
     accept: Callable[[Path], None] | None = None,
 ) -> OnnxReport:
     """Write ``model.onnx`` with its config and tokenizer to a new folder.
@@ -74,6 +76,7 @@ def export_onnx(
         out: the new folder; must be absent or empty.
         int8: store matrices and tables as int8 and multiply integers.
         depth: layers to run, for a model whose layers share all parameters.
+        pooling: how sentence-transformers makes one vector of a text, for a model without a task.
         accept: called with the finished folder before it gets its name; raises to refuse it.
     """
     folder = ModelFolder(source)
@@ -90,6 +93,8 @@ def export_onnx(
         weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
         _write(model, temporary / MODEL_FILE, weight_bytes)
         _copy_beside(folder.path, temporary)
+        if head in EMBEDDING_HEADS:
+            write_embedding_files(temporary, folder.config, pooling)
         checked = verify(temporary / MODEL_FILE, folder.config, parameters, head, depth)
         if not checked.passed:
             raise CheckpointError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +11,9 @@ from torch.optim import Optimizer
 
 Group = dict[str, Any]
 """A parameter group of torch: its values have many types, so torch itself says ``Any``."""
+
+_STEP_WITHOUT_CORRECTION = 1e9
+"""torch's kernel always corrects by 1 - beta^step: at such a step that is exactly 1."""
 
 
 class AdamW(Optimizer):
@@ -56,6 +59,9 @@ class AdamW(Optimizer):
             },
         )
 
+    _is_element_wise: ClassVar[bool] = True
+    """whether the update of a tensor needs nothing but its own elements"""
+
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
@@ -70,9 +76,36 @@ class AdamW(Optimizer):
         return loss
 
     def _update(self, params: list[Tensor], group: Group) -> None:
+        if self._is_element_wise and all(map(_fits_the_fused_kernel, params)):
+            self._fused_update(params, group)
+            return
         updates = self._directions(params, group)
         self._scale(params, updates, group)
         torch._foreach_add_(local_shards(params), local_shards(updates), alpha=-float(group["lr"]))
+
+    def _fused_update(self, params: list[Tensor], group: Group) -> None:
+        """The whole update in one pass over memory: the passes below cost as much as a layer."""
+        states = [self._state_of(p, group) for p in params]
+        if group["bias_correction"]:
+            steps = [state["step"].add_(1.0) for state in states]
+        else:
+            steps = [torch.tensor(_STEP_WITHOUT_CORRECTION)] * len(params)
+        beta1, beta2 = group["betas"]
+        torch._fused_adamw_(
+            params,
+            [cast(Tensor, p.grad) for p in params],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            steps,
+            lr=float(group["lr"]),
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+        )
 
     def _directions(self, params: list[Tensor], group: Group) -> list[Tensor]:
         """Advance the running means and return ``u`` for each parameter."""
@@ -111,6 +144,18 @@ class AdamW(Optimizer):
             if group["bias_correction"]:
                 state["step"] = torch.zeros((), dtype=torch.float32)
         return state
+
+
+def _fits_the_fused_kernel(param: Tensor) -> bool:
+    """Whether torch's fused kernel takes this tensor: whole, on the CPU, like its gradient."""
+    grad = param.grad
+    return (
+        not hasattr(param, "to_local")
+        and param.device.type == "cpu"
+        and grad is not None
+        and grad.dtype == param.dtype
+        and grad.stride() == param.stride()
+    )
 
 
 def local_shards(tensors: list[Tensor]) -> list[Tensor]:

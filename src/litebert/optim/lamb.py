@@ -36,6 +36,8 @@ class Lamb(AdamW):
         >>> optimizer = Lamb(groups, lr=0.00176)
     """
 
+    _is_element_wise = False  # the trust ratio needs whole tensors
+
     def __init__(
         self,
         params: Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]],

@@ -19,7 +19,7 @@ class ServeConfig:
 
     model: tuple[Path, ...] = ()
     """a model folder or ONNX folder; several may be given, each question goes to the first that
-    has the head for it"""
+    has the head for it; default: the model that comes with litebert"""
     host: str = "127.0.0.1"
     """address to listen on; the default is reachable from this machine alone"""
     port: int = 8000
@@ -28,6 +28,10 @@ class ServeConfig:
     """what runs the models; auto takes an ONNX file if there is one"""
     threads: int | None = None
     """processor threads for one batch; all if left out"""
+    depth: int | None = None
+    """layers to run, for models fine-tuned with train_exits; all if left out"""
+    force_depth: bool = False
+    """run at that depth even if a model was not trained for it"""
     max_tokens: int = 2048
     """padded tokens of one batch"""
     max_delay_ms: float = 3.0

@@ -36,8 +36,7 @@ class DevSet:
         """Return the task's main metric of a model on the first labelled split."""
         task = self.task
         examples = task.read(self.data, task.eval_splits[0], RowProblems())
-        length = task.max_length if predictor.task is None else predictor.task.max_length
-        predictions = predictor.predictions(examples, task.form, length)
+        predictions = predictor.task_predictions(task, examples)
         return task.score(examples, predictions)[task.main_metric]
 
 

@@ -13,11 +13,12 @@ from litebert.common.errors import InputError
 from litebert.interop.folder import ModelFolder, resolve
 from litebert.serve import questions
 from litebert.serve.backend import Backend, Runtime, open_backend
+from litebert.serve.depth import check_depth
 from litebert.serve.features import Feature, FloatArray, Row, pad, split
 from litebert.serve.packing import pack
 from litebert.serve.questions import Pooling, Question
 from litebert.serve.results import FilledText, LayerPath, SentenceOrder
-from litebert.tasks.base import Example, Form, Prediction
+from litebert.tasks.base import Example, Form, Prediction, Task
 from litebert.tasks.choices import ChoiceForm
 from litebert.tasks.spans import SpanForm
 from litebert.tasks.tags import TagForm
@@ -66,6 +67,7 @@ class Predictor:
         threads: int | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         depth: int | None = None,
+        force_depth: bool = False,
     ) -> Predictor:
         """Load a model folder (torch) or an ONNX folder (onnxruntime, no torch needed).
 
@@ -74,11 +76,16 @@ class Predictor:
             runtime: ``auto`` takes the ONNX file if there is one.
             threads: processor threads; None lets the runtime decide.
             max_tokens: padded tokens of one batch.
-            depth: layers to run; None runs all. Needs a model trained for it.
+            depth: layers to run; None runs all. Needs a model trained for it (`train_exits`).
+            force_depth: run at that depth even if the model was not trained for it.
         """
         folder = resolve(folder)
         backend = open_backend(folder, runtime, threads)
-        _check_depth(depth, backend.info.max_depth)
+        if depth is not None and backend.info.max_depth is None:
+            raise InputError(
+                f"depth {depth}: that of an ONNX model is fixed; export it with `--depth {depth}`"
+            )
+        check_depth(folder, depth, force_depth)
         labels, task = ModelFolder(folder).labels, TaskFile.read(folder)
         return cls(backend, Tokenizer.load(folder), labels, max_tokens, depth, task)
 
@@ -129,6 +136,20 @@ class Predictor:
         """Answer examples that a task read from its files, ready for the task's score."""
         return self.ask(self._task_question(form, example, max_length) for example in examples)
 
+    def task_predictions(self, task: Task, examples: Sequence[Example]) -> list[Prediction]:
+        """Answer examples of a task for its score, the way the model was fine-tuned.
+
+        Raises:
+            InputError: the model is for another kind of task, or has other labels.
+        """
+        form = self.form_for(task)
+        if form.labels != task.form.labels:
+            raise InputError(
+                f"the model's labels ({', '.join(form.labels)}) are not those of {task.name} "
+                f"({', '.join(task.form.labels)}); choose a model fine-tuned on it"
+            )
+        return self.predictions(examples, form, self.length_for(task))
+
     def question(
         self, record: Mapping[str, object], form: Form, max_length: int | None = None
     ) -> Question[dict[str, object]]:
@@ -148,6 +169,29 @@ class Predictor:
             # A model with few positions: the passage gets half of them at least.
             form = replace(form, max_question_length=length // 2)
         return questions.task_question(form, example, self.tokenizer, length, outputs)
+
+    def form_for(self, task: Task) -> Form:
+        """Return how to ask and read the model about a task: as its ``task.json`` says.
+
+        The task's own form serves models without that file. Whether a question may have no
+        answer is the task's to say: a SQuAD 2.0 model can be asked SQuAD 1.1's questions.
+        """
+        form = task.form
+        if self.task is None:
+            return form
+        if self.task.kind != form.kind:
+            raise InputError(
+                f"the model was fine-tuned on {self.task.name} ({self.task.kind}), which is not "
+                f"what {task.name} needs ({form.kind}); choose another model"
+            )
+        own = self.task.form()
+        if isinstance(own, SpanForm) and isinstance(form, SpanForm):
+            return replace(own, may_be_unanswerable=form.may_be_unanswerable)
+        return own
+
+    def length_for(self, task: Task) -> int:
+        """Return the longest input for a task: what the model was fine-tuned with, if known."""
+        return task.max_length if self.task is None else self.task.max_length
 
     def form(self) -> Form:
         """Return the form that the model was fine-tuned for, or else the one of its head."""
@@ -217,14 +261,3 @@ class Predictor:
                 f"this model is for {self.backend.info.head} and gives no {missing[0]}; "
                 "choose a model with the head for this question"
             )
-
-
-def _check_depth(depth: int | None, max_depth: int | None) -> None:
-    if depth is None:
-        return
-    if max_depth is None:
-        raise InputError(
-            f"depth {depth}: the depth of an ONNX model is fixed; export it with `--depth {depth}`"
-        )
-    if not 1 <= depth <= max_depth:
-        raise InputError(f"depth {depth} is outside 1 to {max_depth}")

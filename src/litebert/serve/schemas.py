@@ -30,7 +30,8 @@ class Request(BaseModel):
         >>> FillMaskRequest(text="Paris is the [MASK] of France.")
     """
 
-    model_config = ConfigDict(extra="forbid", str_strip_whitespace=False)
+    # Strict: 0.0 is no boolean and "5" no number, as the OpenAPI document says.
+    model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=False)
 
     model: String | None = Field(None, description="Name of a loaded model; see `/info`.")
 

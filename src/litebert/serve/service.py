@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from litebert.common.errors import InputError, LitebertError, suggestion
+from litebert.bundled import BUNDLED
+from litebert.common.errors import LitebertError, suggestion
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
 from litebert.model.counts import count_parameters
@@ -63,7 +64,14 @@ class ServedModel:
     @classmethod
     def load(cls, folder: Path, config: ServeConfig) -> ServedModel:
         """Load a folder; it is called after itself, or after its run if it is called ``model``."""
-        predictor = Predictor.load(folder, config.runtime, config.threads, config.max_tokens)
+        predictor = Predictor.load(
+            folder,
+            config.runtime,
+            config.threads,
+            config.max_tokens,
+            config.depth,
+            config.force_depth,
+        )
         path = resolve(folder).absolute()
         name = path.parent.name if path.name == "model" else path.name
         return cls(name or "model", predictor, load_config(folder))
@@ -120,10 +128,8 @@ class Service:
     @classmethod
     def load(cls, config: ServeConfig) -> Service:
         """Load every folder of the settings, and run each model once to warm it up."""
-        if not config.model:
-            raise InputError("no model was given; use --model DIR")
         models: list[ServedModel] = []
-        for folder in config.model:
+        for folder in config.model or (Path(BUNDLED),):
             loaded = ServedModel.load(folder, config)
             taken = [model.name for model in models]
             number = 1

@@ -81,8 +81,8 @@ def _asker(
         ).then(asdict)
     found = find_task(task)
     predictor.require(questions.form_outputs(found.form, predictor.backend.info.outputs))
-    task_length = found.max_length if predictor.task is None else predictor.task.max_length
-    return lambda record: predictor.question(record, found.form, task_length)
+    form, task_length = predictor.form_for(found), predictor.length_for(found)
+    return lambda record: predictor.question(record, form, task_length)
 
 
 def _failed(message: str) -> Question[Json]:

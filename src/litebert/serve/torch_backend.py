@@ -16,6 +16,9 @@ from litebert.serve.features import FloatArray, ModelInputs
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+_POOLED = frozenset({"pooler_output", "sop_logits", "logits"})
+"""Outputs that read nothing but the first token."""
+
 
 class TorchBackend:
     """A model folder loaded with torch, in evaluation mode, on the processor.
@@ -59,6 +62,8 @@ class TorchBackend:
     def _compute(self, inputs: ModelInputs, outputs: frozenset[str]) -> dict[str, Tensor]:
         import torch
 
+        from litebert.model.encoder import first_rows
+
         mask = None if inputs.attention_mask is None else torch.from_numpy(inputs.attention_mask)
         ids, types = torch.from_numpy(inputs.input_ids), torch.from_numpy(inputs.token_type_ids)
         computed: dict[str, Tensor] = {}
@@ -69,41 +74,47 @@ class TorchBackend:
             computed = {name.rsplit("_", 1)[0]: value for name, value in beam._asdict().items()}
             if outputs <= computed.keys():
                 return computed
-        wants_states = "hidden_states" in outputs
-        encoded = self.encoder(ids, mask, types, inputs.depth, return_hidden_states=wants_states)
-        computed["last_hidden_state"] = encoded.sequence_BSH
-        if wants_states:
+        read = (ids, mask, types, inputs.depth)
+        positions_M = torch.from_numpy(inputs.masked_positions)
+        # What is read at few tokens lets the last block run at these alone: the same numbers.
+        if outputs and outputs <= _POOLED:
+            return self._pooled(self.encoder(*read, rows_R=first_rows(ids)).sequence_BSH, outputs)
+        if outputs == {"masked_logits"}:
+            return {"masked_logits": self._words(self.encoder(*read, rows_R=positions_M)[0])}
+        encoded = self.encoder(*read, return_hidden_states="hidden_states" in outputs)
+        sequence_BSH = encoded.sequence_BSH
+        computed["last_hidden_state"] = sequence_BSH
+        if encoded.hidden_states is not None:
             computed["hidden_states"] = torch.stack(encoded.hidden_states, dim=2)
-        return computed | self._heads(encoded.sequence_BSH, inputs, outputs)
-
-    def _heads(
-        self, sequence_BSH: Tensor, inputs: ModelInputs, outputs: frozenset[str]
-    ) -> dict[str, Tensor]:
-        """Apply the parts of the head that are asked for."""
-        import torch
-
-        computed: dict[str, Tensor] = {}
-        if outputs & {"pooler_output", "sop_logits", "logits"}:
-            pooled_BH = self.encoder.pool(sequence_BSH)  # type: ignore[operator]
-            computed["pooler_output"] = pooled_BH
-            if "sop_logits" in outputs:
-                computed["sop_logits"] = _part(self.model, "sentence")(pooled_BH)
-            if "logits" in outputs:
-                computed["logits"] = _part(self.model, "classifier")(pooled_BH)
+        if outputs & _POOLED:
+            computed |= self._pooled(sequence_BSH[:, 0], outputs)
         if "masked_logits" in outputs:
-            positions_M = torch.from_numpy(inputs.masked_positions)
             hidden_MH = sequence_BSH.flatten(0, 1).index_select(0, positions_M)
-            head = _part(self.model, "mlm")
-            table_VE = self.encoder.get_parameter("embeddings.word.weight")
-            computed["masked_logits"] = torch.nn.functional.linear(
-                head(hidden_MH), table_VE, head.get_parameter("bias")
-            )
+            computed["masked_logits"] = self._words(hidden_MH)
         if "token_logits" in outputs:
             computed["token_logits"] = _part(self.model, "classifier")(sequence_BSH)
         if outputs & {"start_logits", "end_logits"}:
             start_BS, end_BS = _part(self.model, "span")(sequence_BSH).unbind(-1)
             computed |= {"start_logits": start_BS, "end_logits": end_BS}
         return computed
+
+    def _pooled(self, first_BH: Tensor, outputs: frozenset[str]) -> dict[str, Tensor]:
+        """Apply the parts of the head that read the first token."""
+        pooled_BH = self.encoder.pool_first(first_BH)  # type: ignore[operator]
+        computed = {"pooler_output": pooled_BH}
+        if "sop_logits" in outputs:
+            computed["sop_logits"] = _part(self.model, "sentence")(pooled_BH)
+        if "logits" in outputs:
+            computed["logits"] = _part(self.model, "classifier")(pooled_BH)
+        return computed
+
+    def _words(self, hidden_MH: Tensor) -> Tensor:
+        """Return the logits of every word at the masks; [M, V]."""
+        import torch
+
+        head = _part(self.model, "mlm")
+        table_VE = self.encoder.get_parameter("embeddings.word.weight")
+        return torch.nn.functional.linear(head(hidden_MH), table_VE, head.get_parameter("bias"))
 
 
 def _part(model: nn.Module, name: str) -> nn.Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from litebert.common.config import from_dict, to_dict
@@ -39,12 +39,23 @@ class TaskFile:
     """whether questions may have no answer (span extraction)"""
     no_answer_threshold: float = 0.5
     """probability of "no answer" above which it is the answer; tuned on dev"""
+    stride: int = 128
+    """pieces between the starts of two windows of a passage (span extraction)"""
+    depths: tuple[int, ...] = ()
+    """layers after which the head was trained to answer; empty: only after all"""
 
     @classmethod
     def of(cls, name: str, form: Form, max_length: int) -> TaskFile:
         """Describe a form."""
-        unanswerable = isinstance(form, SpanForm) and form.may_be_unanswerable
-        return cls(name, form.kind, form.labels, max_length, unanswerable)
+        described = cls(name, form.kind, form.labels, max_length)
+        if isinstance(form, SpanForm):
+            return replace(
+                described,
+                unanswerable=form.may_be_unanswerable,
+                no_answer_threshold=form.no_answer_threshold,
+                stride=form.stride,
+            )
+        return described
 
     @classmethod
     def read(cls, folder: Path) -> TaskFile | None:
@@ -61,7 +72,9 @@ class TaskFile:
         if self.kind == "multiple_choice":
             return ChoiceForm()
         if self.kind == "span_extraction":
-            return SpanForm(self.unanswerable, no_answer_threshold=self.no_answer_threshold)
+            return SpanForm(
+                self.unanswerable, self.stride, no_answer_threshold=self.no_answer_threshold
+            )
         if self.kind == "token_classification":
             return TagForm(self.labels)
         return TextForm(self.kind, self.labels)

@@ -64,17 +64,26 @@ class ModelSection:
 
     def resolve(self, vocab_size: int) -> ModelConfig:
         """The full shape; ``vocab_size`` is that of the shards."""
+        self._check_vocab_size(vocab_size)
+        return preset(self.preset, **{"vocab_size": vocab_size, **self.changes()})
+
+    def changes(self) -> dict[str, object]:
+        """What was set besides the preset.
+
+        >>> ModelSection(num_layers=4).changes()
+        {'num_layers': 4}
+        """
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {
+            name: value for name, value in values.items() if name != "preset" and value is not None
+        }
+
+    def _check_vocab_size(self, vocab_size: int) -> None:
         if self.vocab_size is not None and self.vocab_size < vocab_size:
             raise ConfigError(
                 f"model.vocab_size is {self.vocab_size} but the shards have {vocab_size} pieces: "
                 "leave it out, or set at least that."
             )
-        changes = {
-            item.name: getattr(self, item.name)
-            for item in fields(self)
-            if item.name != "preset" and getattr(self, item.name) is not None
-        }
-        return preset(self.preset, **{"vocab_size": vocab_size, **changes})
 
 
 @dataclass(frozen=True)
@@ -187,10 +196,11 @@ class PretrainConfig:
     """all randomness comes from it"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
-    init_from: Path | None = None
-    """model folder whose weights are the start (same vocabulary): continued pretraining"""
+    init_from: str | None = None
+    """model folder or hub name whose shape and weights are the start, with the same vocabulary: \
+continued pretraining"""
     batch_size: int = 256
-    """examples per step over all processes"""
+    """examples of full length per step over all processes; shorter ones come in larger numbers"""
     workers: int = 0
     """background processes that prepare batches; worthwhile on GPUs, hardly on CPUs"""
     parallel: Literal["auto", "none", "ddp", "fsdp"] = "auto"
@@ -246,6 +256,11 @@ class PretrainConfig:
             raise ConfigError(
                 f"schedule.warmup_steps is {self.schedule.warmup_steps} but there is no --steps: "
                 "use schedule.warmup_share."
+            )
+        if self.steps is not None and (self.schedule.warmup_steps or 0) > self.steps:
+            raise ConfigError(
+                f"schedule.warmup_steps is {self.schedule.warmup_steps} but the run has only "
+                f"{self.steps} steps: shorten the warm-up, or use schedule.warmup_share."
             )
 
     @property

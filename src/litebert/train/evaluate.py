@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from litebert.data.examples import NO_LABEL, Batch, ExampleConfig, Task, Vocabulary
+from litebert.data.examples import NO_LABEL, Batch, ExampleConfig, MaskConfig, Task, Vocabulary
 from litebert.data.loader import Loader
 from litebert.data.shards import ShardSet
 from litebert.dist.parallelize import Single
@@ -73,8 +73,8 @@ def interval(accuracy: float, count: int) -> tuple[float, float]:
 class DevSet:
     """The dev documents as fixed batches of every kind of example.
 
-    Masks and pairs follow the ``paper`` rules at 15 %, whatever training does, so that runs can be
-    compared.
+    Masks (whole words, n-grams up to 3, 15 %) and pairs follow the ``paper`` rules, whatever
+    training does, so that runs can be compared.
 
     Args:
         sources: the dev splits; those without documents are left out.
@@ -105,9 +105,7 @@ class DevSet:
         self._config = ExampleConfig(
             length=config.length,
             micro_batch_size=batch_size,
-            mask=replace(
-                config.mask, rate=_EVALUATION_MASK_RATE, max_predictions=None, replace="token"
-            ),
+            mask=MaskConfig(rate=_EVALUATION_MASK_RATE),
         )
 
     @property

@@ -6,7 +6,8 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from statistics import fmean
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from litebert.common.errors import ConfigError, LitebertError
 from litebert.common.progress import Progress, progress
 from litebert.common.rng import derived_seed
+from litebert.common.runs import RunFolder
 from litebert.dist.parallelize import Single
 from litebert.dist.runtime import Runtime, runtime
 from litebert.interop.folder import load_config, resolve
@@ -28,11 +30,13 @@ from litebert.tasks.collate import TaskBatch, collate
 from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune_batches import BatchOrder, micro_batches
+from litebert.train.finetune_card import fine_tuning_section
 from litebert.train.finetune_config import FinetuneConfig, Settings
 from litebert.train.finetune_data import TaskData, TaskSplit, load_task_data
+from litebert.train.finetune_exits import drawn_exit, exit_depths
 from litebert.train.finetune_model import autocast, batch_loss, head_of, load_task_model
 from litebert.train.finetune_predict import predict_features, score_split
-from litebert.train.finetune_records import FinetuneRecords
+from litebert.train.finetune_records import FinetuneRecords, check_same_settings
 from litebert.train.finetune_results import (
     FinetuneResult,
     read_result,
@@ -65,8 +69,10 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
                 "fine-tuning runs in one process: start it without torchrun, and several seeds or "
                 "tasks side by side"
             )
-        finished = read_result(config.out) if config.resume == "auto" else None
-        if finished is not None:
+        if config.resume == "no":
+            RunFolder.refuse_existing(config.out)
+        elif (finished := read_result(config.out)) is not None:
+            check_same_settings(config)
             return finished
         data = prepare_data(config)
         if config.seeds == 1:
@@ -108,6 +114,7 @@ def prepare_data(config: FinetuneConfig) -> TaskData:
         max_length,
         config.max_train_examples,
         config.strict,
+        config.max_scored_examples,
     )
     for line in data.problems.report():
         print(line, file=sys.stderr)
@@ -140,8 +147,13 @@ class FineTuning:
             generator,
         )
         self.model = model.to(self.device).train()
+        self.depths = exit_depths(load_config(config.model)) if config.train_exits else ()
         self.replica = Single(self.model, processes)
-        optimizer = OptimizerConfig(name="adamw", weight_decay=config.weight_decay)
+        optimizer = OptimizerConfig(
+            name="adamw",
+            weight_decay=config.weight_decay,
+            bias_correction=self.settings.bias_correction,
+        )
         named = list(self.model.named_parameters())
         self.optimizers = build_optimizers(named, optimizer, self.settings.lr)
         self.order = BatchOrder(
@@ -175,9 +187,14 @@ class FineTuning:
         batches = self._batches(state.step)
         num_labels = sum(batch.num_labels for batch in batches)
 
+        early = drawn_exit(self.depths, config.seed, state.step)
+
         def loss_of(model: nn.Module, batch: TaskBatch) -> tuple[Tensor, Tensor]:
             with autocast(config.precision, self.device):
                 loss = batch_loss(model, batch, self.device) / num_labels
+                if early is not None:
+                    shallow = batch_loss(model, batch, self.device, early) / num_labels
+                    loss = (loss + shallow) / 2
             return loss, loss.detach()[None]
 
         seeds = [
@@ -216,12 +233,16 @@ class FineTuning:
 
     def _evaluate(self) -> bool:
         """Score the dev split; return whether these weights are among the best so far."""
-        started = time.monotonic()
+        started, metric = time.monotonic(), self.data.task.main_metric
         scores, _ = score_split(self.data.task, self.dev, self._outputs(self.dev))
+        exits = self._exit_scores(self.dev)
         seconds = time.monotonic() - started
         dev = {f"dev_{name}": value for name, value in scores.items()}
+        dev |= {f"dev_{metric}_at_depth_{depth}": value for depth, value in exits.items()}
         self.records.log(self.state.step, {**dev, "eval_s": seconds})
-        return self.state.add(scores[self.data.task.main_metric], self.config.keep_checkpoints)
+        # Weights for several depths must be good at all of them.
+        score = fmean(exits.values()) if exits else scores[metric]
+        return self.state.add(score, self.config.keep_checkpoints)
 
     def _batches(self, step: int) -> list[TaskBatch]:
         members: Sequence[Feature] = [
@@ -255,6 +276,7 @@ class FineTuning:
         data, run = self.data, self.records.run
         if self.state.step:
             return
+        run.event("recipe", 0, **asdict(self.settings))
         run.event(
             "data",
             0,
@@ -269,23 +291,24 @@ class FineTuning:
     def _finish(self) -> FinetuneResult:
         """Evaluate the best weights on every split with labels and write the result."""
         config, data, state = self.config, self.data, self.state
+        dev = data.evals[0]
+        guesses = baseline_predictions(data.task.form, data.train.examples, dev.examples)
+        baseline = data.task.score(dev.examples, guesses)
         by_split = {}
         for rank, step in reversed(list(enumerate(state.kept_steps(), start=1))):
             self.model.load_state_dict(self.records.weights(step))
-            name = "model" if rank == 1 else f"model-{rank}"
-            scores = {split.name: self._final_scores(split, rank == 1) for split in data.evals}
+            by_split = {split.name: self._final_scores(split, rank == 1) for split in data.evals}
+            scores = by_split[dev.name]
             save_task_model(
                 self.model.eval(),
-                config.out / name,
+                config.out / ("model" if rank == 1 else f"model-{rank}"),
                 self.head,
                 data,
                 resolve(config.model),
-                scores[data.evals[0].name],
-                config.model,
+                scores,
+                fine_tuning_section(config, self.settings, data, scores, baseline, step),
+                self.depths,
             )
-            by_split = scores
-        dev = data.evals[0]
-        guesses = baseline_predictions(data.task.form, data.train.examples, dev.examples)
         result = FinetuneResult(
             run=config.out,
             task=data.task.name,
@@ -293,18 +316,22 @@ class FineTuning:
             model=config.out / "model",
             scores=by_split[dev.name],
             other_scores={split.name: by_split[split.name] for split in data.evals[1:]},
-            baseline=data.task.score(dev.examples, guesses),
+            exit_scores=self._exit_scores(dev),
+            baseline=baseline,
             best_step=state.kept_steps()[0],
             steps=state.step,
+            epochs=round(state.step / self.settings.steps_per_epoch, 4),
             train_examples=len(data.train.examples),
+            train_available=data.available["train"],
             dev_examples=len(dev.examples),
+            dev_available=data.available[dev.name],
             tokens=state.tokens,
             seconds=round(state.elapsed_s, 3),
             bad_rows=data.problems.counts(),
             seed=config.seed,
         )
+        write_result(result)  # before the checkpoints go: a kill between the two loses nothing
         self.records.finish()
-        write_result(result)
         return result
 
     def _final_scores(self, split: TaskSplit, is_best: bool) -> dict[str, float]:
@@ -314,13 +341,22 @@ class FineTuning:
             write_predictions(self.config.out, self.data, split, predictions)
         return scores
 
-    def _outputs(self, split: TaskSplit) -> list[Outputs]:
+    def _exit_scores(self, split: TaskSplit) -> dict[str, float]:
+        """Return the main score at each depth that is trained; empty without exits."""
+        found = {}
+        for depth in self.depths:
+            scores, _ = score_split(self.data.task, split, self._outputs(split, depth))
+            found[str(depth)] = scores[self.data.task.main_metric]
+        return found
+
+    def _outputs(self, split: TaskSplit, num_layers: int | None = None) -> list[Outputs]:
         return predict_features(
             self.model,
             split.features,
             self.data.tokenizer.pad_id,
             max_tokens=_EVAL_TOKENS_FACTOR * self.config.max_tokens,
             precision=self.config.precision,
+            num_layers=num_layers,
         )
 
     def _interrupted(self) -> FinetuneResult:

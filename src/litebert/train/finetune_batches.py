@@ -16,7 +16,7 @@ from litebert.tasks.base import Feature
 IndexArray = npt.NDArray[np.int64]
 
 _MOST_BATCHES_PER_GROUP = 64
-_GROUPS_PER_EPOCH = 8
+_GROUPS_PER_EPOCH = 4
 
 
 class BatchOrder:

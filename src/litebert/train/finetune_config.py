@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Literal
 
+from litebert.bundled import BUNDLED
 from litebert.common.errors import ConfigError
 from litebert.train.recipes import Recipe
 
@@ -20,13 +21,12 @@ class FinetuneConfig:
     """
 
     task: str
-    """cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race race-middle race-high, or a
-    TOML file that describes your own task"""
+    """a benchmark (names above), or a TOML file that describes your own task"""
     _: KW_ONLY
-    model: str
-    """model folder (pretrained, or fine-tuned on another task) or hub name to start from"""
     out: Path
     """run folder to write"""
+    model: str = BUNDLED
+    """model folder (pretrained, or fine-tuned on another task) or hub name to start from"""
     data: Path | None = None
     """folder with the task's files (or the GLUE root); own tasks may leave it out"""
     steps: int | None = None
@@ -49,6 +49,8 @@ class FinetuneConfig:
     """steps between evaluations on dev; the best of them is the result"""
     patience: int | None = None
     """stop after so many evaluations without a better one; default: train to the end"""
+    bias_correction: bool | None = None
+    """Adam's correction of its running means; off in the paper's recipes, on in the others"""
     weight_decay: float = 0.01
     """decoupled weight decay; biases and norms are excluded"""
     clip_norm: float = 1.0
@@ -61,12 +63,18 @@ class FinetuneConfig:
     """for spans: the paper's head with answerability (auto for squad2) or two plain logits"""
     start: Literal["weights", "random"] = "weights"
     """start from the folder's weights, or from random ones of the same shape (a baseline)"""
+    train_exits: bool = False
+    """train the head at a quarter, half and three quarters of the layers too, for half a forward
+    pass more: `--depth` may then stop there, and the mean dev score over the depths picks the
+    weights (models that share all parameters)"""
     keep_checkpoints: int = 1
     """model folders kept, best first: model, model-2, ...; more than one for ensembles"""
     max_train_examples: int | None = None
     """learn from so many examples only, drawn with seed 0"""
     max_dev_examples: int | None = None
     """evaluate on so many examples only while training; the final score uses all"""
+    max_scored_examples: int | None = None
+    """score so many dev examples only, drawn with seed 0; for a look at large dev splits"""
     max_tokens: int = 4096
     """tokens processed at once, padding included; a step of more is accumulated"""
     strict: bool = False
@@ -85,7 +93,8 @@ class FinetuneConfig:
             raise ConfigError(f"both --steps {self.steps} and --epochs {self.epochs}: give one")
         at_least_one = (
             "steps", "batch_size", "eval_every_steps", "patience", "seeds", "keep_checkpoints",
-            "max_train_examples", "max_dev_examples", "max_tokens", "log_every_steps",
+            "max_train_examples", "max_dev_examples", "max_scored_examples", "max_tokens",
+            "log_every_steps",
         )  # fmt: skip
         for name in at_least_one:
             value = getattr(self, name)
@@ -117,6 +126,7 @@ class Settings:
     warmup_steps: int
     eval_every_steps: int
     steps_per_epoch: int
+    bias_correction: bool
 
     @classmethod
     def max_length_of(
@@ -166,4 +176,7 @@ class Settings:
             warmup_steps=warmup_steps,
             eval_every_steps=every,
             steps_per_epoch=steps_per_epoch,
+            bias_correction=(
+                recipe.bias_correction if config.bias_correction is None else config.bias_correction
+            ),
         )

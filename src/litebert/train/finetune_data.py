@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -75,6 +75,8 @@ class TaskData:
     """splits with labels; the first one picks the best checkpoint"""
     problems: RowProblems
     max_length: int
+    available: Mapping[str, int]
+    """usable examples of each split, before a subset was drawn"""
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
@@ -92,21 +94,26 @@ def load_task_data(
     max_length: int,
     max_train_examples: int | None,
     strict: bool,
+    max_scored_examples: int | None = None,
 ) -> TaskData:
-    """Read and tokenise the training split and the splits with labels."""
+    """Read and tokenise the training split and the splits with labels, or a part of each."""
     problems = RowProblems(strict)
-    examples = sample(task.read(data, "train", problems), max_train_examples)
-    train = TaskSplit.make(task, "train", examples, tokenizer, max_length)
+    usable = task.read(data, "train", problems)
+    train = sample(usable, max_train_examples)
+    evals = read_eval_splits(task, data, problems)
     return TaskData(
         task,
         tokenizer,
-        train,
+        TaskSplit.make(task, "train", train, tokenizer, max_length),
         tuple(
-            TaskSplit.make(task, name, found, tokenizer, max_length)
-            for name, found in read_eval_splits(task, data, problems)
+            TaskSplit.make(
+                task, name, sample(found, max_scored_examples, "scored"), tokenizer, max_length
+            )
+            for name, found in evals
         ),
         problems,
         max_length,
+        {"train": len(usable), **{name: len(found) for name, found in evals}},
     )
 
 
@@ -125,11 +132,13 @@ def read_eval_splits(
     return found
 
 
-def sample(examples: Sequence[Example], count: int | None) -> Sequence[Example]:
+def sample(
+    examples: Sequence[Example], count: int | None, purpose: str = "training subset"
+) -> Sequence[Example]:
     """Return so many examples, drawn without replacement, in their order; None returns all."""
     if count is None or count >= len(examples):
         return examples
-    return [examples[index] for index in _chosen(len(examples), count, "training subset")]
+    return [examples[index] for index in _chosen(len(examples), count, purpose)]
 
 
 def _chosen(total: int, count: int, purpose: str) -> list[int]:

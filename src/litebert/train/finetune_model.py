@@ -70,42 +70,44 @@ def load_task_model(
     )
 
 
-def batch_loss(model: nn.Module, batch: TaskBatch, device: torch.device) -> Tensor:
+def batch_loss(
+    model: nn.Module, batch: TaskBatch, device: torch.device, num_layers: int | None = None
+) -> Tensor:
     """Return the loss of a batch summed over its labels (``batch.num_labels`` of them).
 
-    The caller divides by their number over the whole step.
+    The caller divides by their number over the whole step. ``num_layers`` runs fewer layers.
     """
     assert batch.targets is not None, "training needs gold labels"
     targets = torch.from_numpy(batch.targets).to(device)
     ids, mask, segments = _inputs(batch, device)
     if isinstance(model, Squad2Model):
         assert batch.forbidden is not None, "span batches say where answers may be"
-        out = model(
-            ids, mask, segments, torch.from_numpy(batch.forbidden).to(device), *targets.unbind(1)
-        )
+        forbidden = torch.from_numpy(batch.forbidden).to(device)
+        out = model(ids, mask, segments, forbidden, *targets.unbind(1), num_layers=num_layers)
         assert isinstance(out, Squad2Training), "asked for with gold starts"
         loss = out.loss
     elif isinstance(model, SpanExtractor):
-        loss = model(ids, mask, segments, targets[:, 0], targets[:, 1]).loss
+        loss = model(ids, mask, segments, targets[:, 0], targets[:, 1], num_layers).loss
     elif isinstance(model, SequenceClassifier) and targets.is_floating_point():
-        logits = at_least_float32(model(ids, mask, segments).logits)
+        logits = at_least_float32(model(ids, mask, segments, num_layers=num_layers).logits)
         loss = F.binary_cross_entropy_with_logits(logits, targets)
     elif isinstance(model, MultipleChoice):
-        loss = model(*_by_choice(batch, ids, mask, segments), targets).loss
+        loss = model(*_by_choice(batch, ids, mask, segments), targets, num_layers).loss
     else:
-        loss = model(ids, mask, segments, targets).loss
+        loss = model(ids, mask, segments, targets, num_layers).loss
     assert isinstance(loss, Tensor), "every head gives a loss when it is given labels"
     return loss * batch.num_labels
 
 
 def batch_outputs(
-    model: nn.Module, batch: TaskBatch, device: torch.device
+    model: nn.Module, batch: TaskBatch, device: torch.device, num_layers: int | None = None
 ) -> dict[str, FloatArray]:
     """Return what the model says about a batch: output name -> float32 [B, ...]."""
     ids, mask, segments = _inputs(batch, device)
     if isinstance(model, Squad2Model):
         assert batch.forbidden is not None, "span batches say where answers may be"
-        beam = model(ids, mask, segments, torch.from_numpy(batch.forbidden).to(device))
+        forbidden = torch.from_numpy(batch.forbidden).to(device)
+        beam = model(ids, mask, segments, forbidden, num_layers=num_layers)
         assert isinstance(beam, Squad2Prediction), "asked for without gold"
         outputs = {
             "start_top_log_probs": beam.start_top_log_probs_BK,
@@ -115,16 +117,18 @@ def batch_outputs(
             "answer_logits": beam.answer_logits_B,
         }
     elif isinstance(model, SpanExtractor):
-        span = model(ids, mask, segments)
+        span = model(ids, mask, segments, num_layers=num_layers)
         outputs = {"start_logits": span.start_logits_BS, "end_logits": span.end_logits_BS}
     elif isinstance(model, MultipleChoice):
-        outputs = {"logits": model(*_by_choice(batch, ids, mask, segments)).logits}
+        choices = _by_choice(batch, ids, mask, segments)
+        outputs = {"logits": model(*choices, num_layers=num_layers).logits}
     elif isinstance(model, TokenClassifier):
-        outputs = {"token_logits": model(ids, mask, segments).logits}
+        outputs = {"token_logits": model(ids, mask, segments, num_layers=num_layers).logits}
     elif isinstance(model, SequenceRegressor):
-        outputs = {"logits": model(ids, mask, segments).scores_B[:, None]}
+        scores_B = model(ids, mask, segments, num_layers=num_layers).scores_B
+        outputs = {"logits": scores_B[:, None]}
     else:
-        outputs = {"logits": model(ids, mask, segments).logits}
+        outputs = {"logits": model(ids, mask, segments, num_layers=num_layers).logits}
     return {name: tensor.float().cpu().numpy() for name, tensor in outputs.items()}
 
 

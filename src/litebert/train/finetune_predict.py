@@ -24,6 +24,7 @@ def predict_features(
     max_tokens: int,
     precision: Literal["auto", "float32", "bfloat16"] = "auto",
     bar: Progress | None = None,
+    num_layers: int | None = None,
 ) -> list[Outputs]:
     """Return what the model says about each feature, in their order.
 
@@ -34,6 +35,7 @@ def predict_features(
         max_tokens: padded tokens of one batch.
         precision: as in training.
         bar: counts finished features.
+        num_layers: layers to run; None runs all.
     """
     device = next(model.parameters()).device
     found: dict[int, Outputs] = {}
@@ -42,7 +44,7 @@ def predict_features(
     with torch.inference_mode(), autocast(precision, device):
         for indices in micro_batches(features, max_tokens):
             members = [features[index] for index in indices]
-            outputs = batch_outputs(model, collate(members, pad_id), device)
+            outputs = batch_outputs(model, collate(members, pad_id), device, num_layers)
             found.update(zip(indices, split_outputs(members, outputs), strict=True))
             if bar is not None:
                 bar.advance(len(indices))

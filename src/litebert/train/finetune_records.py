@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 SECONDS_BETWEEN_SAVES = 60.0
-_NOT_IDENTITY = ("out", "resume", "seeds", "seed", "log_every_steps", "device", "max_tokens")
+_NOT_IDENTITY = ("out", "resume", "log_every_steps", "device", "max_tokens")
 
 
 @dataclass
@@ -63,6 +63,28 @@ class FinetuneState:
         ranked = sorted((*self.kept, (score, float(self.step))), key=lambda e: (-e[0], e[1]))
         self.kept = tuple(ranked[:num_kept])
         return self.step in self.kept_steps()
+
+
+def check_same_settings(
+    config: FinetuneConfig, fingerprints: Mapping[str, str] | None = None
+) -> None:
+    """Refuse to go on with a run whose settings (or data, if given) were others."""
+    manifest = RunFolder.open(config.out).manifest()
+    theirs, prints = manifest["config"], manifest["fingerprints"]
+    assert isinstance(theirs, Mapping), "written by RunFolder"
+    assert isinstance(prints, Mapping), "written by RunFolder"
+    ours = {k: v for k, v in to_dict(config).items() if k not in _NOT_IDENTITY}
+    # Settings that the run's version did not have yet had what is their default now.
+    before = to_dict(from_dict(FinetuneConfig, theirs, str(config.out)))
+    if fingerprints is not None:
+        ours |= {f"the {split} data": value for split, value in fingerprints.items()}
+        before |= {f"the {split} data": value for split, value in prints.items()}
+    for key, value in ours.items():
+        if before.get(key) != value:
+            raise CheckpointError(
+                f"{config.out} is a run with {key} = {before.get(key)}, not {value}: "
+                "resume with the same setting, or choose another --out"
+            )
 
 
 class FinetuneRecords:
@@ -144,20 +166,8 @@ class FinetuneRecords:
         if not exists or self.config.resume == "no":
             seeds = {"run": self.config.seed}
             return RunFolder.create(self.config.out, config, seeds, self.fingerprints)
-        run = RunFolder.open(self.config.out)
-        manifest = run.manifest()
-        theirs, prints = manifest["config"], manifest["fingerprints"]
-        assert isinstance(theirs, Mapping), "written by RunFolder"
-        assert isinstance(prints, Mapping), "written by RunFolder"
-        ours = {**config, **{f"the {k} data": v for k, v in self.fingerprints.items()}}
-        before = {**theirs, **{f"the {k} data": v for k, v in prints.items()}}
-        for key, value in ours.items():
-            if key not in _NOT_IDENTITY and before.get(key) != value:
-                raise CheckpointError(
-                    f"{self.config.out} is a run with {key} = {before.get(key)}, not {value}: "
-                    "resume with the same setting, or choose another --out"
-                )
-        return run
+        check_same_settings(self.config, self.fingerprints)
+        return RunFolder.open(self.config.out)
 
     def _tensorboard(self, step: int) -> SummaryWriter | None:
         if self._board is None:

@@ -45,16 +45,24 @@ class FinetuneResult:
     """official scores of the best weights on dev (medians over seeds, if several)"""
     other_scores: dict[str, dict[str, float]] = field(default_factory=dict)
     """scores of further splits with labels, such as dev_mismatched"""
+    exit_scores: dict[str, float] = field(default_factory=dict)
+    """the main score on dev by the depth at which the model stops, with train_exits"""
     baseline: dict[str, float] = field(default_factory=dict)
     """what always saying the same scores"""
     best_step: int = 0
     """when the best weights were found"""
     steps: int = 0
     """steps done"""
+    epochs: float = 0.0
+    """passes over the training data"""
     train_examples: int = 0
     """examples learned from"""
+    train_available: int = 0
+    """examples of the whole training split"""
     dev_examples: int = 0
     """examples scored"""
+    dev_available: int = 0
+    """examples of the whole dev split"""
     tokens: int = 0
     """tokens trained on, without padding"""
     seconds: float = 0.0
@@ -99,6 +107,7 @@ def write_predictions(
     form = data.task.form
     content = {
         "split": split.name,
+        "kind": form.kind,
         "confusion": label_confusion(form, split.examples, predictions),
         "worst": worst_mistakes(form, split.examples, predictions),
     }
@@ -112,17 +121,29 @@ def save_task_model(
     data: TaskData,
     tokenizer_folder: Path,
     scores: Mapping[str, float],
-    source: str,
+    about: str,
+    depths: tuple[int, ...] = (),
 ) -> None:
-    """Write a model folder that says in ``task.json`` and its card which task it is for."""
+    """Write a model folder that says in ``task.json`` and its card which task it is for.
+
+    Args:
+        model: what to save.
+        folder: where.
+        head: the kind of head.
+        data: the task and its tokenizer.
+        tokenizer_folder: where its files are.
+        scores: on dev; a tuned no-answer threshold goes into ``task.json``.
+        about: Markdown about the fine-tuning, for the card.
+        depths: what ``--depth`` may ask for, for ``task.json``.
+    """
     form = data.task.form
     labels = form.labels if head in LABELLED and form.labels else None
-    task_file = TaskFile.of(data.task.name, form, data.max_length)
+    task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
     if "best_f1_thresh" in scores:
         task_file = replace(task_file, no_answer_threshold=scores["best_f1_thresh"])
     config = model.config
     assert isinstance(config, ModelConfig), "every model carries its configuration"
-    card = model_card(config, head, folder.name) + _results_section(data, scores, source)
+    card = model_card(config, head, f"{folder.parent.name}/{folder.name}") + about
     with atomic_folder(folder, replace=True) as temporary:
         save_model(model, temporary, tokenizer_folder, card, labels=labels)
         task_file.write(temporary)
@@ -132,18 +153,3 @@ def save_task_model(
                 temporary / "config.json",
                 {**values, "problem_type": "multi_label_classification"},
             )
-
-
-def _results_section(data: TaskData, scores: Mapping[str, float], source: str) -> str:
-    rows = "\n".join(f"| {name} | {value:.4g} |" for name, value in scores.items())
-    split = data.evals[0]
-    return f"""
-## Fine-tuning
-
-Fine-tuned from `{source}` on `{data.task.name}` ({len(data.train.examples):,} training examples).
-Scores on its {split.name} split ({len(split.examples):,} examples):
-
-| | |
-| --- | --- |
-{rows}
-"""

@@ -12,6 +12,7 @@ from litebert.common.config import to_dict
 from litebert.common.files import atomic_folder
 from litebert.common.runs import RunFolder
 from litebert.train.finetune_config import FinetuneConfig
+from litebert.train.finetune_records import check_same_settings
 from litebert.train.finetune_results import FinetuneResult, write_result
 
 
@@ -26,6 +27,7 @@ def seed_configs(config: FinetuneConfig) -> list[FinetuneConfig]:
 def open_seeds_run(config: FinetuneConfig) -> RunFolder:
     """Create or open the folder that holds the runs of all seeds."""
     if config.resume == "auto" and (config.out / "manifest.json").is_file():
+        check_same_settings(config)
         return RunFolder.open(config.out)
     seeds = {f"run-{number}": config.seed + number for number in range(config.seeds)}
     return RunFolder.create(config.out, to_dict(config), seeds)
@@ -56,6 +58,7 @@ def summarize_seeds(run: Path, results: Sequence[FinetuneResult]) -> FinetuneRes
         model=run / "model",
         scores={name: statistics.median(values) for name, values in columns.items()},
         other_scores=others,
+        exit_scores=_medians([result.exit_scores for result in results]),
         spread={name: max(values) - min(values) for name, values in columns.items()},
         by_seed=tuple({"seed": float(r.seed), **r.scores} for r in results),
         best_step=best.best_step,

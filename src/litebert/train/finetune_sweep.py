@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from litebert.bundled import BUNDLED
 from litebert.common.config import from_dict
 from litebert.common.errors import ConfigError, LitebertError, suggestion
 from litebert.common.files import write_json, write_text
@@ -31,15 +32,14 @@ class SweepConfig:
     tasks: tuple[str, ...]
     """tasks or task files"""
     _: KW_ONLY
-    model: str
-    """model folder or hub name to start from"""
     out: Path
     """folder for the runs and the table"""
+    model: str = BUNDLED
+    """model folder or hub name to start from"""
     data: Path | None = None
     """folder with the tasks' files"""
     grid: tuple[str, ...] = ()
-    """a setting of finetune and its values, such as lr=1e-4,3e-4 or start=weights,random; several
-    are combined"""
+    """a setting of finetune and its values, such as lr=1e-4,3e-4; several --grid are combined"""
     seeds: int = 1
     """seeds of each combination"""
     strict: bool = False
@@ -137,8 +137,13 @@ def run_config(config: SweepConfig, task: str, settings: Mapping[str, object]) -
 
 
 def table(rows: Sequence[SweepRow]) -> str:
-    """Return the rows as a Markdown table."""
-    names = list(dict.fromkeys(name for row in rows for name in row.settings))
+    """Return the rows as a Markdown table; settings that all runs share stand below it."""
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.settings.items():
+            values.setdefault(name, set()).add(_short(value))
+    names = [name for name, found in values.items() if len(found) > 1]
+    shared = [f"{name} {found.pop()}" for name, found in values.items() if name not in names]
     header = ["task", *names, "metric", "median", "spread", "baseline", "seconds", "tokens"]
     lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
     for row in rows:
@@ -156,6 +161,8 @@ def table(rows: Sequence[SweepRow]) -> str:
                 f"{row.tokens:,}",
             ]
         lines.append(f"| {' | '.join([row.task, *settings, *figures])} |")
+    if shared:
+        lines += ["", f"All runs: {', '.join(shared)}."]
     return "\n".join(lines) + "\n"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from litebert.train.config import Objective
+
 
 @dataclass(frozen=True)
 class StepFigures:
@@ -34,14 +36,15 @@ class Meter:
     """Collects steps and gives their averages.
 
     Example:
-        >>> meter = Meter(gemm_rate=1e11)
+        >>> meter = Meter(Objective(), gemm_rate=1e11)
         >>> meter.add(figures)
         >>> meter.averages()["mlm_loss"]
         9.01
     """
 
-    def __init__(self, gemm_rate: float) -> None:
-        self._gemm_rate = gemm_rate
+    def __init__(self, objective: Objective, gemm_rate: float) -> None:
+        self._objective = objective
+        self.gemm_rate = gemm_rate
         self._steps: list[StepFigures] = []
 
     def __len__(self) -> int:
@@ -63,18 +66,18 @@ class Meter:
         seconds = max(1e-9, sum(step.seconds for step in steps))
         mlm_loss = sum(step.mlm_loss_sum for step in steps) / max(1, predictions)
         values = {
-            "loss": mlm_loss,
+            "loss": self._objective.mlm_weight * mlm_loss,
             "mlm_loss": mlm_loss,
             "mlm_accuracy": sum(step.mlm_correct for step in steps) / max(1, predictions),
         }
         if pairs:
             sentence_loss = sum(step.sentence_loss_sum for step in steps) / pairs
-            values["loss"] += sentence_loss
+            values["loss"] += self._objective.sentence_weight * sentence_loss
             values["sentence_loss"] = sentence_loss
             values["sentence_accuracy"] = sum(step.sentence_correct for step in steps) / pairs
         values["grad_norm"] = sum(step.grad_norm for step in steps) / max(1, len(steps))
         values["tokens_per_s"] = sum(step.tokens for step in steps) / seconds
         values["step_s"] = seconds / max(1, len(steps))
         values["wait_share"] = sum(step.wait_s for step in steps) / seconds
-        values["gemm_share"] = sum(step.flops for step in steps) / seconds / self._gemm_rate
+        values["gemm_share"] = sum(step.flops for step in steps) / seconds / self.gemm_rate
         return values

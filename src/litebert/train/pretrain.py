@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from litebert.common.errors import DataError, LitebertError
+from litebert.common.progress import format_duration
 from litebert.common.rng import derived_seed
 from litebert.data.examples import Batch
 from litebert.dist.parallelize import parallelize
@@ -31,6 +32,9 @@ from litebert.train.setup import autocast_dtype, build_model, open_corpora, reso
 from litebert.train.signals import StopRequest, stop_request
 from litebert.train.state import Clock
 from litebert.train.step import accumulate, update
+
+SLOW_STEP_S = 30.0
+"""Steps that take longer are announced: the machine is hardly the one the recipe is made for."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class Pretraining:
         size = config.evaluation.batch_size
         self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
         self.autocast = autocast_dtype(config, processes.device)
-        self.meter = Meter(measured_gemm_rate(str(processes.device)))
+        self.meter = Meter(config.objective, measured_gemm_rate(str(processes.device)))
         self.latest_scores: Scores | None = None
 
     def run(self) -> PretrainResult:
@@ -130,6 +134,7 @@ class Pretraining:
         self.replica.rehearse(lambda: loss(self.replica.train, smallest_batch())[0])
         if not self.dev.has_documents:
             self.screen.note("no dev documents: the run goes without evaluation")
+        self._note_slow_steps()
         clock = Clock(state.elapsed_s)
         try:
             while self._share() < 1.0:
@@ -222,8 +227,9 @@ class Pretraining:
             self._save()
             raise LitebertError(
                 f"stopped after {state.nonfinite_in_a_row} steps in a row whose loss or gradient "
-                f"was not finite (step {state.step}); the weights in {self.records.folder} are "
-                "intact: lower the learning rate, then go on with --resume auto"
+                f"was not finite (step {state.step}); none of them changed the weights, which are "
+                f"saved in {self.records.checkpoints}: lower the learning rate, then go on with "
+                "--resume auto"
             )
         if save_due and not is_last:
             self._save()
@@ -303,6 +309,18 @@ class Pretraining:
             step_flops(self.shape, rows, length, predictions, stage.layers)
             for rows, length, predictions in shapes
         )
+
+    def _note_slow_steps(self) -> None:
+        """Tell who starts a large model on a small machine, before the first step has passed."""
+        stage = self._stage()
+        predictions = int(stage.batch_size * stage.length * stage.mask_rate)
+        flops = step_flops(self.shape, stage.batch_size, stage.length, predictions, stage.layers)
+        step_s = flops / self.meter.gemm_rate / self.processes.world_size
+        if step_s > SLOW_STEP_S:
+            self.screen.note(
+                f"a step takes at least {format_duration(step_s)} on this machine; --dry-run "
+                "estimates the whole run, and --config tiny, mini and small are made for CPUs"
+            )
 
     def _show(self, stage: Stage) -> None:
         if not len(self.meter):

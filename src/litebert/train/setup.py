@@ -12,13 +12,18 @@ from litebert.common.errors import CheckpointError, ConfigError, DataError
 from litebert.common.rng import derived_seed
 from litebert.data.examples import Vocabulary
 from litebert.data.shards import ShardSet
-from litebert.interop.hf import load_config, load_model
+from litebert.interop.folder import load_config, resolve
+from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import curriculum
 from litebert.train.config import PretrainConfig
 from litebert.train.initial import look_at_neighbours, set_word_frequencies
+
+_FREE_SETTINGS = ("hidden_dropout", "attention_dropout")
+"""What may differ from the model that continued pretraining starts from; in a model that shares all
+parameters the number of layers may too: the paper starts deep models from shallow ones."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,10 @@ def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
     if config.init_from is None:
         model = config.model.resolve(corpora.tokenizer.vocab_size)
     else:
-        model = load_config(config.init_from)
-        _check_vocabulary(config.init_from, model, corpora.tokenizer)
+        folder = resolve(config.init_from)
+        model = load_config(folder)
+        _check_vocabulary(folder, model, corpora.tokenizer)
+        model = load_config(folder, _overrides(config, model))
     curriculum.check(config, model)
     return model
 
@@ -109,7 +116,7 @@ def build_model(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) ->
             config.init_from,
             "pretraining",
             new_head=True,
-            overrides=_dropout(config),
+            overrides=_overrides(config, shape),
             generator=generator,
         )
         assert isinstance(loaded, PretrainingModel), "asked for by the head's name"
@@ -131,12 +138,18 @@ def autocast_dtype(config: PretrainConfig, device: torch.device) -> torch.dtype 
     return None
 
 
-def _dropout(config: PretrainConfig) -> dict[str, object]:
-    wanted = {
-        "hidden_dropout": config.model.hidden_dropout,
-        "attention_dropout": config.model.attention_dropout,
-    }
-    return {name: rate for name, rate in wanted.items() if rate is not None}
+def _overrides(config: PretrainConfig, model: ModelConfig) -> dict[str, object]:
+    """The settings that replace those of the folder; weights that exist keep their shape."""
+    free = (*_FREE_SETTINGS, "num_layers") if model.sharing == "all" else _FREE_SETTINGS
+    changes = config.model.changes()
+    for name, wanted in changes.items():
+        found = getattr(model, name)
+        if name not in free and wanted != found:
+            raise ConfigError(
+                f"model.{name} is {wanted} but {config.init_from} has {found}: with --init-from "
+                "the shape is that of the folder; leave the setting out."
+            )
+    return {name: value for name, value in changes.items() if name in free}
 
 
 def _check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> None:

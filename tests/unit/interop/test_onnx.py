@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from litebert.interop import onnx_verify
 from litebert.interop.folder import ModelFolder
 from litebert.interop.names import Head
 from litebert.interop.onnx import export_onnx, num_nodes
+from litebert.interop.onnx_embedding import Pooling
 from litebert.interop.onnx_file import OnnxFile
 from litebert.interop.onnx_int8 import LARGEST, quantize_rows
 from litebert.interop.onnx_verify import verify
@@ -203,3 +205,23 @@ def test_rounding_errs_by_half_a_step_at_most(matrix: np.ndarray) -> None:
 
 def test_products_of_bytes_fit_sixteen_bits() -> None:
     assert 2 * 255 * LARGEST <= 2**15 - 1
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_folders_for_embeddings_say_how_to_pool(tmp_path: Path, pooling: Pooling) -> None:
+    source = random_model_folder(tmp_path / "model", "pretraining", None)
+    export_onnx(source, tmp_path / "out", pooling=pooling)
+    modules = json.loads((tmp_path / "out/modules.json").read_text())
+    assert [module["path"] for module in modules] == ["", "1_Pooling"]
+    assert all(module["type"].startswith("sentence_transformers.") for module in modules)
+    settings = json.loads((tmp_path / "out/1_Pooling/config.json").read_text())
+    assert settings["word_embedding_dimension"] == TINY.hidden_size
+    assert [key for key, value in settings.items() if value is True] == [
+        f"pooling_mode_{'cls_token' if pooling == 'cls' else 'mean_tokens'}"
+    ]
+
+
+def test_folders_for_tasks_are_no_embedding_models(tmp_path: Path) -> None:
+    source = random_model_folder(tmp_path / "model", "classification", None)
+    export_onnx(source, tmp_path / "out")
+    assert not (tmp_path / "out/modules.json").exists()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from litebert.common.errors import InputError
 from litebert.serve.config import ServeConfig
 from litebert.serve.predictor import Predictor
 from litebert.serve.server import create_app
@@ -142,6 +143,7 @@ def test_every_request_example_is_answered(client: TestClient) -> None:
         ("/fill-mask", {"text": "[MASK]" + "x" * 60_000}, 422, "characters"),
         ("/fill-mask", {"text": "[MASK]", "model": "nobody"}, 404, "no model 'nobody'"),
         ("/answer", {"question": "who?", "context": "   "}, 422, "empty"),
+        ("/answer", {"question": "a", "context": "b", "may_be_unanswerable": 0.0}, 422, "boolean"),
         ("/order", {"first": "a", "second": " "}, 422, "empty"),
         ("/classify", {"text": ["a", "b"], "text_pair": ["c"]}, 422, "2 entries"),
         ("/multiple-choice", {"text": "a", "options": ["one"]}, 422, "options:"),
@@ -303,3 +305,12 @@ def test_two_models_of_one_name_are_told_apart(config: ServeConfig) -> None:
     twice = Service.load(replace(config, model=(config.model[0], config.model[0])))
     names = [model.name for model in twice.models]
     assert len(set(names)) == 2
+
+
+def test_a_server_may_run_fewer_layers(model_folder: Callable[..., Path]) -> None:
+    config = ServeConfig(model=(model_folder("pretraining"),), runtime="torch", depth=2)
+    with pytest.raises(InputError, match="--force-depth"):
+        Service.load(config)
+    forced = replace(config, force_depth=True)
+    with TestClient(create_app(Service.load(forced), forced)) as client:
+        assert len(client.post("/layers", json={"text": "a name"}).json()["distance"]) == 2

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,13 @@ import pytest
 from litebert.cli import main
 from litebert.common.errors import CheckpointError, DataError, InputError
 from litebert.interop.names import Head
+from litebert.serve.features import FloatArray, ModelInputs
 from litebert.serve.predictor import Predictor
 from litebert.serve.stream import answer_rows
+from litebert.tasks.base import Example
 from litebert.tasks.registry import find_task
+from litebert.tasks.spans import SpanForm
+from litebert.tasks.task_file import TaskFile
 
 Folders = Callable[..., Path]
 
@@ -140,7 +145,6 @@ def test_the_task_file_of_a_fine_tuned_model_counts(tmp_path: Path, model_folder
     import shutil
 
     from litebert.interop.onnx import export_onnx
-    from litebert.tasks.task_file import TaskFile
 
     labels = Predictor.load(model_folder("classification")).labels
     shutil.copytree(model_folder("classification"), tmp_path / "many")
@@ -159,15 +163,100 @@ def test_the_task_file_of_a_fine_tuned_model_counts(tmp_path: Path, model_folder
     assert 0 <= answer["no_answer"] <= 1
 
 
+def fine_tuned(source: Path, folder: Path, task: TaskFile) -> list[Path]:
+    """Return a folder with this task.json, and its export."""
+    import shutil
+
+    from litebert.interop.onnx import export_onnx
+
+    shutil.copytree(source, folder)
+    task.write(folder)
+    exported = folder.with_name(f"{folder.name}-onnx")
+    export_onnx(folder, exported)
+    assert TaskFile.read(exported) == task
+    return [folder, exported]
+
+
+def test_a_task_is_asked_as_the_model_was_fine_tuned(tmp_path: Path, model_folder: Folders) -> None:
+    """`predict sst2` takes labels and length from the folder, not from the table of tasks."""
+    described = TaskFile("mine", "classification", ("bad", "fine", "good"), max_length=16)
+    for folder in fine_tuned(model_folder("classification"), tmp_path / "mine", described):
+        predictor = Predictor.load(folder)
+        (answer,) = answer_rows(predictor, "sst2", [(1, {"text": "a name " * 40})])
+        assert set(answer["scores"]) == {"bad", "fine", "good"}
+        task = find_task("sst2")
+        assert predictor.form_for(task).labels == described.labels
+        assert predictor.length_for(task) == 16
+        with pytest.raises(InputError, match="labels .bad, fine, good. are not those of sst2"):
+            predictor.task_predictions(task, [Example("0", "a name", gold=1)])
+        with pytest.raises(InputError, match="fine-tuned on mine .classification."):
+            list(answer_rows(predictor, "stsb", [(1, {"text": "a", "text_pair": "b"})]))
+
+
+def test_windows_overlap_as_in_training(tmp_path: Path, model_folder: Folders) -> None:
+    described = TaskFile("squad2", "span_extraction", (), 32, True, 0.5, stride=4)
+    context = "the value of a name " * 20
+    record = {"question": "which?", "context": context}
+    for folder in fine_tuned(model_folder("span"), tmp_path / "qa", described):
+        predictor = Predictor.load(folder)
+        form = predictor.form_for(find_task("squad1"))
+        assert isinstance(form, SpanForm)
+        assert (form.stride, form.may_be_unanswerable) == (4, False)
+        close = predictor.question(record, predictor.form()).features
+        far = predictor.question(record, replace(form, stride=16)).features
+        assert len(close) > 3 * len(far) > 3
+        assert max(map(len, close)) == 32
+
+
+def test_the_dev_check_scores_as_the_model_was_fine_tuned(
+    tmp_path: Path, model_folder: Folders
+) -> None:
+    from litebert.serve.dev_check import DevSet
+    from litebert.serve.export import export_checked
+
+    (tmp_path / "task.toml").write_text(
+        'name = "mine"\nkind = "classification"\nlabels = ["O", "B-NAME", "I-NAME"]\n'
+        'max_length = 64\n[columns]\ntext = "text"\nlabel = "label"\n'
+        '[files]\ntrain = "dev.csv"\ndev = "dev.csv"\n'
+    )
+    lengths: list[int] = []
+    texts = ["a name", "the value", "of it " * 30]
+    labels = ("O", "B-NAME", "I-NAME")
+    rows = [f"{text},{label}" for text, label in zip(texts, labels, strict=True)]
+    (tmp_path / "dev.csv").write_text("\n".join(["text,label", *rows]))
+    described = TaskFile("mine", "classification", labels, max_length=16)
+    folder, _ = fine_tuned(model_folder("classification"), tmp_path / "mine", described)
+    dev = DevSet.parse(f"{tmp_path}/task.toml:{tmp_path}")
+    predictor = Predictor.load(folder)
+    run = predictor.backend.run
+
+    def watched(inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:
+        lengths.append(inputs.input_ids.shape[1])
+        return run(inputs, outputs)
+
+    predictor.backend.run = watched  # type: ignore[method-assign]
+    before = dev.score(predictor)
+    assert max(lengths) == 16, "the task's own length was used"
+    report, drop = export_checked(folder, tmp_path / "out", dev)
+    assert (drop.before, drop.after) == (before, before)
+    assert TaskFile.read(report.path) == described
+    TaskFile("mine", "classification", labels[::-1], 16).write(folder)
+    with pytest.raises(InputError, match="are not those of mine"):
+        export_checked(folder, tmp_path / "other", dev)
+    assert not (tmp_path / "other").exists()
+
+
 def test_depth_runs_fewer_layers(model_folder: Folders, onnx_folder: Folders) -> None:
     full = Predictor.load(model_folder("encoder"), "torch")
-    shallow = Predictor.load(model_folder("encoder"), "torch", depth=1)
+    shallow = Predictor.load(model_folder("encoder"), "torch", depth=1, force_depth=True)
     assert np.abs(full.embed(["a name"]) - shallow.embed(["a name"])).max() > 1e-3
     assert len(shallow.layer_path("a name").distance) == 1
     with pytest.raises(InputError, match="outside 1 to 3"):
         Predictor.load(model_folder("encoder"), "torch", depth=4)
     with pytest.raises(InputError, match="export it with"):
         Predictor.load(onnx_folder("encoder"), depth=2)
+    with pytest.raises(InputError, match="not trained to answer at depth 2, only at 3"):
+        Predictor.load(model_folder("encoder"), "torch", depth=2)
 
 
 def test_missing_models_are_named(tmp_path: Path, model_folder: Folders) -> None:
@@ -249,6 +338,9 @@ def test_fill_mask_command(onnx_folder: Folders, capsys: pytest.CaptureFixture[s
     assert len(answer["masks"][0]) == 2
     main(["fill-mask", "--model", folder, "the [MASK] of [MASK]"])
     assert "mask 2" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["fill-mask", "--model", folder, "a [MASK]", "--depth", "2"])
+    assert "--depth 2" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         main(["fill-mask", "--model", folder, "no mask"])
     assert stopped.value.code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from litebert.tasks.task_file import TaskFile
 
 WITHOUT_TORCH = """
 import sys
@@ -154,7 +157,6 @@ def test_a_taken_port_and_a_missing_model_are_one_line_each(
         for arguments, words in (
             (["--model", folder, "--port", str(server.port)], "cannot listen"),
             (["--model", str(tmp_path / "none"), "--port", "0"], "does not exist"),
-            (["--port", "0"], "--model"),
         ):
             done = subprocess.run(
                 [sys.executable, "-m", "litebert", "serve", *arguments],
@@ -181,37 +183,74 @@ def test_the_key_comes_from_the_flag_or_the_environment(
         assert server.ask("/health")[0] == 200
 
 
-@pytest.mark.slow
-def test_a_clean_install_without_torch_serves(
-    onnx_folder: Callable[..., Path], model_folder: Callable[..., Path], tmp_path: Path
-) -> None:
-    """`pip install .[serve,onnx]` in an environment of its own; needs a package index."""
-    import shutil
+@pytest.fixture(scope="module")
+def clean_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with `pip install .[serve,onnx]` in it and nothing else; needs a package index."""
     import venv
 
+    work = tmp_path_factory.mktemp("clean")
     repository = Path(__file__).parents[3]
-    shutil.copytree(repository / "src", tmp_path / "project/src")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copyfile(repository / name, tmp_path / "project" / name)
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env/bin/python"
+    shutil.copytree(repository / "src", work / "project/src")
+    for name in ("pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
+        shutil.copyfile(repository / name, work / "project" / name)
+    venv.create(work / "env", with_pip=True)
+    python = work / "env/bin/python"
+    install = [python, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
     installed = subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", f"{tmp_path}/project[serve,onnx]"],
-        capture_output=True,
-        text=True,
+        [*install, ".[serve,onnx]"], cwd=work / "project", capture_output=True, text=True
     )
     if installed.returncode:
         pytest.skip(f"packages cannot be installed here: {installed.stderr[-300:]}")
-    missing = subprocess.run([python, "-c", "import torch"], capture_output=True)
+    return python
+
+
+@pytest.mark.slow
+def test_a_clean_install_without_torch_serves(
+    clean_python: Path, onnx_folder: Callable[..., Path]
+) -> None:
+    missing = subprocess.run([clean_python, "-c", "import torch"], capture_output=True)
     assert missing.returncode != 0, "the environment has torch"
-    folder = str(onnx_folder("pretraining", int8=True))
-    with running("--model", folder, program=(str(python), "-m", "litebert")) as server:
-        assert server.ask("/fill-mask", {"text": "the [MASK] of"})[0] == 200
+    folders = [str(onnx_folder(head, int8=True)) for head in ("pretraining", "classification")]
+    models = [argument for folder in folders for argument in ("--model", folder)]
+    with running(*models, program=(str(clean_python), "-m", "litebert")) as server:
+        assert server.ask("/health") == (200, {"status": "ok"})
+        status, info = server.ask("/info")
+        assert status == 200
+        assert [model["runtime"] for model in info["models"]] == ["onnx int8"] * 2
+        status, answer = server.ask("/fill-mask", {"text": "the [MASK] of"})
+        assert status == 200
+        assert len(answer["results"][0]["masks"][0]) == 5
+        assert server.ask("/classify", {"text": "a name"})[1]["results"][0]["label"]
         assert server.ask("/")[0] == 200
-    told = subprocess.run(
-        [python, "-m", "litebert", "fill-mask", "--model", model_folder("pretraining"), "[MASK]"],
-        capture_output=True,
-        text=True,
-    )
+
+
+@pytest.mark.slow
+def test_a_clean_install_without_torch_predicts(
+    clean_python: Path,
+    onnx_folder: Callable[..., Path],
+    model_folder: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    def litebert(*arguments: object, sent: str = "") -> subprocess.CompletedProcess[str]:
+        command = [str(clean_python), "-m", "litebert", *map(str, arguments)]
+        return subprocess.run(command, input=sent, capture_output=True, text=True)
+
+    filled = litebert("fill-mask", "--model", onnx_folder("pretraining"), "a [MASK]", "--json")
+    assert filled.returncode == 0, filled.stderr
+    assert len(json.loads(filled.stdout)["masks"][0]) == 5
+    labels = ("O", "B-NAME", "I-NAME")
+    shutil.copytree(onnx_folder("classification"), tmp_path / "sst2")
+    TaskFile("sst2", "classification", labels, max_length=32).write(tmp_path / "sst2")
+    rows = '{"text": "a name", "id": 1}\n{"text": "the value", "id": 2}\n'
+    for task, folder, key in (
+        ("sst2", tmp_path / "sst2", "label"),
+        ("embed", onnx_folder("pretraining"), "embedding"),
+    ):
+        answered = litebert("predict", task, "--model", folder, sent=rows)
+        assert answered.returncode == 0, answered.stderr
+        answers = [json.loads(line) for line in answered.stdout.splitlines()]
+        assert [answer["id"] for answer in answers] == [1, 2]
+        assert all(answer[key] for answer in answers)
+    told = litebert("fill-mask", "--model", model_folder("pretraining"), "[MASK]")
     assert told.returncode == 2
     assert "litebert export onnx" in told.stderr

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from litebert.common.errors import ConfigError
 from litebert.data.examples import ExampleConfig
 from litebert.model.config import ModelConfig, preset
+from litebert.optim.schedule import ScheduleConfig
 from litebert.train.config import Curriculum, ModelSection, PretrainConfig, parse_duration
 from litebert.train.curriculum import check, progress_share, stage_at, value_at
 
@@ -92,6 +93,13 @@ def test_contradictions_are_refused() -> None:
 def test_a_run_needs_a_length() -> None:
     with pytest.raises(ConfigError, match="no length"):
         PretrainConfig(data=HERE, out=HERE)
+
+
+def test_a_warm_up_longer_than_the_run_is_refused() -> None:
+    schedule = ScheduleConfig(warmup_steps=3125)
+    PretrainConfig(data=HERE, out=HERE, steps=3125, schedule=schedule)
+    with pytest.raises(ConfigError, match="only 200 steps: shorten the warm-up"):
+        PretrainConfig(data=HERE, out=HERE, steps=200, schedule=schedule)
 
 
 def test_durations() -> None:

@@ -9,7 +9,14 @@ import pytest
 from litebert.common.errors import ConfigError, DataError
 from litebert.train.finetune_config import FinetuneConfig
 from litebert.train.finetune_results import FinetuneResult
-from litebert.train.finetune_sweep import SweepConfig, combinations, run_config, sweep
+from litebert.train.finetune_sweep import (
+    SweepConfig,
+    SweepRow,
+    combinations,
+    run_config,
+    sweep,
+    table,
+)
 
 
 def test_combinations_are_the_product_of_the_axes() -> None:
@@ -64,6 +71,16 @@ def test_a_sweep_runs_all_notes_failures_and_writes_the_table(tmp_path: Path) ->
     text = (tmp_path / "table.md").read_text()
     assert "| rte | 0.0001 | accuracy | 0.6 | 0.02 | 0.5 | 3 | 1,000 |" in text
     assert "failed: no such file" in text
+
+
+def test_settings_that_all_runs_share_stand_below_the_table() -> None:
+    rows = [
+        SweepRow("rte", {"start": start, "epochs": 2}, "accuracy", 0.5, 0.1, 0.5, 1.0, 10)
+        for start in ("weights", "random")
+    ]
+    text = table(rows)
+    assert "| rte | random | accuracy | 0.5 |" in text
+    assert text.endswith("\n\nAll runs: epochs 2.\n")
 
 
 def test_an_interrupted_sweep_stops(tmp_path: Path) -> None:

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from litebert.common.errors import CheckpointError, ConfigError, DataError, LitebertError
 from litebert.common.runs import RunFolder
+from litebert.interop.folder import load_config
 from litebert.interop.hf import load_model
 from litebert.model.heads import PretrainingModel
 from litebert.train import checkpoint
-from litebert.train.config import Checkpoints, Curriculum, Evaluation, ModelSection
+from litebert.train.config import Checkpoints, Curriculum, Evaluation, ModelSection, Objective
+from litebert.train.export import export_checkpoint
 from litebert.train.pretrain import pretrain
 from small_run import assert_bitwise_equal, small_config, weights
 
@@ -240,10 +243,46 @@ def test_the_best_checkpoint_is_kept(tiny_shards_dir: Path, tmp_path: Path) -> N
 def test_continued_pretraining_starts_from_a_folder(tiny_shards_dir: Path, tmp_path: Path) -> None:
     pretrain(small_config(tiny_shards_dir, tmp_path / "a", steps=30), quiet=True)
     config = small_config(
-        tiny_shards_dir, tmp_path / "b", steps=2, init_from=tmp_path / "a" / "model", seed=5
+        tiny_shards_dir, tmp_path / "b", steps=2, init_from=str(tmp_path / "a/model"), seed=5
     )
     pretrain(config, quiet=True)
     assert lines(tmp_path / "b")[0]["mlm_loss"] < lines(tmp_path / "a")[0]["mlm_loss"] - 0.5
+
+
+def test_continued_pretraining_keeps_the_shape_of_the_folder(
+    tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    pretrain(small_config(tiny_shards_dir, tmp_path / "a", steps=1), quiet=True)
+    config = small_config(tiny_shards_dir, tmp_path / "b", init_from=str(tmp_path / "a/model"))
+    wider = replace(config, model=replace(config.model, intermediate_size=128))
+    with pytest.raises(ConfigError, match="intermediate_size is 128 but .* leave the setting out"):
+        pretrain(wider, quiet=True)
+    assert not (tmp_path / "b").exists()
+    deeper = replace(config, steps=1, model=replace(config.model, num_layers=5))
+    pretrain(deeper, quiet=True)
+    assert load_config(tmp_path / "b/model").num_layers == 5
+
+
+def test_a_checkpoint_becomes_a_model_folder(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(
+        tiny_shards_dir, tmp_path / "run", checkpoint=Checkpoints(every_steps=6, keep_last=2)
+    )
+    pretrain(config, quiet=True)
+    assert export_checkpoint(tmp_path / "run", tmp_path / "last", "last") == 12
+    assert_bitwise_equal(load_file(tmp_path / "last/model.safetensors"), weights(tmp_path / "run"))
+    assert (tmp_path / "last/spiece.model").is_file()
+    assert export_checkpoint(tmp_path / "run", tmp_path / "six", "6") == 6
+    with pytest.raises(CheckpointError, match="no checkpoint of step 7: choose best, last or one"):
+        export_checkpoint(tmp_path / "run", tmp_path / "seven", "7")
+
+
+def test_the_logged_loss_is_the_weighted_one(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(
+        tiny_shards_dir, tmp_path / "run", steps=1, objective=Objective(2.0, sentence_weight=0.5)
+    )
+    pretrain(config, quiet=True)
+    (line,) = lines(tmp_path / "run")
+    assert line["loss"] == pytest.approx(2.0 * line["mlm_loss"] + 0.5 * line["sentence_loss"])
 
 
 def test_continued_pretraining_needs_the_same_vocabulary(
@@ -254,7 +293,7 @@ def test_continued_pretraining_needs_the_same_vocabulary(
 
     shape = ModelConfig(vocab_size=500, hidden_size=64, num_layers=2)
     save_model(PretrainingModel(shape), tmp_path / "other")
-    config = small_config(tiny_shards_dir, tmp_path / "b", init_from=tmp_path / "other")
+    config = small_config(tiny_shards_dir, tmp_path / "b", init_from=str(tmp_path / "other"))
     with pytest.raises(ConfigError, match="500 pieces but the shards have 1000"):
         pretrain(config, quiet=True)
 

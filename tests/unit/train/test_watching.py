@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from litebert.data.examples import ExampleConfig
-from litebert.train.config import Curriculum, PretrainConfig
+from litebert.train.config import Curriculum, Objective, PretrainConfig
 from litebert.train.display import Status, display
 from litebert.train.evaluate import Scores, interval
 from litebert.train.meter import Meter, StepFigures
@@ -76,7 +76,7 @@ def test_averages_weigh_tokens_and_pairs() -> None:
         mlm_loss_sum=80.0, mlm_correct=1, sentence_loss_sum=2.0, sentence_correct=1,
         predictions=10, pairs=4, tokens=100, grad_norm=1.0, seconds=0.5, wait_s=0.1, flops=1e9,
     )  # fmt: skip
-    meter = Meter(gemm_rate=4e9)
+    meter = Meter(Objective(), gemm_rate=4e9)
     meter.add(step)
     meter.add(replace(step, mlm_loss_sum=20.0, predictions=10, tokens=300, wait_s=0.0))
     found = meter.averages()
@@ -90,7 +90,7 @@ def test_averages_weigh_tokens_and_pairs() -> None:
 
 
 def _without_pairs(step: StepFigures) -> dict[str, float]:
-    meter = Meter(gemm_rate=1.0)
+    meter = Meter(Objective(), gemm_rate=1.0)
     meter.add(replace(step, pairs=0))
     return meter.averages()
 

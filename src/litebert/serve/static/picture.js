@@ -116,8 +116,9 @@ function drawStack(panel, size, embedding, sharing) {
   panel.querySelector("#stack").replaceChildren(drawing);
   const stored = { all: "One layer is stored and runs", attention: "Attention is stored once, feed-forward per layer; the stack runs",
     ffn: "Feed-forward is stored once, attention per layer; the stack runs", none: "Every layer is stored, and the stack runs" }[sharing];
-  panel.querySelector("#stack-caption").textContent =
-    `${stored} ${sharing === "all" ? `${size.layers} times` : `${size.layers} layers deep`}. Faint parts reuse the weights below them.`;
+  const runs = sharing === "all" ? `${size.layers} times` : `${size.layers} layers deep`;
+  const faint = sharing === "none" ? "" : " Faint parts reuse the weights below them.";
+  panel.querySelector("#stack-caption").textContent = `${stored} ${runs}.${faint}`;
 }
 
 // Figure 1: one line per loaded model.

@@ -77,7 +77,8 @@ async function watch() {
 }
 
 function showModels() {
-  const short = (number) => `${(number / 1e6).toFixed(1)} M`;
+  const short = (number) =>
+    number < 1e6 ? `${Math.round(number / 1e3)} k` : `${(number / 1e6).toFixed(1)} M`;
   $("#models").replaceChildren(...models.map((model) => make("span", { class: "chip" },
     make("b", {}, model.name), make("span", {}, model.head.replaceAll("_", " ")),
     make("span", {}, short(model.num_parameters)), make("span", {}, model.runtime))));

@@ -1,0 +1,39 @@
+"""`litebert report`: the page of a run, and one table of many fine-tuning runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+def report(
+    run: Annotated[tuple[Path, ...], Parameter(negative="")],
+    /,
+    *,
+    table: Path | None = None,
+) -> None:
+    """Write report.html into run folders, also of runs that are still going.
+
+    With --table the scores of fine-tuning runs are printed as one Markdown table and written
+    to a file.
+
+    Examples:
+        litebert report runs/small
+        litebert report runs/sst2 runs/cola runs/rte --table scores.md
+
+    Args:
+        run: run folders of pretrain or finetune.
+        table: file for the table of scores.
+    """
+    from litebert.common.files import write_text
+    from litebert.report.scores import score_table
+    from litebert.report.write import write_reports
+
+    if table is not None:
+        text = score_table(run)
+        write_text(table, text)
+        print(text, end="")
+    for folder in run:
+        print(f"report: {write_reports(folder)}")

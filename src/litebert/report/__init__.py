@@ -1,0 +1,1 @@
+"""Reports: run folders to pages and tables; reads files only."""

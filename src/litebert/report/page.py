@@ -1,0 +1,144 @@
+"""What every report page shares: look, tiles, events, settings."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Collection, Mapping, Sequence
+
+from litebert.report.charts import Record, number
+
+_STYLE = """
+:root { color-scheme: light dark; --bg: #fff; --fg: #1c2024; --dim: #68707a; --line: #dfe3e8;
+  --card: #f6f7f9; --c1: #2563eb; --c2: #d9480f; --c3: #2b8a3e; --c4: #9c36b5; }
+@media (prefers-color-scheme: dark) { :root { --bg: #14171b; --fg: #e6e9ed; --dim: #98a2ad;
+  --line: #333a43; --card: #1d2228; --c1: #6ea8fe; --c2: #ff922b; --c3: #69db7c; --c4: #da77f2; } }
+* { box-sizing: border-box; }
+body { background: var(--bg); color: var(--fg); font: 15px/1.5 system-ui, sans-serif;
+  margin: 0 auto; max-width: 1200px; padding: 24px; }
+h1 { font-size: 24px; margin: 0; } h2 { font-size: 17px; margin: 32px 0 8px; }
+.dim { color: var(--dim); }
+.tiles { display: grid; gap: 12px; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr));
+  margin-top: 16px; }
+.tile { background: var(--card); border-radius: 8px; padding: 10px 14px; }
+.tile b { display: block; font-size: 22px; } .tile span { color: var(--dim); font-size: 13px; }
+.charts { display: grid; gap: 20px;
+  grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); }
+figure { margin: 0; } figcaption { font-weight: 600; margin-bottom: 4px; }
+svg { display: block; height: auto; width: 100%; }
+svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
+.legend { display: flex; flex-wrap: wrap; font-size: 13px; gap: 4px 14px; }
+.legend i { border-radius: 2px; display: inline-block; height: 3px; margin-right: 5px;
+  vertical-align: middle; width: 16px; }
+table { border-collapse: collapse; width: 100%; }
+td, th { border-bottom: 1px solid var(--line); padding: 4px 10px 4px 0; text-align: left;
+  vertical-align: top; }
+td.n { font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.t { white-space: pre-line; }
+table.narrow { width: auto; } table.narrow td,
+  table.narrow th { padding-right: 28px; }
+table.confusion { width: auto; } table.confusion td,
+  table.confusion th { padding: 6px 14px; }
+.columns { display: flex; flex-wrap: wrap; gap: 0 64px; }
+.wide { overflow-x: auto; }
+mark { background: none; border-bottom: 2px solid var(--c2); color: inherit; font-weight: 600; }
+pre { background: var(--card); border-radius: 8px; overflow: auto; padding: 12px; }
+"""
+
+
+def page(title: str, subtitle: str, parts: Sequence[str]) -> str:
+    """A whole page that needs nothing from outside; parts that are empty are left out.
+
+    Args:
+        title: plain text.
+        subtitle: plain text.
+        parts: HTML.
+    """
+    name = html.escape(title)
+    body = [f"<h1>{name}</h1>", f'<p class="dim">{html.escape(subtitle)}</p>', *parts]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{name}</title><style>{_STYLE}</style></head><body>"
+        + "\n".join(part for part in body if part)
+        + "</body></html>\n"
+    )
+
+
+def tiles(figures: Sequence[tuple[str, str]]) -> str:
+    """Large figures with a small label each."""
+    cells = [
+        f'<div class="tile"><b>{html.escape(value)}</b><span>{html.escape(label)}</span></div>'
+        for value, label in figures
+    ]
+    return f'<div class="tiles">{"".join(cells)}</div>' if cells else ""
+
+
+def columns(parts: Sequence[str]) -> str:
+    """Narrow parts side by side."""
+    kept = [f"<div>{part}</div>" for part in parts if part]
+    return f'<div class="columns">{"".join(kept)}</div>' if kept else ""
+
+
+def charts(figures: Sequence[str]) -> str:
+    """Charts side by side."""
+    return f'<div class="charts">{"".join(figures)}</div>'
+
+
+def table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numeric: Collection[int] = (),
+    narrow: bool = False,
+) -> str:
+    """A table of plain texts; line breaks in them are kept.
+
+    Args:
+        headings: of the columns; if all are empty none is drawn.
+        rows: cells.
+        numeric: columns whose figures stand below each other.
+        narrow: as wide as its content, not as the page.
+    """
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings if any(headings))
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td class="{"n" if place in numeric else "t"}">{html.escape(cell)}</td>'
+            for place, cell in enumerate(row)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    style = ' class="narrow"' if narrow else ""
+    return f'<div class="wide"><table{style}><tr>{head}</tr>{body}</table></div>'
+
+
+def events_table(events: Sequence[Record]) -> str:
+    """What happened while the run went on; a resume, a damaged checkpoint."""
+    shown = [e for e in events if e["event"] != "nonfinite"]
+    skipped = len(events) - len(shown)
+    rows = [
+        f'<tr><td class="n">{number(e, "step"):,.0f}</td><td>{html.escape(str(e["event"]))}</td>'
+        f"<td>{html.escape(str(e.get('message', '')))}</td></tr>"
+        for e in shown
+    ]
+    if skipped:
+        rows.append(f"<tr><td></td><td>nonfinite</td><td>{skipped} steps not updated</td></tr>")
+    if not rows:
+        return ""
+    return f"<h2>Events</h2><table><tr><th>step</th><th></th><th></th></tr>{''.join(rows)}</table>"
+
+
+def settings(manifest: Record) -> str:
+    """Everything that decided the run, folded away."""
+    keys = ("config", "fingerprints", "seeds", "versions", "machine", "commit", "argv")
+    shown = {key: _without_nulls(manifest.get(key)) for key in keys}
+    text = html.escape(json.dumps(shown, indent=2, ensure_ascii=False))
+    return f"<h2>Settings</h2><details><summary>everything</summary><pre>{text}</pre></details>"
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return value

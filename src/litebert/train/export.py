@@ -1,0 +1,78 @@
+"""A checkpoint of a pretraining run as a model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from litebert.common.config import from_dict
+from litebert.common.errors import CheckpointError
+from litebert.common.runs import RunFolder
+from litebert.interop.hf import save_model
+from litebert.model.config import ModelConfig
+from litebert.model.heads import PretrainingModel
+from litebert.train import checkpoint
+from litebert.train.state import RunState
+
+_SHAPE_PREFIX = "model."
+
+
+def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
+    """Write the weights of a checkpoint as a model folder; the step they are of.
+
+    Args:
+        run: the run folder.
+        out: the model folder to make; it must not exist yet, or be empty.
+        step: "best" by the run's dev metric, "last", or a number.
+
+    Example:
+        >>> export_checkpoint(Path("run"), Path("best"))
+        12000
+    """
+    manifest = RunFolder.open(run).manifest()
+    folder = run / "checkpoints"
+    chosen = checkpoint.verify(folder / f"step-{_find_step(folder, step)}")
+    identity = chosen.state["identity"]
+    assert isinstance(identity, Mapping), "written by the run"
+    shape = {
+        key.removeprefix(_SHAPE_PREFIX): value
+        for key, value in identity.items()
+        if key.startswith(_SHAPE_PREFIX)
+    }
+    model = PretrainingModel(from_dict(ModelConfig, shape, str(chosen.path)))
+    checkpoint.load_model_tensors(model, chosen.tensors(checkpoint.WEIGHTS_FILE))
+    save_model(model.eval(), out, _tokenizer_folder(run, manifest))
+    return chosen.step
+
+
+def _find_step(folder: Path, wanted: str) -> int:
+    steps = checkpoint.steps_in(folder)
+    if not steps:
+        raise CheckpointError(f"{folder} holds no checkpoints: is it a pretraining run?")
+    if wanted == "last":
+        return steps[-1]
+    if wanted == "best":
+        found = checkpoint.read(folder / f"step-{steps[-1]}").state["run"]
+        assert isinstance(found, Mapping), "written by the run"
+        best = RunState.from_json(found).best_step
+        return steps[-1] if best is None else best
+    if not wanted.isdecimal() or int(wanted) not in steps:
+        known = ", ".join(str(step) for step in steps)
+        raise CheckpointError(
+            f"{folder} has no checkpoint of step {wanted}: choose best, last or one of {known}"
+        )
+    return int(wanted)
+
+
+def _tokenizer_folder(run: Path, manifest: Mapping[str, object]) -> Path:
+    """The tokenizer of the run's shards, or of the model folder if the shards are gone."""
+    config = manifest["config"]
+    assert isinstance(config, Mapping), "written by the run"
+    candidates = [Path(str(config["data"])) / "tokenizer", run / "model"]
+    for candidate in candidates:
+        if (candidate / "spiece.model").is_file():
+            return candidate
+    raise CheckpointError(
+        f"the tokenizer of {run} is in neither {candidates[0]} nor {candidates[1]}: put the shards "
+        "back where they were"
+    )
