@@ -4,7 +4,7 @@ Both train `AlbertForPreTraining`'s objective (masked words and sentence order) 
 and the same batches, grouped by length so that neither pads; the peer gets them ready made in
 memory, litebert draws its own while it trains. Runs alternate, ratios are of medians.
 
-    python bench/pretrain.py                    # small and base, a few minutes each
+    python bench/pretrain.py                    # a few minutes a size
     python bench/pretrain.py --seconds 5 --repeats 1 --sizes small
 """
 
@@ -49,12 +49,14 @@ class Size:
     preset: str
     length: int
     batch_size: int
+    vocab_size: int
     required_ratio: float
 
 
 SIZES = {
-    "small": Size("albert-small", 128, 32, 2.3),
-    "base": Size("albert-base", 128, 16, 1.25),
+    "small": Size("albert-small", 128, 32, 30_000, 2.3),
+    "small-8k": Size("albert-small", 128, 32, 8_192, 2.3),
+    "base": Size("albert-base", 128, 16, 30_000, 1.25),
 }
 
 
@@ -199,7 +201,7 @@ def run_litebert(size: Size, shards: Path, steps: int) -> tuple[float, float]:
 def compare(name: str, folder: Path, seconds: float, repeats: int) -> dict[str, object]:
     """Alternate both and compare medians."""
     size = SIZES[name]
-    shards = corpus(folder, 8192 if name == "small" else 30_000, megabytes=20)
+    shards = corpus(folder, size.vocab_size, megabytes=20)
     tokenizer = Tokenizer.load(ShardSet.open(shards, "train").tokenizer_folder)
     shape = preset(size.preset, vocab_size=tokenizer.vocab_size)
     example_config = ExampleConfig(length=size.length, micro_batch_size=size.batch_size)

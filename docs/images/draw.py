@@ -1,7 +1,8 @@
-"""Draw the README's pictures: the way of the data, and the curves of a demo.
+"""Draw the documentation's pictures: the way of the data, the curves of a demo and of a run.
 
 python docs/images/draw.py pipeline
 python docs/images/draw.py demo demo/
+python docs/images/draw.py run build/small_cpu/sop-0 --name small_cpu
 """
 
 from __future__ import annotations
@@ -144,13 +145,54 @@ def draw_demo(demo: Path) -> Path:
     return path
 
 
+def draw_run(run: Path, name: str) -> Path:
+    """Write ``NAME.png``: training and dev loss, and dev accuracies of a pretraining run."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), dpi=110, layout="constrained")
+    left.plot(*zip(*lines_with(run, "mlm_loss"), strict=True), lw=0.6, color="#a5d8ff",
+              label="training batches")  # fmt: skip
+    for key, style, colour, label in (
+        ("dev_mlm_loss", "o-", "#1971c2", "dev"),
+        ("dev_masked_loss", "o-", "#e8590c", "dev, at [MASK]"),
+        ("dev_unigram_loss", "--", "#868e96", "word frequencies alone"),
+    ):
+        points = lines_with(run, key)
+        left.plot(*zip(*points, strict=True), style, ms=3, color=colour, label=label)
+    left.set(title="masked-word loss (nats)", xlabel="steps", ylim=(4.4, 7.6))
+    for key, colour, label in (
+        ("dev_mlm_accuracy", "#1971c2", "masked words"),
+        ("dev_sop_accuracy", "#2f9e44", "sentence order"),
+        ("dev_nsp_accuracy", "#9c36b5", "next sentence"),
+    ):
+        points = [(step, 100 * share) for step, share in lines_with(run, key)]
+        right.plot(*zip(*points, strict=True), "o-", ms=3, color=colour, label=label)
+    right.set(title="dev accuracy (%)", xlabel="steps", ylim=(0, 70))
+    for axes in (left, right):
+        axes.legend(frameon=False, fontsize=9)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    path = HERE / f"{name}.png"
+    figure.savefig(path)
+    return path
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("picture", choices=("pipeline", "demo"))
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("demo"), help="of a demo")
+    parser.add_argument("picture", choices=("pipeline", "demo", "run"))
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("demo"), help="demo or run")
+    parser.add_argument("--name", default="run", help="of the picture of a run")
     options = parser.parse_args()
-    print(draw_pipeline() if options.picture == "pipeline" else draw_demo(options.folder))
+    if options.picture == "pipeline":
+        print(draw_pipeline())
+    elif options.picture == "demo":
+        print(draw_demo(options.folder))
+    else:
+        print(draw_run(options.folder, options.name))
 
 
 if __name__ == "__main__":

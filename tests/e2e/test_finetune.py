@@ -49,7 +49,8 @@ def config_of(kind: str, model: Path, out: Path, **changes: object) -> FinetuneC
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_learns_beyond_its_baseline(tiny_model: Path, tmp_path: Path, kind: str) -> None:
-    result = finetune(config_of(kind, tiny_model, tmp_path / "run"))
+    epochs = 40 if kind == "multi_label" else 20  # three decisions an example: slower
+    result = finetune(config_of(kind, tiny_model, tmp_path / "run", epochs=epochs))
     scale = 100 if kind == "span_extraction" else 1
     assert result.scores[result.metric] > result.baseline[result.metric] + 0.25 * scale
     model = tmp_path / "run" / "model"

@@ -93,3 +93,4 @@ def test_points_stay_inside_the_drawing() -> None:
         assert 0 <= x <= 560
         assert 0 <= y <= 260
     assert chart("t", [Series("empty", ())]) == ""
+    assert "<circle" in chart("t", [Series("one", ((5, 1.0),))])

@@ -83,6 +83,9 @@ def chart(title: str, series: Sequence[Series], marks: Sequence[tuple[float, str
             f"{style}{opacity}><title>{html.escape(line.name)}: {value:.5g} at the end</title>"
             "</polyline>"
         )
+        if len(line.points) == 1:  # a line of one point is invisible
+            x, y = place(*line.points[0])
+            shapes.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>')
         if not line.faint:
             legend.append(
                 f'<span><i style="background:{colour}"></i>{html.escape(line.name)} '

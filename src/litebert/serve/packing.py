@@ -1,12 +1,14 @@
-"""Which inputs share a batch: those of nearly equal length, so that almost nothing is padding.
-
-On a processor a batch of one runs at nearly the same rate per token as a large one (measured:
-16 tokens alone within 10 % of 128), so padding costs more than batching gains.
-"""
+"""Which inputs share a batch: those of nearly equal length, so that almost nothing is padding."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
+
+CALL_TOKENS = 20
+"""What a model call costs beside its tokens, in tokens. Measured with torch and albert-base on one
+core: 25 tokens alone ran at 243 tokens/s, 800 together at 434; onnxruntime loses less."""
 
 
 def longest_partner(length: int) -> int:
@@ -15,7 +17,10 @@ def longest_partner(length: int) -> int:
 
 
 def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Cut inputs into batches of similar length within a budget of padded tokens.
+    """Cut inputs, sorted by length, into the batches that cost least within a budget.
+
+    A batch costs its padded tokens and :data:`CALL_TOKENS`; the cheapest cuts are found exactly,
+    by dynamic programming over the sorted inputs.
 
     Args:
         lengths: tokens of each input.
@@ -29,15 +34,23 @@ def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
         >>> pack([5, 40, 6, 41], max_tokens=100)
         [[0, 2], [1, 3]]
     """
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    count = len(order)
+    cost = np.zeros(count + 1)  # of the inputs before each place
+    start = np.zeros(count + 1, np.int64)  # where the last batch before each place begins
+    for end in range(1, count + 1):
+        longest = lengths[order[end - 1]]
+        first = max(0, end - max(1, max_tokens // max(1, longest)))
+        sizes = np.arange(end - first, 0, -1)
+        costs = cost[first:end] + sizes * longest
+        choice = int(costs.argmin())
+        cost[end], start[end] = costs[choice] + CALL_TOKENS, first + choice
     batches: list[list[int]] = []
-    limit = 0
-    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-        length = lengths[index]
-        if not batches or length > limit or (len(batches[-1]) + 1) * length > max_tokens:
-            batches.append([])
-            limit = longest_partner(length)
-        batches[-1].append(index)
-    return batches
+    end = count
+    while end:
+        batches.append(order[start[end] : end])
+        end = int(start[end])
+    return batches[::-1]
 
 
 def first_batch(lengths: Sequence[int], max_tokens: int) -> list[int]:

@@ -291,7 +291,9 @@ class Pretraining:
 
     def _finished(self) -> PretrainResult:
         if self.dev.has_documents:
-            self._evaluate(self.config.evaluation.final_examples, self.shape.num_layers)
+            num_examples = self.config.evaluation.final_examples
+            self.screen.note(f"last evaluation, on up to {num_examples:,} dev examples of a kind")
+            self._evaluate(num_examples, self.shape.num_layers)
         self._save()
         folder = write_results(self.records, self.replica, self.corpora, self.dev)
         return self._result(folder, 0)
