@@ -31,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from onnx_size import export_peer
 from transformers.utils.logging import disable_progress_bar
 
 from litebert.interop.folder import ModelFolder
@@ -162,35 +163,15 @@ def peer_single(folder: Path, attention: str) -> Callable[[str], object]:
     return run
 
 
-def export_peer(folder: Path) -> Path:
+def export_classifier(folder: Path) -> Path:
     """Export transformers' model with torch.onnx."""
     from transformers import AutoModelForSequenceClassification
 
     model = AutoModelForSequenceClassification.from_pretrained(
         folder, attn_implementation="eager"
     ).eval()
-
-    class Logits(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, ids: object, mask: object, types: object) -> object:
-            return self.model(input_ids=ids, attention_mask=mask, token_type_ids=types).logits
-
-    names = ["input_ids", "attention_mask", "token_type_ids"]
-    ids = torch.randint(5, 100, (2, 9))
-    path = folder.with_name("peer.onnx")
-    torch.onnx.export(
-        Logits(),
-        (ids, torch.ones_like(ids), torch.zeros_like(ids)),
-        str(path),
-        dynamo=False,
-        opset_version=17,
-        input_names=names,
-        output_names=["logits"],
-        dynamic_axes={name: {0: "batch", 1: "sequence"} for name in names},
-    )
+    path = folder.with_name("peer") / "model.onnx"
+    export_peer(model, path, dynamo=False)
     return path
 
 
@@ -277,7 +258,7 @@ def measure_latency(folders: dict[str, Path], arguments: argparse.Namespace) -> 
     peers: dict[str, Callable[[str], object]] = {
         "transformers eager": peer_single(folder, "eager"),
         "transformers sdpa": peer_single(folder, "sdpa"),
-        "plain onnxruntime": plain_onnx(folder, export_peer(folder), arguments.threads),
+        "plain onnxruntime": plain_onnx(folder, export_classifier(folder), arguments.threads),
     }
     ours = our_predictors(folders, "classification", arguments.threads)
     runs = peers | {

@@ -190,7 +190,7 @@ def first_at(curve: Curve, loss: float) -> dict[str, float] | None:
 
 
 def levers(config: PretrainConfig) -> dict[str, tuple[PretrainConfig, Callable[[], object]]]:
-    """The defaults with one lever put back to what a plain trainer does."""
+    """The defaults with one lever put back to what a plain trainer does, or set otherwise."""
     table = config.curriculum
     final = config.examples.length
     plain_masks = replace(config.examples, mask=replace(config.examples.mask, rate=PEER_MASK_RATE))
@@ -199,8 +199,8 @@ def levers(config: PretrainConfig) -> dict[str, tuple[PretrainConfig, Callable[[
     return {
         "all levers": (config, nothing),
         "full depth": (replace(config, curriculum=replace(table, layers=())), nothing),
-        "full length": (
-            replace(config, curriculum=replace(table, length=((0.0, final),))),
+        "short first": (
+            replace(config, curriculum=replace(table, length=((0.0, final // 2), (0.5, final)))),
             nothing,
         ),
         "masks 15 %": (

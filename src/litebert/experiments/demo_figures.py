@@ -1,4 +1,4 @@
-"""The demo's figures in a few lines, for the end of the screen and the head of the report."""
+"""The demo's figures as text, for the screen and for the report."""
 
 from __future__ import annotations
 
@@ -26,6 +26,29 @@ def headlines(folder: DemoFolder) -> list[Headline]:
         *_answer(folder),
         Headline("report", "", str(folder.report)),
     ]
+
+
+class ScoreRow(NamedTuple):
+    """How one way to label sentences did on dev."""
+
+    name: str
+    accuracy: str
+    f1_macro: str
+
+
+def score_rows(folder: DemoFolder) -> list[ScoreRow]:
+    """Return the scores of the baselines and, last, of the fine-tuned model."""
+    found = read_json(folder.scores)
+    rows = []
+    for key, name in (
+        ("baseline", "always the most frequent part"),
+        ("untrained", "fine-tuned from random weights"),
+        ("pretrained", "fine-tuned from the pretrained model"),
+    ):
+        values = found[key]
+        assert isinstance(values, dict), "an earlier stage wrote it"
+        rows.append(ScoreRow(name, f"{values['accuracy']:.1%}", f"{values['f1_macro']:.1%}"))
+    return rows
 
 
 def _pretraining(folder: DemoFolder) -> list[Headline]:

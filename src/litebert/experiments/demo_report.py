@@ -9,7 +9,7 @@ from pathlib import Path
 
 from litebert.common.files import read_json, write_text
 from litebert.common.runs import RunFolder
-from litebert.experiments.demo_figures import headlines
+from litebert.experiments.demo_figures import headlines, score_rows
 from litebert.experiments.demo_folder import DemoFolder
 from litebert.report.charts import Series, chart, points, smoothed
 from litebert.report.page import charts, page, settings, tiles
@@ -77,15 +77,7 @@ def _finetuning(folder: DemoFolder) -> str:
     baseline = found["baseline"]
     assert isinstance(baseline, dict), "an earlier stage wrote it"
     level = tuple((step, float(baseline["accuracy"])) for step, _ in accuracy[0].points)
-    rows = []
-    for key, name in (
-        ("baseline", "always the most frequent part"),
-        ("untrained", "fine-tuned from random weights"),
-        ("pretrained", "fine-tuned from the pretrained model"),
-    ):
-        values = found[key]
-        assert isinstance(values, dict), "an earlier stage wrote it"
-        rows.append((name, f"{values['accuracy']:.1%}", f"{values['f1_macro']:.1%}"))
+    rows = score_rows(folder)
     return (
         "<h2>Labelled task: which part does a sentence come from?</h2>"
         + charts(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from litebert.common.config import from_dict
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
-from litebert.experiments.demo_figures import headlines
+from litebert.experiments.demo_figures import headlines, score_rows
 from litebert.experiments.demo_folder import DemoConfig, DemoFolder
 from litebert.experiments.demo_stages import metrics
 from litebert.experiments.labelled_task import LabelledTask
@@ -255,19 +255,10 @@ def scores(folder: DemoFolder, screen: Screen) -> None:
 
     found = read_json(folder.scores)
     table = _table(("on dev", "left"), ("accuracy", "right"), ("macro F1", "right"))
-    for key, name in (
-        ("baseline", "always the most frequent part"),
-        ("untrained", "fine-tuned from random weights"),
-        ("pretrained", "fine-tuned from the pretrained model"),
-    ):
-        values = found[key]
-        assert isinstance(values, dict), "an earlier stage wrote it"
-        style = "bold" if key == "pretrained" else ""
-        table.add_row(
-            Text(name, style),
-            Text(f"{values['accuracy']:.1%}", style),
-            Text(f"{values['f1_macro']:.1%}", style),
-        )
+    *baselines, ours = score_rows(folder)
+    for row in baselines:
+        table.add_row(*row)
+    table.add_row(*(Text(cell, "bold") for cell in ours))
     screen.table(table)
     confusion = found["confusion"]
     if isinstance(confusion, dict):

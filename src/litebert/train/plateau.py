@@ -51,7 +51,7 @@ def advice(config: PretrainConfig, layers: int) -> str:
     if layers > 2:
         hints.append("start with 2 layers and deepen later (curriculum.layers)")
     if config.batch_size * config.examples.length > 4096:
-        hints.append("use smaller batches at first (16 x 64 tokens) and so more steps")
+        hints.append("use smaller batches at first (8 x 128 tokens) and so more steps")
     if config.curriculum.length == () and config.examples.length > 128:
         hints.append("use shorter examples at first (curriculum.length)")
     if config.optimizer.name == "lamb" and config.batch_size < 512:
