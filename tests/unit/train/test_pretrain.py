@@ -17,8 +17,8 @@ from litebert.interop.folder import load_config
 from litebert.interop.hf import load_model
 from litebert.model.heads import PretrainingModel
 from litebert.train import checkpoint
+from litebert.train.checkpoint_export import export_checkpoint
 from litebert.train.config import Checkpoints, Curriculum, Evaluation, ModelSection, Objective
-from litebert.train.export import export_checkpoint
 from litebert.train.pretrain import pretrain
 from small_run import assert_bitwise_equal, small_config, weights
 
