@@ -4,6 +4,7 @@
 #   runs/small_cpu.sh                      # the corpus in ../shared (or LITEBERT_SHARED), 50 minutes
 #   BUDGET=10m TASK=nsp runs/small_cpu.sh  # another time, another sentence task
 #   CORPUS=my-texts/ runs/small_cpu.sh     # your own text
+#   RECIPE=bundled BUDGET=95m runs/small_cpu.sh   # the model that comes with litebert
 #
 # Every stage that is finished is kept; an interrupted training goes on where it was.
 set -euo pipefail
@@ -12,6 +13,7 @@ cd "$(dirname "$0")/.."
 SHARED="${LITEBERT_SHARED:-../shared}"
 CORPUS="${CORPUS:-$SHARED/data/corpus}"
 OUT="${OUT:-build/small_cpu}"
+RECIPE="${RECIPE:-small}"
 BUDGET="${BUDGET:-50m}"
 TASK="${TASK:-sop}"
 SEED="${SEED:-0}"
@@ -27,7 +29,7 @@ litebert="${LITEBERT:-.venv/bin/litebert}"
     --dev-fraction 0.03
 
 # 3. Train. The dev pairs follow the paper's rules and are balanced: half of them swapped.
-"$litebert" pretrain --config configs/pretrain/small.toml --data "$OUT/shards" \
+"$litebert" pretrain --config "$RECIPE" --data "$OUT/shards" \
   --out "$OUT/$TASK-$SEED" --budget "$BUDGET" --seed "$SEED" --examples.task "$TASK" \
   --evaluation.final-examples 8192 --resume auto
 

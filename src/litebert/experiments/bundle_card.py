@@ -50,12 +50,14 @@ def bundle_card(
         data: what the texts are and under which licence.
         finetuned: fine-tuning runs that started from this model.
     """
-    steps, dev = _last_lines(run)
+    steps, evaluations = _log(run)
+    dev = evaluations[-1]
     parts = [
-        _HEAD.format(tokens=_millions(steps["tokens"])),
+        _HEAD.format(tokens=_millions(steps[-1]["tokens"])),
         _shape_table(model),
         f"## Data\n\n{data}\n",
         _recipe(run, steps),
+        _curve(steps, evaluations),
         "## What it reaches\n\nOn documents that it was not trained on:\n",
         _scores_table(dev, words),
         _finetuned(finetuned),
@@ -109,17 +111,53 @@ def _shape_table(model: Path) -> str:
     )
 
 
-def _recipe(run: Path, steps: Mapping[str, object]) -> str:
+def _recipe(run: Path, steps: Sequence[Mapping[str, object]]) -> str:
     config = RunFolder.open(run).manifest()["config"]
     assert isinstance(config, Mapping), "the run wrote it"
-    optimizer = config["optimizer"]
+    optimizer, curriculum = config["optimizer"], config["curriculum"]
     assert isinstance(optimizer, Mapping), "the run wrote it"
-    duration = format_duration(_number(steps, "elapsed_s"))
+    assert isinstance(curriculum, Mapping), "the run wrote it"
+    last = steps[-1]
+    duration = format_duration(_number(last, "elapsed_s"))
+    changes = "".join(
+        f"- {name.replace('_', ' ')}: "
+        + ", ".join(f"{value:g} from {share:.0%}" for share, value in table)
+        + "\n"
+        for name, table in curriculum.items()
+        if table
+    )
     return f"""## Recipe
 
-{_number(steps, "step"):,.0f} steps, {_millions(steps["tokens"])} tokens, {duration} (h:mm:ss) of
-training, {optimizer["name"]}, masked n-grams and sentence order, seed {config["seed"]}.
-"""
+{_number(last, "step"):,.0f} steps, {_millions(last["tokens"])} tokens, {duration} (h:mm:ss) of
+training, {optimizer["name"]}, masked n-grams and sentence order, seed {config["seed"]}. What
+changed at a share of the time:
+
+{changes}"""
+
+
+def _curve(
+    steps: Sequence[Mapping[str, object]], evaluations: Sequence[Mapping[str, object]]
+) -> str:
+    """About ten rows of the run: what a picture would show, in a file that is text alone."""
+    at_step = {_number(line, "step"): line for line in steps}
+    known = [line for line in evaluations if _number(line, "step") in at_step]
+    picked = known[:: max(1, len(known) // 10)]
+    if known and picked[-1] is not known[-1]:
+        picked.append(known[-1])
+    rows = [("tokens", "time", "dev loss at `[MASK]`", "masked words right")]
+    for line in picked:
+        step = at_step[_number(line, "step")]
+        rows.append(
+            (
+                _millions(step["tokens"]),
+                format_duration(_number(step, "elapsed_s")),
+                f"{_number(line, 'dev_masked_loss'):.2f}",
+                f"{_number(line, 'dev_mlm_accuracy'):.1%}",
+            )
+        )
+    return "The way there (the last row has more dev examples than those before it):\n\n" + _table(
+        *rows
+    )
 
 
 def _scores_table(dev: Mapping[str, object], words: HiddenWords) -> str:
@@ -158,14 +196,14 @@ def _scores_table(dev: Mapping[str, object], words: HiddenWords) -> str:
     return _table(*rows)
 
 
-def _last_lines(run: Path) -> tuple[Mapping[str, object], Mapping[str, object]]:
-    """The last line of training and of evaluation."""
+def _log(run: Path) -> tuple[list[Mapping[str, object]], list[Mapping[str, object]]]:
+    """The lines of training and of evaluation."""
     lines = list(RunFolder.open(run).metrics())
     steps = [line for line in lines if "tokens" in line and "elapsed_s" in line]
-    dev = [line for line in lines if "dev_masked_loss" in line]
-    if not steps or not dev:
+    evaluations = [line for line in lines if "dev_masked_loss" in line]
+    if not steps or not evaluations:
         raise DataError(f"{run} has no evaluation in its log; a card needs one")
-    return steps[-1], dev[-1]
+    return steps, evaluations
 
 
 def _finetuned(runs: Sequence[Path]) -> str:

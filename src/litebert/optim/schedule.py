@@ -25,6 +25,8 @@ trapezoid: constant, then down; constant"""
     """share of the run spent warming up"""
     warmup_steps: int | None = None
     """warm-up in steps, in place of warmup_share (only with --steps)"""
+    warmup_floor: int = 0
+    """steps that warming up takes at least: a share of a time budget is few steps on a slow machine"""
     decay_share: float = 0.3
     """share of the run spent decaying at the end (trapezoid)"""
     power: float = 1.0
@@ -35,8 +37,9 @@ trapezoid: constant, then down; constant"""
             value = getattr(self, field)
             if not 0.0 <= value <= 1.0:
                 raise ConfigError(f"schedule.{field} is {value}: a share lies between 0 and 1.")
-        if self.warmup_steps is not None and self.warmup_steps < 0:
-            raise ConfigError(f"schedule.warmup_steps is {self.warmup_steps}: use 0 or more.")
+        for field in ("warmup_steps", "warmup_floor"):
+            if (getattr(self, field) or 0) < 0:
+                raise ConfigError(f"schedule.{field} is {getattr(self, field)}: use 0 or more.")
 
 
 def official(progress: float, warmup: float, power: float = 1.0) -> float:
@@ -74,14 +77,24 @@ def constant(progress: float, warmup: float) -> float:
     return progress / warmup if progress < warmup else 1.0
 
 
-def factor(config: ScheduleConfig, progress: float, steps: int | None = None) -> float:
+def factor(
+    config: ScheduleConfig, progress: float, steps: int | None = None, step: int | None = None
+) -> float:
     """The factor on the peak learning rate at ``progress`` (steps, tokens or time, as a share).
 
     Args:
         config: the schedule.
         progress: share of the run done before this step.
         steps: length of the run in steps, needed when the warm-up is given in steps.
+        step: steps done before this one, needed for the warm-up's floor.
     """
+    value = _by_progress(config, progress, steps)
+    if config.warmup_floor and step is not None:
+        value = min(value, (step + 1) / config.warmup_floor)
+    return value
+
+
+def _by_progress(config: ScheduleConfig, progress: float, steps: int | None) -> float:
     warmup = config.warmup_share
     if config.warmup_steps is not None:
         if steps is None:

@@ -160,7 +160,7 @@ class Pretraining:
         config, state, processes = self.config, self.state, self.processes
         started = time.perf_counter()
         stage, share = self._stage(), self._share()
-        lr_factor = stage.lr_factor * factor(config.schedule, share, config.steps)
+        lr_factor = stage.lr_factor * factor(config.schedule, share, config.steps, state.step)
         try:
             batches = self.feed.take(stage)
         except DataError:

@@ -80,3 +80,14 @@ def test_impossible_constants_are_refused(changes: dict[str, float]) -> None:
     (name,) = changes
     with pytest.raises(ConfigError, match=rf"optimizer\.{name}"):
         OptimizerConfig(**changes)  # type: ignore[arg-type]
+
+
+def test_a_short_share_still_warms_up_over_enough_steps() -> None:
+    config = ScheduleConfig(name="trapezoid", warmup_share=0.01, warmup_floor=200)
+    # A slow machine: a hundredth of the time is over after 30 steps.
+    assert factor(config, 0.02, step=49) == pytest.approx(50 / 200)
+    assert factor(config, 0.5, step=199) == 1.0
+    # A fast one: the share is the longer of the two.
+    assert factor(config, 0.005, step=400) == pytest.approx(0.5)
+    with pytest.raises(ConfigError, match="warmup_floor"):
+        ScheduleConfig(warmup_floor=-1)
