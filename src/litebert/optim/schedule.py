@@ -26,7 +26,7 @@ trapezoid: constant, then down; constant"""
     warmup_steps: int | None = None
     """warm-up in steps, in place of warmup_share (only with --steps)"""
     warmup_floor: int = 0
-    """steps that warming up takes at least: a share of a time budget is few steps on a slow machine"""
+    """steps that warming up takes at least: a share of the time is few steps on a slow machine"""
     decay_share: float = 0.3
     """share of the run spent decaying at the end (trapezoid)"""
     power: float = 1.0
