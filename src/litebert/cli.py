@@ -120,6 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         # The reader of our output went away (`litebert ... | head`): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"litebert: error: {_one_line(f'{where}{error.strerror}')}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
 
 
 def _command_words(arguments: Sequence[str]) -> list[str]:

@@ -32,6 +32,18 @@ def test_mistakes_get_one_line_and_status_2(
     assert error.count("\n") == 1
 
 
+def test_an_error_of_the_system_is_one_line_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.txt").write_text("A sentence.\n")
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as stop:
+        main(["tokenizer", "train", "--input", str(tmp_path / "text.txt"),
+              "--out", str(tmp_path / "file" / "below"), "--vocab-size", "40"])  # fmt: skip
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("litebert: error: ")
+
+
 def test_unknown_key_in_config_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.toml"
     path.write_text("stepz = 3\n")

@@ -14,7 +14,7 @@ from litebert.common.errors import ConfigError
 from litebert.tasks.problems import RowProblems
 
 if TYPE_CHECKING:
-    from litebert.train.finetune_evaluate import TaskEvaluation
+    from litebert.tasks.scoring import TaskEvaluation
 
 
 def evaluate(
@@ -46,7 +46,8 @@ def evaluate(
         model: a fine-tuned model folder (several are averaged) or an exported ONNX folder.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
-        split: the split to predict, such as test; default: those with labels.
+        split: the split to predict, such as test; default: those with labels. A test split is
+            predicted for its leaderboard, not scored.
         choose: of several models take those that make the average better on dev.
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
@@ -57,14 +58,16 @@ def evaluate(
     problems = RowProblems(strict)
     if predictions is not None:
         scores = _score_file(task, predictions, data, null_odds, problems)
-    elif model is not None and len(model) == 1 and (Path(model[0]) / "model.onnx").is_file():
-        scores = _score_onnx(task, Path(model[0]), data, split, out, problems)
     else:
-        from litebert.train.finetune_evaluate import evaluate_models
+        models = model or []
+        if len(models) == 1 and _has_onnx(models[0]):
+            found = _evaluate_onnx(task, models[0], data, split, out, problems)
+        else:
+            from litebert.train.finetune_evaluate import evaluate_models
 
-        found = evaluate_models(
-            task, model or [], data, split=split, out=out, choose=choose, problems=problems
-        )
+            found = evaluate_models(
+                task, models, data, split=split, out=out, choose=choose, problems=problems
+            )
         scores = _flat_scores(found)
         for evaluation in found:
             _print_notes(evaluation, choose)
@@ -82,25 +85,47 @@ def _score_file(
     return found.score_file(predictions, data_folder(found, data), null_odds, problems)
 
 
-def _score_onnx(
+def _has_onnx(model: str) -> bool:
+    from litebert.interop.folder import resolve
+    from litebert.serve.backend import onnx_file
+
+    return onnx_file(resolve(model)) is not None
+
+
+def _evaluate_onnx(
     task: str,
-    model: Path,
+    model: str,
     data: Path | None,
     split: str | None,
     out: Path | None,
     problems: RowProblems,
-) -> dict[str, float]:
+) -> list[TaskEvaluation]:
     """Score an exported model with its own runtime; torch is not needed."""
     from litebert.serve.predictor import Predictor
     from litebert.tasks.registry import data_folder, find_task
+    from litebert.tasks.scoring import TaskEvaluation, is_scored
+    from litebert.train.finetune_data import read_eval_splits
 
     found = find_task(task)
-    name = split or found.eval_splits[0]
-    examples = found.read(data_folder(found, data), name, problems)
-    predictions = Predictor.load(model).task_predictions(found, examples)
-    if out is not None:
-        found.write_predictions(out, name, examples, predictions)
-    return {} if name in found.test_splits else found.score(examples, predictions)
+    where = data_folder(found, data)
+    if split is None and where.is_file():
+        split = found.eval_splits[0]  # a file is one split, whatever its name
+    named = (
+        read_eval_splits(found, where, problems)
+        if split is None
+        else [(split, found.read(where, split, problems))]
+    )
+    predictor = Predictor.load(model)
+    evaluations = []
+    for name, examples in named:
+        scored = is_scored(found, name, examples)
+        predictions = predictor.task_predictions(found, examples, tuned=not scored)
+        scores = found.score(examples, predictions) if scored else {}
+        files: list[Path] = []
+        if out is not None:
+            files = found.write_predictions(out, name, examples, predictions)
+        evaluations.append(TaskEvaluation(name, scores, (model,), tuple(files)))
+    return evaluations
 
 
 def _flat_scores(found: list[TaskEvaluation]) -> dict[str, float]:
@@ -115,6 +140,11 @@ def _flat_scores(found: list[TaskEvaluation]) -> dict[str, float]:
 def _print_notes(evaluation: TaskEvaluation, chosen: bool) -> None:
     if chosen:
         print(f"ensemble: {', '.join(evaluation.models)}", file=sys.stderr)
+    if not evaluation.scores:
+        print(
+            f"no score for {evaluation.split}: it is a test split, or has no labels",
+            file=sys.stderr,
+        )
     for file in evaluation.files:
         print(f"wrote {file}", file=sys.stderr)
 

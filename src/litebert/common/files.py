@@ -10,6 +10,7 @@ import lzma
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ from typing import IO, cast
 from litebert.common.errors import DataError
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
+
+READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
+"""What reading from :func:`open_binary` raises when a file is damaged or cut short."""
 
 
 @contextmanager
@@ -93,14 +97,13 @@ def write_json(path: Path | str, value: object) -> None:
 
 
 def read_json(path: Path | str) -> dict[str, object]:
-    """Read a JSON object; a missing or corrupt file is a DataError that names it."""
+    """Read a JSON object, compressed or not; a missing or corrupt file is a DataError."""
     path = Path(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+        with open_binary(path) as stream:
+            value = json.loads(stream.read().decode("utf-8-sig"))
+    except READ_ERRORS as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
     except ValueError as error:
         raise DataError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.common.errors import DataError
-from litebert.common.files import open_binary, plain_suffix
+from litebert.common.files import READ_ERRORS, open_binary, plain_suffix
 
 RowFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 Row = dict[str, object]
@@ -59,7 +59,7 @@ def read_rows(
                 yield from _delimited_rows(path, text, kind, quoting)
         except UnicodeDecodeError as error:
             raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
-        except (OSError, EOFError) as error:
+        except READ_ERRORS as error:
             raise DataError(f"{path} cannot be read: {error}") from None
 
 
@@ -91,6 +91,11 @@ def _delimited_rows(
         raise DataError(f"{path} is empty; expected a header line with column names")
     try:
         for cells in reader:
+            if any(cells[len(header) :]):
+                raise DataError(
+                    f"{path}:{reader.line_num}: {len(cells)} cells for {len(header)} columns; "
+                    f"{'quote' if quoted else 'change'} texts that hold the separator"
+                )
             if cells:
                 yield reader.line_num, dict(zip(header, cells, strict=False))
     except csv.Error as error:

@@ -166,8 +166,3 @@ class Batch:
     def num_tokens(self) -> int:
         """Tokens without padding."""
         return int(self.lengths.sum())
-
-    @property
-    def padding_share(self) -> float:
-        """Share of padding in the batch."""
-        return 1 - self.num_tokens / self.input_ids.size

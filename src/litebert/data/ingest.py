@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from litebert.common.errors import DataError
-from litebert.common.files import COMPRESSIONS, open_binary
-from litebert.data.sources import COMPRESSION_ERRORS, Source
+from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary
+from litebert.data.sources import Source
 
 if TYPE_CHECKING:
     import pyarrow.parquet
@@ -168,9 +168,19 @@ def _cuts(source: Source, column: str, offset: int, line: int, block_bytes: int)
             for cut in _text_cuts(stream, source, offset, line, block_bytes):
                 end_line = cut.end_line
                 yield cut
-    except COMPRESSION_ERRORS as error:
+    except READ_ERRORS as error:
+        _raise_if_the_machine_failed(error)
         detail = f"{str(error) or type(error).__name__}; the rest of the file is left out"
         yield _failure(source, "unreadable_file", end_line, detail)
+
+
+def _raise_if_the_machine_failed(error: Exception) -> None:
+    """A full or failing disk carries an error number, a damaged file does not.
+
+    Only the file's own damage may leave its text out: the rest must end the build.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
 
 
 def _text_cuts(
@@ -293,7 +303,8 @@ def _parquet_cuts(source: Source, column: str, offset: int, block_bytes: int) ->
             if values:
                 last_row = first_row + len(values)
                 yield _Cut(tuple(values), first_row + 1, last_row, last_row + 1)
-    except (*COMPRESSION_ERRORS, pyarrow.ArrowException) as error:
+    except (*READ_ERRORS, pyarrow.ArrowException) as error:
+        _raise_if_the_machine_failed(error)
         detail = f"{' '.join(str(error).split())}; the rest of the file is left out"
         yield _failure(source, "unreadable_file", first_row + 1, detail)
 

@@ -134,11 +134,15 @@ class Loader:
             return iterate_with_workers(self, start, stride, num_workers)
         return self._iterate(start, stride)
 
-    def epoch_batches(self, epoch: int = 0) -> Iterator[Batch]:
-        """Yield every batch of one pass over each corpus; positions count within the corpus."""
-        for source, corpus in enumerate(self.corpora):
-            for position in range(epoch * corpus.num_batches, (epoch + 1) * corpus.num_batches):
-                yield self._assemble(source, position, position)
+    def epoch_batches(self, epoch: int = 0, source: int | None = None) -> Iterator[Batch]:
+        """Yield every batch of one pass over each corpus, or over one of them.
+
+        Positions count within the corpus.
+        """
+        for number in range(len(self.corpora)) if source is None else (source,):
+            num_batches = self.corpora[number].num_batches
+            for position in range(epoch * num_batches, (epoch + 1) * num_batches):
+                yield self._assemble(number, position, position)
 
     @property
     def batches_per_epoch(self) -> tuple[int, ...]:
@@ -262,5 +266,8 @@ def _shares(weights: Sequence[float]) -> Ints:
     shares = np.maximum(1, np.floor(exact).astype(np.int64))
     while (missing := MIXTURE_PERIOD - int(shares.sum())) != 0:
         step = 1 if missing > 0 else -1
-        shares[np.argmax(step * (exact - shares))] += step
+        gain = step * (exact - shares)
+        if step < 0:
+            gain[shares == 1] = -np.inf
+        shares[np.argmax(gain)] += step
     return shares

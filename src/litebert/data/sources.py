@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import lzma
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from litebert.common.errors import DataError
-from litebert.common.files import open_binary, plain_suffix, sha256_file
+from litebert.common.files import READ_ERRORS, open_binary, plain_suffix, sha256_file
 from litebert.data.config import Layout
 from litebert.data.layouts import TextLayout, detect_layout
 from litebert.data.manifest import Split
@@ -25,8 +23,6 @@ _FORMATS: dict[str, Format] = {
     ".json": "jsonl",
     ".parquet": "parquet",
 }
-COMPRESSION_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error)
-"""What reading a damaged compressed file raises."""
 
 _SAMPLE_FILES = 8
 _SAMPLE_BYTES = 1 << 18
@@ -181,7 +177,7 @@ def _samples(files: Sequence[Path]) -> list[str]:
         try:
             with open_binary(path) as stream:
                 data = stream.read(_SAMPLE_BYTES)
-        except COMPRESSION_ERRORS:
+        except READ_ERRORS:
             continue  # reported with its place when the file is read
         if data and b"\0" not in data:
             samples.append(data.decode("utf-8", errors="ignore"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import traceback
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ def iterate_with_workers(
             for process, connection in zip(processes, connections, strict=True):
                 try:
                     message = connection.recv()
-                except EOFError:
+                except (EOFError, OSError):
                     process.join()
                     raise DataError(
                         f"loader worker {process.name} ended with exit code {process.exitcode}; "
@@ -64,7 +65,8 @@ def iterate_with_workers(
 
 
 def _work(loader: Loader, sender: Connection, start: int, stride: int) -> None:
-    # Ctrl-C reaches the whole process group; the parent decides what it means.
+    # Signals to the whole process group (Ctrl-C, a launcher that stops) are for the parent alone.
+    os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         for batch in loader.iterate(start, stride=stride):

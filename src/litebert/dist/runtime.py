@@ -51,10 +51,6 @@ class Runtime:
         torch_dist.all_reduce(tensor)
         return [float(value) for value in tensor.tolist()]
 
-    def barrier(self) -> None:
-        """Wait for all processes."""
-        self.sum([0.0])
-
     def on_main(self, work: Callable[[], T]) -> T | None:
         """Do something on process 0 only; if it fails there, every process stops.
 
@@ -64,7 +60,7 @@ class Runtime:
         if self.is_main:
             try:
                 result = work()
-            except LitebertError as error:
+            except (LitebertError, OSError) as error:
                 failure = error
         (num_failures,) = self.sum([float(failure is not None)])
         if failure is not None:

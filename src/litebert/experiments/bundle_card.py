@@ -56,8 +56,8 @@ def bundle_card(
         _HEAD.format(tokens=_millions(steps[-1]["tokens"])),
         _shape_table(model),
         f"## Data\n\n{data}\n",
-        _recipe(run, steps),
-        _curve(steps, evaluations),
+        _recipe(run, steps[-1]),
+        _curve(evaluations),
         "## What it reaches\n\nOn documents that it was not trained on:\n",
         _scores_table(dev, words),
         _finetuned(finetuned),
@@ -111,13 +111,12 @@ def _shape_table(model: Path) -> str:
     )
 
 
-def _recipe(run: Path, steps: Sequence[Mapping[str, object]]) -> str:
+def _recipe(run: Path, last: Mapping[str, object]) -> str:
     config = RunFolder.open(run).manifest()["config"]
     assert isinstance(config, Mapping), "the run wrote it"
     optimizer, curriculum = config["optimizer"], config["curriculum"]
     assert isinstance(optimizer, Mapping), "the run wrote it"
     assert isinstance(curriculum, Mapping), "the run wrote it"
-    last = steps[-1]
     duration = format_duration(_number(last, "elapsed_s"))
     changes = "".join(
         f"- {name.replace('_', ' ')}: "
@@ -126,38 +125,32 @@ def _recipe(run: Path, steps: Sequence[Mapping[str, object]]) -> str:
         for name, table in curriculum.items()
         if table
     )
+    if changes:
+        changes = f"What changed at a share of the time:\n\n{changes}"
     return f"""## Recipe
 
 {_number(last, "step"):,.0f} steps, {_millions(last["tokens"])} tokens, {duration} (h:mm:ss) of
-training, {optimizer["name"]}, masked n-grams and sentence order, seed {config["seed"]}. What
-changed at a share of the time:
-
+training, {optimizer["name"]}, masked n-grams and sentence order, seed {config["seed"]}.
 {changes}"""
 
 
-def _curve(
-    steps: Sequence[Mapping[str, object]], evaluations: Sequence[Mapping[str, object]]
-) -> str:
+def _curve(evaluations: Sequence[Mapping[str, object]]) -> str:
     """About ten rows of the run: what a picture would show, in a file that is text alone."""
-    at_step = {_number(line, "step"): line for line in steps}
-    known = [line for line in evaluations if _number(line, "step") in at_step]
-    picked = known[:: max(1, len(known) // 10)]
-    if known and picked[-1] is not known[-1]:
-        picked.append(known[-1])
+    picked = list(evaluations[:: max(1, len(evaluations) // 10)])
+    if picked[-1] is not evaluations[-1]:
+        picked.append(evaluations[-1])
     rows = [("tokens", "time", "dev loss at `[MASK]`", "masked words right")]
     for line in picked:
-        step = at_step[_number(line, "step")]
         rows.append(
             (
-                _millions(step["tokens"]),
-                format_duration(_number(step, "elapsed_s")),
+                _millions(line["tokens"]),
+                format_duration(_number(line, "elapsed_s")),
                 f"{_number(line, 'dev_masked_loss'):.2f}",
                 f"{_number(line, 'dev_mlm_accuracy'):.1%}",
             )
         )
-    return "The way there (the last row has more dev examples than those before it):\n\n" + _table(
-        *rows
-    )
+    note = "The way there (the last row has more dev examples than those before it):"
+    return f"{note}\n\n{_table(*rows)}"
 
 
 def _scores_table(dev: Mapping[str, object], words: HiddenWords) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,11 +80,10 @@ def _questions(dev: ShardSet, tokenizer: Tokenizer, count: int) -> list[tuple[li
     """Return ``(ids with one [MASK], its place, the hidden id)`` of sentences."""
     starts = tokenizer.word_starts
     found: list[tuple[list[int], int, int]] = []
-    sentences = [
-        shard.tokens[shard.sentence_offsets[n] : shard.sentence_offsets[n + 1]]
-        for shard in dev.shards
-        for n in range(len(shard.sentence_offsets) - 1)
-    ]
+    sentences = []
+    for shard in dev.shards:
+        tokens, offsets = shard.tokens, shard.sentence_offsets
+        sentences += [tokens[a:b] for a, b in itertools.pairwise(offsets.tolist())]
     order = rng(0, "hidden words").permutation(len(sentences))
     for number in order:
         ids = sentences[number].astype(np.int64)

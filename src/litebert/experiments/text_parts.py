@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import open_binary
+from litebert.common.files import READ_ERRORS, open_binary
 from litebert.common.rows import read_rows
 from litebert.data.layouts import (
     TextLayout,
@@ -120,8 +120,11 @@ def _documents(path: Path, layout: TextLayout | None) -> Iterator[tuple[str, ...
         except DataError:
             return  # `prepare` has reported what is wrong with it
         return
-    with open_binary(path) as stream:
-        text = stream.read(_FILE_BYTES).decode("utf-8", errors="ignore")
+    try:
+        with open_binary(path) as stream:
+            text = stream.read(_FILE_BYTES).decode("utf-8", errors="ignore")
+    except READ_ERRORS:
+        return  # reported by `prepare` too
     if layout == "files":
         yield tuple(_sentences(paragraphs_of(text)))
         return

@@ -21,7 +21,7 @@ from litebert.bundled import BUNDLED, bundled_model
 from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import read_json
-from litebert.interop.hf_config import OWN_TYPE, head_of, labels_of, model_config
+from litebert.interop.hf_config import MULTI_LABEL, OWN_TYPE, head_of, labels_of, model_config
 from litebert.interop.names import (
     BUFFERS,
     FOREIGN_PROJECTION,
@@ -36,6 +36,7 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 PICKLED_FILE = "pytorch_model.bin"
+TASK_FILE = "task.json"
 TOKENIZER_FILES = ("spiece.model", "tokenizer.json", "tokenizer_config.json")
 
 Array = npt.NDArray[np.generic]
@@ -103,6 +104,16 @@ class ModelFolder:
     def labels(self) -> tuple[str, ...]:
         """Names of the outputs of a labelled head."""
         return labels_of(self.values, self.source)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes or tags that the head tells apart; empty for other heads."""
+        return self.labels if self.head in ("classification", "token_classification") else ()
+
+    @property
+    def is_multi_label(self) -> bool:
+        """Whether the head is a classifier that may give several labels."""
+        return self.values.get("problem_type") == MULTI_LABEL
 
     @cached_property
     def tensors(self) -> dict[str, Array]:
@@ -213,7 +224,8 @@ def _download(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RepositoryNotFoundError
 
-    patterns = [CONFIG_FILE, "model*.safetensors", INDEX_FILE, *TOKENIZER_FILES]
+    weights = ["model*.safetensors", INDEX_FILE, "model.onnx*"]
+    patterns = [CONFIG_FILE, TASK_FILE, *weights, *TOKENIZER_FILES]
     try:
         path = Path(snapshot_download(name, allow_patterns=patterns))
         if not _weight_files(path):

@@ -16,6 +16,7 @@ from litebert.common.files import atomic_folder, write_json, write_text
 from litebert.interop.card import model_card
 from litebert.interop.folder import (
     CONFIG_FILE,
+    TASK_FILE,
     TOKENIZER_FILES,
     WEIGHTS_FILE,
     ModelFolder,
@@ -67,6 +68,7 @@ def save_model(
     *,
     head: Head | None = None,
     labels: Sequence[str] | None = None,
+    multi_label: bool = False,
     replace: bool = False,
 ) -> None:
     """Write a model folder in float32, whole or not at all.
@@ -79,13 +81,15 @@ def save_model(
         head: ``masked_lm`` writes a pretraining model without its sentence head, for one that was
             never trained; otherwise the model says it.
         labels: names of the outputs of a classifier, in order.
+        multi_label: whether a classifier may give several of them.
         replace: take the place of an existing folder.
     """
     head = _head_of_model(model, head)
     config = _config_of(model)
     names = _labels_to_write(model, head, labels)
     with atomic_folder(folder, replace=replace) as temporary:
-        write_json(temporary / CONFIG_FILE, foreign_config(config, head, names))
+        values = foreign_config(config, head, names, multi_label=multi_label)
+        write_json(temporary / CONFIG_FILE, values)
         _write_weights(model, config, head, temporary / WEIGHTS_FILE)
         if tokenizer_folder is not None:
             _copy_tokenizer(Path(tokenizer_folder), temporary)
@@ -256,13 +260,18 @@ def copy_model(
     folder = ModelFolder(source, overrides)
     model = _load(folder)
     has_tokenizer = any((folder.path / name).is_file() for name in TOKENIZER_FILES)
-    save_model(
-        model,
-        out,
-        folder.path if has_tokenizer else None,
-        head=folder.head,
-        labels=folder.labels if folder.head in LABELLED else None,
-    )
+    with atomic_folder(out) as temporary:
+        save_model(
+            model,
+            temporary,
+            folder.path if has_tokenizer else None,
+            model_card(folder.config, folder.head, Path(out).name),
+            head=folder.head,
+            labels=folder.labels if folder.head in LABELLED else None,
+            multi_label=folder.is_multi_label,
+        )
+        if (folder.path / TASK_FILE).is_file():
+            shutil.copyfile(folder.path / TASK_FILE, temporary / TASK_FILE)
     return folder.head
 
 

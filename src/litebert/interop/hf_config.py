@@ -16,6 +16,9 @@ OWN_TYPE = "litebert"
 LABELLED: tuple[Head, ...] = ("classification", "regression", "token_classification")
 """Heads whose number of outputs is the number of labels in ``config.json``."""
 
+MULTI_LABEL = "multi_label_classification"
+"""``problem_type`` of a classifier that may give several labels, or none."""
+
 _ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
     {
         # In these folders `gelu` is the erf form, because that is what transformers runs.
@@ -80,7 +83,11 @@ differs from our own default."""
 
 
 def foreign_config(
-    config: ModelConfig, head: Head, labels: Sequence[str] | None = None
+    config: ModelConfig,
+    head: Head,
+    labels: Sequence[str] | None = None,
+    *,
+    multi_label: bool = False,
 ) -> dict[str, object]:
     """Return the content of ``config.json`` for a model.
 
@@ -88,6 +95,7 @@ def foreign_config(
         config: the model's shape.
         head: the model's head.
         labels: names of the outputs of a labelled head.
+        multi_label: whether a classifier may give several of them.
     """
     foreign = is_foreign(config, head)
     prefix = "Albert" if foreign else "Litebert"
@@ -112,8 +120,8 @@ def foreign_config(
     if config.has_projection != (config.embedding_size != config.hidden_size):
         values["embedding_projection"] = config.has_projection
     if head in ("classification", "regression"):
-        is_regression = head == "regression"
-        values["problem_type"] = "regression" if is_regression else "single_label_classification"
+        problem = MULTI_LABEL if multi_label else "single_label_classification"
+        values["problem_type"] = "regression" if head == "regression" else problem
     if head in LABELLED and labels is not None:
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder
-from litebert.interop.folder import CONFIG_FILE, TOKENIZER_FILES, ModelFolder
+from litebert.interop.folder import CONFIG_FILE, TASK_FILE, TOKENIZER_FILES, ModelFolder
 from litebert.interop.names import POOLER, Head
 from litebert.interop.onnx_embedding import EMBEDDING_HEADS, Pooling, write_embedding_files
 from litebert.interop.onnx_graph import Array, Float32, Precision
@@ -178,6 +178,6 @@ def _write(model: ModelProto, path: Path, weight_bytes: int) -> None:
 
 
 def _copy_beside(source: Path, target: Path) -> None:
-    for name in (CONFIG_FILE, "task.json", "README.md", *TOKENIZER_FILES):
+    for name in (CONFIG_FILE, TASK_FILE, "README.md", *TOKENIZER_FILES):
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)

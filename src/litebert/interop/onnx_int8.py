@@ -18,17 +18,17 @@ class Quantized(NamedTuple):
     """A matrix as integers and one scale per row."""
 
     values: npt.NDArray[np.int8]
-    """[rows, columns], each between -LARGEST and LARGEST (tables: -127 and 127)."""
+    """[rows, columns], each between -LARGEST and LARGEST."""
     scales: npt.NDArray[np.float32]
     """[rows]; ``values * scales[:, None]`` is the matrix again, nearly."""
 
 
-def quantize_rows(matrix: Array, largest: int = LARGEST) -> Quantized:
-    """Round each row to integers so that its largest weight becomes ``largest``."""
+def quantize_rows(matrix: Array) -> Quantized:
+    """Round each row to integers so that its largest weight becomes :data:`LARGEST`."""
     wide = matrix.astype(np.float64)
     peaks = np.abs(wide).max(axis=1, keepdims=True)
-    scales = np.where(peaks > 0, peaks / largest, 1.0)
-    values = np.clip(np.rint(wide / scales), -largest, largest)
+    scales = np.where(peaks > 0, peaks / LARGEST, 1.0)
+    values = np.clip(np.rint(wide / scales), -LARGEST, LARGEST)
     return Quantized(values.astype(np.int8), scales[:, 0].astype(np.float32))
 
 

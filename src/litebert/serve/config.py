@@ -39,7 +39,8 @@ class ServeConfig:
     max_queue_tokens: int = 16_384
     """tokens that may wait; beyond that a request gets status 429"""
     timeout_s: float = 30.0
-    """seconds after which a request is given up with status 503"""
+    """seconds after which a request is given up with status 503, or with 408 if its body has not
+    arrived by then; 0: never"""
     drain_s: float = 30.0
     """seconds that running requests get when the server is asked to stop"""
     max_body_bytes: int = 1_000_000
@@ -59,5 +60,9 @@ class ServeConfig:
         for name in ("timeout_s", "drain_s", "max_delay_ms"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it cannot be negative")
+        if self.api_key is not None and not self.api_key.strip():
+            raise ConfigError(
+                "the API key is blank; give --api-key or LITEBERT_API_KEY a value, or leave it out"
+            )
         if not 0 <= self.port <= 65_535:
             raise ConfigError(f"port is {self.port}; choose one between 1 and 65535, or 0")

@@ -59,7 +59,10 @@ class Endpoints:
         first, second = self._checked([body.first, body.second])
         tokenizer, length = predictor.tokenizer, predictor.max_length
         return await self._ask(
-            request, predictor, lambda: questions.order(first, second, tokenizer, length), [first]
+            request,
+            predictor,
+            lambda: questions.order(first, second, tokenizer, length),
+            [first, second],
         )
 
     async def classify(self, body: s.ClassifyRequest, request: Request) -> s.ClassifyResponse:
@@ -91,7 +94,7 @@ class Endpoints:
             form = replace(form, may_be_unanswerable=body.may_be_unanswerable)
         record = {"question": question, "context": context}
         answer = await self._ask(
-            request, predictor, lambda: predictor.question(record, form), [context]
+            request, predictor, lambda: predictor.question(record, form), [question, context]
         )
         return s.AnswerResponse.model_validate(answer)
 
@@ -104,7 +107,7 @@ class Endpoints:
             request,
             predictor,
             lambda: predictor.question(record, predictor.form()),
-            [body.text] * len(body.options),
+            [body.text, *(f"{body.question} {option}" for option in body.options)],
         )
         return s.ChoiceResponse.model_validate(answer)
 
@@ -150,9 +153,12 @@ class Endpoints:
     async def tokenize(self, body: s.TokenizeRequest) -> s.TokenizeResponse:
         """Return the pieces and ids of a text."""
         tokenizer = self._predictor("tokenize", body.model).tokenizer
-        self._checked(body.text)
-        return s.TokenizeResponse(
-            pieces=tokenizer.pieces(body.text), ids=tokenizer.encode(body.text)
+        texts = self._checked(body.text)
+        return await _worked(
+            lambda: s.TokenizeResponse(
+                pieces=tokenizer.pieces(body.text), ids=tokenizer.encode(body.text)
+            ),
+            texts,
         )
 
     async def layers(self, body: s.LayersRequest, request: Request) -> LayerPath:
@@ -215,10 +221,7 @@ class Endpoints:
         """
         self._batcher.refuse_if_full()
         async with asyncio.timeout(self._config.timeout_s or None):
-            if sum(map(len, texts)) > _LONG_TEXT_CHARACTERS:
-                question = await asyncio.to_thread(build)
-            else:
-                question = build()
+            question = await _worked(build, texts)
             answering = asyncio.ensure_future(self._batcher.ask(predictor, question))
             leaving = asyncio.ensure_future(_disconnected(request))
             try:
@@ -229,6 +232,13 @@ class Endpoints:
             finally:
                 answering.cancel()
                 leaving.cancel()
+
+
+async def _worked(work: Callable[[], Result], texts: Sequence[str]) -> Result:
+    """Return what the work on these texts gives, done on another thread if they are long."""
+    if sum(map(len, texts)) > _LONG_TEXT_CHARACTERS:
+        return await asyncio.to_thread(work)
+    return work()
 
 
 async def _disconnected(request: Request) -> None:

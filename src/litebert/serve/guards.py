@@ -68,6 +68,9 @@ class Observe:
             await self.app(scope, receive, watch)
         except ClientLeftError:
             pass  # nobody is there to be answered
+        except Exception:
+            status = 500  # answered outside of here, by the handler for what nobody foresaw
+            raise
         finally:
             self.metrics.active.dec()
             seconds = time.monotonic() - started
@@ -115,7 +118,7 @@ class LimitBody:
     """Refuses bodies that are too large or come too slowly, before they are parsed.
 
     Example:
-        >>> app = LimitBody(app, max_bytes=1_000_000, timeout_s=30.0)
+        >>> app = LimitBody(app, max_bytes=1_000_000, timeout_s=30.0)  # 0: as long as it takes
     """
 
     app: ASGIApp
@@ -132,7 +135,7 @@ class LimitBody:
         body = b""
         more = not too_large
         try:
-            async with asyncio.timeout(self.timeout_s):
+            async with asyncio.timeout(self.timeout_s or None):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":

@@ -20,6 +20,7 @@ from litebert.serve.questions import Pooling, Question
 from litebert.serve.results import FilledText, LayerPath, SentenceOrder
 from litebert.tasks.base import Example, Form, Prediction, Task
 from litebert.tasks.choices import ChoiceForm
+from litebert.tasks.scoring import are_unnamed, in_order, label_order
 from litebert.tasks.spans import SpanForm
 from litebert.tasks.tags import TagForm
 from litebert.tasks.task_file import TaskFile
@@ -33,6 +34,9 @@ DEFAULT_MAX_TOKENS = 2048
 
 _WINDOW_TOKENS = 65_536
 """Tokens that are sorted by length together when a stream is predicted: bounds the memory."""
+
+_WINDOW_QUESTIONS = 4096
+"""Questions of a window at most: rows that cannot be answered have no tokens."""
 
 
 class Predictor:
@@ -54,9 +58,22 @@ class Predictor:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         depth: int | None = None,
         task: TaskFile | None = None,
+        multi_label: bool = False,
     ) -> None:
+        """Join the parts; :meth:`load` finds them in a folder.
+
+        Args:
+            backend: the model.
+            tokenizer: the model's.
+            labels: names of the classes or tags, in the order of the outputs.
+            max_tokens: padded tokens of one batch.
+            depth: layers to run; None runs all.
+            task: what the model was fine-tuned for, if its folder says so.
+            multi_label: whether a classifier without ``task`` gives several labels at once.
+        """
         self.backend, self.tokenizer, self.labels = backend, tokenizer, labels
         self.max_tokens, self.depth, self.task = max_tokens, depth, task
+        self.multi_label = multi_label
         self.max_length = backend.info.max_length
 
     @classmethod
@@ -86,8 +103,24 @@ class Predictor:
                 f"depth {depth}: that of an ONNX model is fixed; export it with `--depth {depth}`"
             )
         check_depth(folder, depth, force_depth)
-        labels, task = ModelFolder(folder).labels, TaskFile.read(folder)
-        return cls(backend, Tokenizer.load(folder), labels, max_tokens, depth, task)
+        described, task = ModelFolder(folder), TaskFile.read(folder)
+        return cls(
+            backend,
+            Tokenizer.load(folder),
+            described.classes,
+            max_tokens,
+            depth,
+            task,
+            described.is_multi_label,
+        )
+
+    def warm_up(self) -> None:
+        """Run the model once: the first call pays for what is set up late."""
+        feature = questions.plain("The first call.", self.tokenizer, self.max_length)
+        outputs = self.backend.info.outputs
+        # A classifier that other tools exported gives nothing but its logits.
+        usual = "last_hidden_state"
+        self.rows([feature], [usual if usual in outputs else min(outputs)])
 
     def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[FilledText]:
         """Return the likeliest words at each ``[MASK]`` of each text."""
@@ -136,19 +169,29 @@ class Predictor:
         """Answer examples that a task read from its files, ready for the task's score."""
         return self.ask(self._task_question(form, example, max_length) for example in examples)
 
-    def task_predictions(self, task: Task, examples: Sequence[Example]) -> list[Prediction]:
-        """Answer examples of a task for its score, the way the model was fine-tuned.
+    def task_predictions(
+        self, task: Task, examples: Sequence[Example], *, tuned: bool = False
+    ) -> list[Prediction]:
+        """Answer examples of a task, the way the model was fine-tuned, in the task's labels.
+
+        Args:
+            task: where the examples are from; it can score the predictions.
+            examples: what to answer.
+            tuned: whether the model's threshold for "no answer", tuned on dev, counts, as it does
+                for data without labels; scores use the task's own.
 
         Raises:
             InputError: the model is for another kind of task, or has other labels.
         """
-        form = self.form_for(task)
-        if form.labels != task.form.labels:
-            raise InputError(
-                f"the model's labels ({', '.join(form.labels)}) are not those of {task.name} "
-                f"({', '.join(task.form.labels)}); choose a model fine-tuned on it"
-            )
-        return self.predictions(examples, form, self.length_for(task))
+        form, wanted = self.form_for(task), task.form
+        order = label_order(form.labels, wanted.labels, task.name)
+        if isinstance(form, SpanForm) and isinstance(wanted, SpanForm) and not tuned:
+            form = replace(form, no_answer_threshold=wanted.no_answer_threshold)
+        length = self.length_for(task)
+        return self.ask(
+            self._task_question(form, example, length).reading(lambda row: in_order(row, order))
+            for example in examples
+        )
 
     def question(
         self, record: Mapping[str, object], form: Form, max_length: int | None = None
@@ -165,26 +208,32 @@ class Predictor:
         self.require(outputs)
         wished = max_length or (self.task.max_length if self.task else self.max_length)
         length = min(wished, self.max_length)
-        if isinstance(form, SpanForm) and 2 * form.max_question_length > length:
-            # A model with few positions: the passage gets half of them at least.
-            form = replace(form, max_question_length=length // 2)
         return questions.task_question(form, example, self.tokenizer, length, outputs)
 
     def form_for(self, task: Task) -> Form:
         """Return how to ask and read the model about a task: as its ``task.json`` says.
 
-        The task's own form serves models without that file. Whether a question may have no
-        answer is the task's to say: a SQuAD 2.0 model can be asked SQuAD 1.1's questions.
+        The task's own form serves models without that file, with the names that the folder gives
+        to its outputs, if it names them. Whether a question may have no answer is the task's to
+        say: a SQuAD 2.0 model can be asked SQuAD 1.1's questions.
+
+        Raises:
+            InputError: the model is for another kind of task.
         """
         form = task.form
-        if self.task is None:
-            return form
-        if self.task.kind != form.kind:
+        if self.task is not None and self.task.kind != form.kind:
             raise InputError(
                 f"the model was fine-tuned on {self.task.name} ({self.task.kind}), which is not "
                 f"what {task.name} needs ({form.kind}); choose another model"
             )
-        own = self.task.form()
+        self.require(questions.form_outputs(form, self.backend.info.outputs))
+        own = self.form()
+        if self.task is None:
+            named = bool(form.labels) and not are_unnamed(own.labels)
+            if named and isinstance(form, (TextForm, TagForm)):
+                return replace(form, labels=own.labels)
+            label_order(own.labels, form.labels, task.name)  # as many, or it is refused
+            return form
         if isinstance(own, SpanForm) and isinstance(form, SpanForm):
             return replace(own, may_be_unanswerable=form.may_be_unanswerable)
         return own
@@ -199,7 +248,9 @@ class Predictor:
             return self.task.form()
         match self.backend.info.head:
             case "classification":
-                return TextForm("classification", self.labels)
+                return TextForm(
+                    "multi_label" if self.multi_label else "classification", self.labels
+                )
             case "regression":
                 return TextForm("regression")
             case "multiple_choice":
@@ -223,14 +274,15 @@ class Predictor:
     def stream(self, asked: Iterable[Question[Result]]) -> Iterator[Result]:
         """Answer questions as they come, in order, in bounded memory.
 
-        They are collected up to a window of tokens, sorted by length inside it, and answered.
+        They are collected up to a window of so many tokens or questions, sorted by length inside
+        it, and answered.
         """
         window: list[Question[Result]] = []
         num_tokens = 0
         for question in asked:
             window.append(question)
             num_tokens += question.num_tokens
-            if num_tokens >= _WINDOW_TOKENS:
+            if num_tokens >= _WINDOW_TOKENS or len(window) >= _WINDOW_QUESTIONS:
                 yield from self._answer(window)
                 window, num_tokens = [], 0
         yield from self._answer(window)

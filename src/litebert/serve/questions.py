@@ -24,6 +24,7 @@ Other = TypeVar("Other")
 Pooling = Literal["mean", "cls"]
 
 _PLACEHOLDER = "\ue000"  # private use: no vocabulary has it, so it becomes a piece of its own
+_PLACEHOLDER_BYTES = [f"<0x{byte:02X}>" for byte in _PLACEHOLDER.encode()]  # with byte fallback
 _MASK = re.compile(r"\s*\[MASK\]", re.IGNORECASE)
 
 
@@ -56,6 +57,12 @@ class Question(Generic[Result]):
     def then(self, change: Callable[[Result], Other]) -> Question[Other]:
         """Return the same question with its answer changed by a function."""
         return Question(self.features, self.outputs, lambda rows: change(self.decode(rows)))
+
+    def reading(self, change: Callable[[Row], Row]) -> Question[Result]:
+        """Return the same question with each row of the model changed before it is decoded."""
+        return Question(
+            self.features, self.outputs, lambda rows: self.decode([change(row) for row in rows])
+        )
 
 
 def together(questions: Sequence[Question[Result]]) -> Question[list[Result]]:
@@ -126,7 +133,7 @@ def embed(
         vector = hidden_SH.mean(axis=0) if pooling == "mean" else hidden_SH[0]
         return np.array(vector, np.float32)
 
-    return Question([_cut(text, tokenizer, max_length)], ("last_hidden_state",), decode)
+    return Question([plain(text, tokenizer, max_length)], ("last_hidden_state",), decode)
 
 
 def layer_path(text: str, tokenizer: Tokenizer, max_length: int) -> Question[LayerPath]:
@@ -141,7 +148,7 @@ def layer_path(text: str, tokenizer: Tokenizer, max_length: int) -> Question[Lay
         angle_SL = np.degrees(np.arccos(np.clip(cosine_SL, -1, 1)))
         return LayerPath(distance_SL.mean(axis=0).tolist(), angle_SL.mean(axis=0).tolist())
 
-    return Question([_cut(text, tokenizer, max_length)], ("hidden_states",), decode)
+    return Question([plain(text, tokenizer, max_length)], ("hidden_states",), decode)
 
 
 def task_question(
@@ -207,8 +214,11 @@ def _encode_with_masks(text: str, tokenizer: Tokenizer) -> list[int]:
     just as when a word is masked in pretraining.
     """
     marked = _MASK.sub(f" {_PLACEHOLDER}", text.replace(_PLACEHOLDER, ""))
+    pieces, tokens = tokenizer.pieces(marked), tokenizer.encode(marked)
+    if _PLACEHOLDER_BYTES[0] in pieces:
+        _join_bytes(pieces, tokens)
     ids: list[int] = []
-    for piece, token in zip(tokenizer.pieces(marked), tokenizer.encode(marked), strict=True):
+    for piece, token in zip(pieces, tokens, strict=True):
         if _PLACEHOLDER not in piece:
             ids.append(token)
             continue
@@ -220,7 +230,17 @@ def _encode_with_masks(text: str, tokenizer: Tokenizer) -> list[int]:
     return ids
 
 
-def _cut(text: str, tokenizer: Tokenizer, max_length: int) -> Feature:
+def _join_bytes(pieces: list[str], tokens: list[int]) -> None:
+    """Make one piece again of each placeholder that was written as bytes."""
+    size = len(_PLACEHOLDER_BYTES)
+    for start in reversed(range(len(pieces) - size + 1)):
+        if pieces[start : start + size] == _PLACEHOLDER_BYTES:
+            pieces[start : start + size] = [_PLACEHOLDER]
+            tokens[start + 1 : start + size] = []
+
+
+def plain(text: str, tokenizer: Tokenizer, max_length: int) -> Feature:
+    """Return one text as a feature, cut at its end if it is too long."""
     ids = tokenizer.encode(text)[: max_length - 2]
     if not ids:
         raise InputError("the text is empty; write some words")

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
@@ -39,10 +40,12 @@ _ERRORS: dict[int | str, dict[str, object]] = {
         (400, "The body is not JSON."),
         (401, "The key is missing or wrong."),
         (404, "No model of that name is loaded."),
+        (408, "The body did not arrive in time."),
         (409, "No loaded model has the head for this question."),
         (413, "The body is too large."),
         (422, "A field is missing, wrong or too long, or the question cannot be answered."),
         (429, "The queue is full; the header Retry-After says when to come back."),
+        (500, "The server failed; its log says why."),
         (503, "The server is stopping, or the answer took too long."),
     )
 }
@@ -81,7 +84,7 @@ def create_app(
         await batcher.drain()
 
     middleware = [Middleware(Observe, metrics=metrics, log=access_log)]
-    if config.api_key:
+    if config.api_key is not None:
         middleware.append(Middleware(RequireKey, key=config.api_key))
     middleware.append(
         Middleware(LimitBody, max_bytes=config.max_body_bytes, timeout_s=config.timeout_s)
@@ -95,6 +98,7 @@ def create_app(
         docs_url=None,  # the page of FastAPI loads its code from the internet; ours does not
         redoc_url=None,
     )
+    app.state.stopping = False
     _add_errors(app)
     _add_questions(app, Endpoints(service, batcher, config))
     _add_operations(app, service, batcher, metrics, config)
@@ -104,7 +108,7 @@ def create_app(
 
 def serve(config: ServeConfig) -> None:
     """Load the models and serve until SIGTERM or SIGINT; running requests are finished first."""
-    if config.api_key is None and os.environ.get(KEY_VARIABLE):
+    if config.api_key is None and KEY_VARIABLE in os.environ:
         config = replace(config, api_key=os.environ[KEY_VARIABLE])
     listener = _listen(config)
     service = Service.load(config)
@@ -115,24 +119,32 @@ def serve(config: ServeConfig) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     print(f"litebert: serving {names} on http://{shown}:{port}", file=sys.stderr, flush=True)
-    server = _Server(
-        uvicorn.Config(
-            app,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-            timeout_graceful_shutdown=max(1, round(config.drain_s)),
-        )
-    )
-    server.run(sockets=[listener])
+    _Server(app, config).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server, for which being asked to stop is no failure.
 
     Example:
-        >>> _Server(uvicorn.Config(app)).run(sockets=[listener])
+        >>> _Server(app, ServeConfig()).run(sockets=[listener])
     """
+
+    def __init__(self, app: FastAPI, config: ServeConfig) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                access_log=False,
+                log_level="warning",
+                server_header=False,
+                timeout_graceful_shutdown=max(1, round(config.drain_s)),
+            )
+        )
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop; ``/ready`` says so on connections that are still open."""
+        self._app.state.stopping = True
+        super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -198,7 +210,7 @@ def _add_operations(
 
     @app.get("/ready", summary="Are requests accepted?", responses={503: _ERRORS[503]})
     async def ready() -> schemas.Status:
-        if not batcher.accepting:
+        if app.state.stopping or not batcher.accepting:
             raise HTTPException(503, "the server is stopping")
         return schemas.Status(status="ready")
 
@@ -264,3 +276,7 @@ def _add_errors(app: FastAPI) -> None:
     async def too_slow(request: Request, error: TimeoutError) -> Response:
         headers = {"Retry-After": "1"}
         return error_response(503, "timeout", "the answer took too long; try again", headers)
+
+    @app.exception_handler(Exception)
+    async def unforeseen(request: Request, error: Exception) -> Response:
+        return error_response(500, "internal", "the server failed; its log says why")

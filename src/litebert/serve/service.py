@@ -136,7 +136,7 @@ class Service:
             while loaded.name in taken:
                 number += 1
                 loaded = replace(loaded, name=f"{loaded.name.rsplit('#', 1)[0]}#{number}")
-            loaded.predictor.embed(["The first call pays for what is set up late."])
+            loaded.predictor.warm_up()
             models.append(loaded)
         return cls(tuple(models))
 

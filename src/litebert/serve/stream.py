@@ -80,7 +80,6 @@ def _asker(
             required_text(record, "text"), tokenizer, length, top_k
         ).then(asdict)
     found = find_task(task)
-    predictor.require(questions.form_outputs(found.form, predictor.backend.info.outputs))
     form, task_length = predictor.form_for(found), predictor.length_for(found)
     return lambda record: predictor.question(record, form, task_length)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from litebert.common.errors import InputError
 from litebert.tasks.base import FloatArray, Outputs
 
 _SMALLEST_PROBABILITY = 1e-30
@@ -24,6 +25,15 @@ def sigmoid(logit: npt.ArrayLike) -> npt.NDArray[np.float64]:
     half = np.tanh(np.asarray(logit, np.float64) / 2)
     probabilities: npt.NDArray[np.float64] = 0.5 * (1.0 + half)
     return probabilities
+
+
+def require_labels(num_outputs: int, labels: Sequence[str]) -> None:
+    """Raise InputError unless the model has one output for each label."""
+    if num_outputs != len(labels):
+        raise InputError(
+            f"the model has {num_outputs} labels, the task {len(labels)} "
+            f"({', '.join(labels)}); choose a model fine-tuned for this task"
+        )
 
 
 def mean_of(outputs: Sequence[Outputs], name: str) -> FloatArray:

@@ -10,6 +10,7 @@ from litebert.common.config import load_toml
 from litebert.common.errors import ConfigError, DataError, suggestion
 from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Form, Prediction
+from litebert.tasks.choices import option_index
 from litebert.tasks.custom_config import CustomConfig
 from litebert.tasks.custom_rows import RowError, parse_row, read_gold
 from litebert.tasks.custom_scores import main_metric, score
@@ -117,9 +118,12 @@ class CustomTask:
     def score_file(
         self, predictions: Path, data: Path, null_odds: Path | None, problems: RowProblems
     ) -> dict[str, float]:
-        """Score a file with ``id`` (row from 0) and ``prediction`` in the labels' own words."""
+        """Score a file with ``id`` (row from 0) and ``prediction`` in the labels' own words.
+
+        A number is the index of an option from 0, as :meth:`write_predictions` writes it.
+        """
         examples = self.read(data, "dev", problems)
-        values = match_predictions(examples, read_predictions(predictions), predictions)
+        values = match_predictions(examples, read_predictions(predictions), predictions, problems)
         parsed = []
         for example, value in zip(examples, values, strict=True):
             try:
@@ -133,6 +137,11 @@ class CustomTask:
     ) -> int | float | str | tuple[int, ...]:
         if self.config.kind == "span_extraction":
             return str(value)
+        if self.config.kind == "multiple_choice" and isinstance(value, int):
+            # The options may be numbers too: ours is an index, whatever they say.
+            index = option_index(value, len(example.options))
+            if index is not None:
+                return index
         return read_gold(self.config, value, example)
 
     def _written(self, prediction: Prediction) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from litebert.tasks.base import Answer, Example, Gold
@@ -48,9 +49,12 @@ def read_gold(
     """Return a label cell (or a prediction in the same words) as indices or a number."""
     if config.kind == "regression":
         try:
-            return float(str(value))
+            number = float(str(value))
         except ValueError:
-            raise RowError("unknown label", f"{value!r} is not a number") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise RowError("unknown label", f"{value!r} is not a finite number")
+        return number
     if config.kind == "multiple_choice":
         return _option_index(value, example.options)
     if config.kind == "multi_label":
@@ -85,7 +89,7 @@ def _answers(config: CustomConfig, row: Mapping[str, object], context: str) -> t
             wanted = int(str(given))
         except ValueError:
             raise RowError("bad answer start", f"{given!r} is not a whole number") from None
-        start = wanted if context.startswith(text, max(0, wanted)) else start
+        start = wanted if wanted >= 0 and context.startswith(text, wanted) else start
     if start < 0:
         raise RowError("answer not in its passage", repr(text))
     return (Answer(text, start),)
@@ -105,9 +109,14 @@ def _options(config: CustomConfig, row: Mapping[str, object]) -> tuple[str, ...]
 def _option_index(value: object, options: Sequence[str]) -> int:
     """Return the option that a text, a letter or an index from 0 names."""
     text = str(value).strip()
-    index = options.index(text) if text in options else option_index(text, len(options))
+    by_text = options.index(text) if text in options else None
+    by_name = option_index(text, len(options))
+    index = by_name if by_text is None else by_text
     if index is None:
         raise RowError("unknown label", f"{value!r} is no option's text, letter or index")
+    if by_name not in (None, index):
+        detail = f"{value!r} is the text of option {by_text} and the name of option {by_name}"
+        raise RowError("ambiguous label", detail)
     return index
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.common.errors import DataError
-from litebert.common.files import open_binary
+from litebert.common.files import READ_ERRORS, open_binary
 from litebert.tasks.base import Example, Gold, Prediction
 from litebert.tasks.locate import find_file
 from litebert.tasks.metrics import Values, accuracy, f1, matthews, pearson, spearman
@@ -77,6 +77,11 @@ class GlueTask:
 
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read ``<split>.tsv`` from the task's folder, the GLUE root, or a given file."""
+        training = split == "train"
+        if training and self.name == "ax":
+            raise DataError(
+                "task ax has no training data; fine-tune on mnli and evaluate that model"
+            )
         names = ("diagnostic.tsv", "AX.tsv") if self.name == "ax" else (f"{split}.tsv",)
         own = (self.folder, "diagnostic", "MNLI") if self.name == "ax" else (self.folder,)
         folders = tuple(root + name for root in ("", "glue/", "GLUE/") for name in own)
@@ -88,14 +93,12 @@ class GlueTask:
         columns = self._columns(header)
         if columns is None:
             if self.headerless is None:
-                raise DataError(
-                    f"{path} has no column {' or '.join(map(repr, self.text + self.text_pair))}; "
-                    f"its header is: {', '.join(header)}"
-                )
+                raise _missing_column(path, self.text + self.text_pair, header)
             text, label = self.headerless
             columns = _Columns(text, None, label)
             lines = read_table(path)  # the first line is data
-        training = split == "train"
+        elif training and columns.label is None:
+            raise _missing_column(path, self.label, header)
         examples = []
         for index, (row, cells) in enumerate(lines):
             example = self._example(path, row, index, cells, columns, problems, training)
@@ -135,7 +138,7 @@ class GlueTask:
     ) -> dict[str, float]:
         """Score a leaderboard table against a file with labels, row by row."""
         examples = self.read(data, self.eval_splits[0], problems)
-        values = match_predictions(examples, read_predictions(predictions), predictions)
+        values = match_predictions(examples, read_predictions(predictions), predictions, problems)
         parsed = []
         for example, value in zip(examples, values, strict=True):
             gold = self._parse_label(str(value))
@@ -220,15 +223,24 @@ def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
     Quotation marks are text, even unbalanced ones; only a line feed ends a row, because sentences
     contain other characters that Python takes for line ends.
     """
-    with open_binary(path) as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}:{number}: not UTF-8 text: {error.reason}") from None
-            text = text.rstrip("\r\n")
-            if text:
-                yield number, text.split("\t")
+    try:
+        with open_binary(path) as stream:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise DataError(f"{path}:{number}: not UTF-8 text: {error.reason}") from None
+                text = text.rstrip("\r\n")
+                if text:
+                    yield number, text.split("\t")
+    except READ_ERRORS as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+
+
+def _missing_column(path: Path, names: Sequence[str], header: Sequence[str]) -> DataError:
+    return DataError(
+        f"{path} has no column {' or '.join(map(repr, names))}; its header is: {', '.join(header)}"
+    )
 
 
 def _position(header: Sequence[str], names: Sequence[str]) -> int | None:

@@ -10,6 +10,7 @@ from litebert.common.errors import DataError
 from litebert.common.files import plain_suffix, read_json, write_text
 from litebert.common.rows import read_rows
 from litebert.tasks.base import Example
+from litebert.tasks.problems import RowProblems
 
 _ID_NAMES = ("index", "id")
 
@@ -34,14 +35,27 @@ def read_predictions(path: Path) -> dict[str, object]:
 
 
 def match_predictions(
-    examples: Sequence[Example], predictions: Mapping[str, object], path: Path
+    examples: Sequence[Example],
+    predictions: Mapping[str, object],
+    path: Path,
+    problems: RowProblems,
 ) -> list[object]:
-    """Return the prediction of each example; each must have one, and none may be left over."""
+    """Return the prediction of each example.
+
+    Each must have one, and none may be left over but those for rows that were skipped as bad.
+    """
     missing = [example.id for example in examples if example.id not in predictions]
     if missing:
         raise DataError(
             f"{path}: {len(missing):,} of {len(examples):,} examples have no prediction "
             f"(first: {missing[0]})"
+        )
+    known = {example.id for example in examples}
+    left_over = [id for id in predictions if id not in known]
+    if len(left_over) > problems.num_skipped:
+        raise DataError(
+            f"{path}: {len(left_over):,} of {len(predictions):,} predictions are for no example "
+            f"(first: {left_over[0]}); give the data that they were made for"
         )
     return [predictions[example.id] for example in examples]
 

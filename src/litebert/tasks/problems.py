@@ -81,6 +81,11 @@ class RowProblems:
             return not training
         return True
 
+    @property
+    def num_skipped(self) -> int:
+        """How many bad rows gave no example."""
+        return sum(not problem.kept for problem in self.problems)
+
     def counts(self) -> dict[str, int]:
         """Return how often each reason occurred."""
         return dict(Counter(problem.reason for problem in self.problems))

@@ -45,10 +45,15 @@ class RaceTask:
     test_splits: tuple[str, ...] = ("test",)
 
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
-        """Read ``<split>/<level>/*.txt``, ``<split>.<level>.jsonl`` or a file; rows are lines."""
+        """Read ``<split>/<level>/*.txt``, ``<split>.<level>.jsonl`` or a file; rows are lines.
+
+        A file may hold both levels: passages whose id names another one are left out.
+        """
         examples: list[Example] = []
+        wanted = (*self.levels, "")
         for path, row, level, passage in self._passages(data, split):
-            examples += _examples(path, row, level, passage, problems, split == "train")
+            found = _examples(path, row, level, passage, problems, split == "train")
+            examples += (example for example in found if example.group in wanted)
         if not examples:
             raise DataError(f"{data} has no usable RACE question in its {split} split")
         return examples
@@ -87,7 +92,7 @@ class RaceTask:
     ) -> dict[str, float]:
         """Score ``{"middle13.txt-0": "A", ...}`` (or indices from 0) against the gold letters."""
         examples = self.read(data, "dev", problems)
-        values = match_predictions(examples, read_predictions(predictions), predictions)
+        values = match_predictions(examples, read_predictions(predictions), predictions, problems)
         parsed = []
         for example, value in zip(examples, values, strict=True):
             index = option_index(value, len(example.options))

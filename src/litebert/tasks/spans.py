@@ -45,7 +45,7 @@ class SpanForm:
     Args:
         may_be_unanswerable: whether "no answer" is a possible prediction (SQuAD 2.0).
         stride: pieces between the starts of two windows.
-        max_question_length: pieces of the question that are kept.
+        max_question_length: pieces of the question that are kept, at most half of the input.
         max_answer_length: longest answer in pieces.
         num_best: candidates kept per question.
         no_answer_threshold: probability of "no answer" above which it is the prediction.
@@ -76,12 +76,13 @@ class SpanForm:
         A window without the whole answer counts as unanswerable: its target is ``[CLS]``.
         """
         questions = encode_unique((e.text_pair or "" for e in examples), tokenizer)
+        longest = min(self.max_question_length, max_length // 2)
         features: list[Feature] = []
         text, passage = "", _encode_passage("", tokenizer)
         for index, example in enumerate(examples):
             if example.text != text:  # files keep the questions of a passage together
                 text, passage = example.text, _encode_passage(example.text, tokenizer)
-            question = questions[example.text_pair or ""][: self.max_question_length]
+            question = questions[example.text_pair or ""][:longest]
             features += self._windows(index, example, question, passage, tokenizer, max_length)
         return features
 

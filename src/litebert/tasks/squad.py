@@ -115,6 +115,8 @@ class SquadTask:
             str(question["id"]): [answer.text for answer in _answers(question)]
             for _, _, question in _questions(path)
         }
+        if not golds:
+            raise DataError(f"{path} has no question, so nothing to score")
         answers: dict[str, str] = {}
         for id, text in read_predictions(predictions).items():
             if not isinstance(text, str):

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from litebert.tasks.arrays import mean_log_probability, softmax
+from litebert.tasks.arrays import mean_log_probability, require_labels, softmax
 from litebert.tasks.base import IGNORED_LABEL, Example, Feature, Outputs, Prediction, TextEncoder
 from litebert.tasks.metrics import entities
 from litebert.tasks.requests import required_list, required_text
@@ -60,7 +60,9 @@ class TagForm:
         scores: dict[int, list[float]] = defaultdict(list)
         for feature, output in zip(features, outputs, strict=True):
             assert feature.word_positions is not None, "a tag feature has word positions"
-            probabilities = softmax(output["token_logits"][feature.word_positions])
+            logits = output["token_logits"][feature.word_positions]
+            require_labels(logits.shape[-1], self.labels)
+            probabilities = softmax(logits)
             tags[feature.example] += probabilities.argmax(axis=-1).tolist()
             scores[feature.example] += probabilities.max(axis=-1).tolist()
         return [

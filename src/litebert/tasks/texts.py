@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from litebert.common.errors import InputError
-from litebert.tasks.arrays import mean_log_probability, mean_of, sigmoid, softmax
+from litebert.tasks.arrays import mean_log_probability, mean_of, require_labels, sigmoid, softmax
 from litebert.tasks.base import Example, Feature, Outputs, Prediction, TextEncoder
 from litebert.tasks.requests import optional_text, required_text
 from litebert.tasks.rows import encode_unique, pair_row, single_row
@@ -92,11 +91,7 @@ class TextForm:
         logits = output["logits"]
         if self.kind == "regression":
             return Prediction(id, float(logits.reshape(())))
-        if len(logits) != len(self.labels):
-            raise InputError(
-                f"the model has {len(logits)} labels, the task {len(self.labels)} "
-                f"({', '.join(self.labels)}); choose a model fine-tuned for this task"
-            )
+        require_labels(len(logits), self.labels)
         if self.kind == "classification":
             probabilities = softmax(logits)
             return Prediction(id, int(probabilities.argmax()), tuple(probabilities.tolist()))

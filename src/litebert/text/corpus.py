@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import glob
-import lzma
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import COMPRESSIONS, open_binary, plain_suffix
+from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary, plain_suffix
 from litebert.common.rows import read_rows
 
 _ROW_SUFFIXES = (".jsonl", ".ndjson", ".parquet")
@@ -84,7 +82,7 @@ class TextLines:
                         self._count_broken(path, number)
                     else:
                         yield text
-        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        except READ_ERRORS as error:
             raise DataError(f"{path} cannot be read: {error}") from None
 
     def _rows(self, path: Path) -> Iterator[str]:

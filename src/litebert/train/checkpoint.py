@@ -31,7 +31,7 @@ class Checkpoint:
 
     Example:
         >>> checkpoint = latest_good(Path("run/checkpoints"), print)
-        >>> checkpoint.step, checkpoint.state["tokens"]
+        >>> checkpoint.step, checkpoint.state["run"]["tokens"]
         (20, 163840)
     """
 
@@ -136,6 +136,13 @@ def latest_good(folder: Path, report: Callable[[str], None]) -> Checkpoint | Non
             "again"
         )
     return None
+
+
+def drop_after(folder: Path, step: int) -> None:
+    """Delete the checkpoints behind a step: a run that goes on from it writes them again."""
+    for later in steps_in(folder):
+        if later > step:
+            shutil.rmtree(folder / f"step-{later}", ignore_errors=True)
 
 
 def prune(folder: Path, keep_last: int, keep: Sequence[int]) -> None:

@@ -99,7 +99,10 @@ class Memory:
         layers = blocks * kept + block if recompute else blocks * block
         words = 2 * predictions * model.vocab_size * 4
         share = -(-4 * parameters // shards)
-        return cls(share, share, 2 * share, layers + words)
+        # A block that every layer uses is gathered once and stays for the whole step, and so do
+        # its gradients until they are scattered: sharding saves the optimizer's state.
+        gathered = 4 * parameters if shards > 1 else 0
+        return cls(share + gathered, share + gathered, 2 * share, layers + words)
 
 
 def measured_gemm_rate(device: str = "cpu", seconds: float = 0.3) -> float:

@@ -119,18 +119,23 @@ class DevSet:
         return all(shards.num_documents > 1 for shards, _ in self.sources)
 
     def batches(self, task: Task, num_examples: int) -> list[Batch]:
-        """The first batches of the dev epoch with ``num_examples`` in all, or the whole epoch."""
+        """The first batches of the dev epoch with ``num_examples`` in all, or the whole epoch.
+
+        Several corpora contribute by their number of tokens.
+        """
         key = (task, num_examples)
         if key not in self._cache:
             config = replace(self._config, task=task)
             loader = Loader(self.sources, config, EVALUATION_SEED, self.vocabulary)
+            num_tokens = sum(tokens for _, tokens in self.sources)
             batches: list[Batch] = []
-            seen = 0
-            for batch in loader.epoch_batches():
-                batches.append(batch)
-                seen += len(batch.lengths)
-                if seen >= num_examples:
-                    break
+            for source, (_, tokens) in enumerate(self.sources):
+                wanted = math.ceil(num_examples * tokens / num_tokens)
+                for batch in loader.epoch_batches(source=source):
+                    batches.append(batch)
+                    wanted -= len(batch.lengths)
+                    if wanted <= 0:
+                        break
             self._cache[key] = batches
         return self._cache[key]
 

@@ -114,7 +114,7 @@ class FinetuneConfig:
 class Settings:
     """A recipe with everything decided.
 
-    >>> Settings.resolve(config, recipe, task_max_length=128, max_positions=512, num_features=2490)
+    >>> Settings.resolve(config, recipe, max_length=128, num_features=2490)
     """
 
     lr: float

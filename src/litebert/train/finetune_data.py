@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from litebert.common.errors import DataError
+from litebert.common.errors import ConfigError, DataError
 from litebert.common.rng import rng
 from litebert.tasks.base import Example, Feature, Task
 from litebert.tasks.problems import RowProblems
@@ -19,7 +19,7 @@ class TaskSplit:
     """Examples with their model inputs.
 
     Example:
-        >>> split = TaskSplit.make(task, examples, tokenizer, max_length=128)
+        >>> split = TaskSplit.make(task, "dev", examples, tokenizer, max_length=128)
         >>> len(split.features) >= len(split.examples)
         True
     """
@@ -96,11 +96,22 @@ def load_task_data(
     strict: bool,
     max_scored_examples: int | None = None,
 ) -> TaskData:
-    """Read and tokenise the training split and the splits with labels, or a part of each."""
+    """Read and tokenise the training split and the splits with labels, or a part of each.
+
+    Raises:
+        ConfigError: ``data`` is one file, which would serve as training and as dev split.
+        DataError: a split cannot be read, or some of its examples have no label.
+    """
+    if data.is_file() and data.suffix != ".toml":
+        raise ConfigError(
+            f"--data {data} is a file; fine-tuning needs the folder with its train and dev files"
+        )
     problems = RowProblems(strict)
     usable = task.read(data, "train", problems)
     train = sample(usable, max_train_examples)
     evals = read_eval_splits(task, data, problems)
+    for name, found in (("train", usable), *evals):
+        _require_labels(task, data, name, found)
     return TaskData(
         task,
         tokenizer,
@@ -139,6 +150,15 @@ def sample(
     if count is None or count >= len(examples):
         return examples
     return [examples[index] for index in _chosen(len(examples), count, purpose)]
+
+
+def _require_labels(task: Task, data: Path, split: str, examples: Sequence[Example]) -> None:
+    missing = [example.id for example in examples if example.gold is None]
+    if missing:
+        raise DataError(
+            f"{data}: {len(missing):,} of {len(examples):,} examples of {task.name}'s {split} "
+            f"split have no label (first: {missing[0]}); fine-tuning needs all of them"
+        )
 
 
 def _chosen(total: int, count: int, purpose: str) -> list[int]:

@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.progress import progress
-from litebert.interop.folder import resolve
+from litebert.interop.folder import ModelFolder, resolve
 from litebert.interop.hf import load_model
 from litebert.tasks.base import Form, Outputs, Prediction, Task
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
+from litebert.tasks.scoring import TaskEvaluation, in_order, is_scored, label_order
 from litebert.tasks.spans import SpanForm
-from litebert.tasks.squad import SquadTask
 from litebert.tasks.task_file import TaskFile
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune_data import TaskSplit, read_eval_splits
 from litebert.train.finetune_predict import predict_features, score_split
 
 _MAX_TOKENS = 8192
-
-
-@dataclass(frozen=True)
-class TaskEvaluation:
-    """Scores of one split, and which of the models gave them.
-
-    Example:
-        >>> evaluate_models("rte", ["runs/rte/model"], Path("glue"))[0].scores
-        {'accuracy': 0.61}
-    """
-
-    split: str
-    scores: dict[str, float]
-    """empty for a split without labels"""
-    models: tuple[str, ...]
-    """the members of the ensemble"""
-    files: tuple[Path, ...] = ()
-    """predictions files that were written"""
 
 
 def evaluate_models(
@@ -69,9 +51,12 @@ def evaluate_models(
     task = find_task(task_name)
     folders = [resolve(model) for model in models]
     tokenizer, max_length = _shared_tokenizer(task, folders)
-    if split == task.test_splits[0]:
-        task = _with_tuned_threshold(task, folders[0])
+    orders = [
+        label_order(_labels(folder), task.form.labels, task.name, str(folder)) for folder in folders
+    ]
     where = data_folder(task, data)
+    if split is None and where.is_file():
+        split = task.eval_splits[0]  # a file is one split, whatever its name
     bad_rows = problems if problems is not None else RowProblems()
     named = (
         read_eval_splits(task, where, bad_rows)
@@ -79,13 +64,18 @@ def evaluate_models(
         else [(split, task.read(where, split, bad_rows))]
     )
     splits = [TaskSplit.make(task, n, e, tokenizer, max_length) for n, e in named]
-    outputs = [_all_outputs(folder, splits, tokenizer.pad_id, device) for folder in folders]
+    outputs = [
+        _all_outputs(folder, order, splits, tokenizer.pad_id, device)
+        for folder, order in zip(folders, orders, strict=True)
+    ]
     members = list(range(len(models)))
     if choose and len(models) > 1:
         members = choose_ensemble(task, splits[0], [found[0] for found in outputs])
+    tuned = _with_tuned_threshold(task.form, folders[0])
     return [
         _evaluate_split(
             task,
+            tuned,
             one,
             average(task.form, [outputs[member][number] for member in members]),
             tuple(str(models[member]) for member in members),
@@ -130,14 +120,18 @@ def choose_ensemble(
 
 
 def _evaluate_split(
-    task: Task, split: TaskSplit, outputs: list[Outputs], models: tuple[str, ...], out: Path | None
+    task: Task,
+    tuned: Form,
+    split: TaskSplit,
+    outputs: list[Outputs],
+    models: tuple[str, ...],
+    out: Path | None,
 ) -> TaskEvaluation:
-    has_gold = all(example.gold is not None for example in split.examples)
     predictions: list[Prediction]
-    if has_gold and split.name not in task.test_splits:
+    if is_scored(task, split.name, split.examples):
         scores, predictions = score_split(task, split, outputs)
     else:
-        scores, predictions = {}, task.form.decode(split.examples, split.features, outputs)
+        scores, predictions = {}, tuned.decode(split.examples, split.features, outputs)
     files: list[Path] = []
     if out is not None:
         files = task.write_predictions(out, split.name, split.examples, predictions)
@@ -145,16 +139,28 @@ def _evaluate_split(
 
 
 def _all_outputs(
-    folder: Path, splits: Sequence[TaskSplit], pad_id: int, device: torch.device | None
+    folder: Path,
+    order: Sequence[int] | None,
+    splits: Sequence[TaskSplit],
+    pad_id: int,
+    device: torch.device | None,
 ) -> list[list[Outputs]]:
+    """Return what a model says about each feature of each split, in the order of the labels."""
     model = load_model(folder)
     model.to(device or torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     total = sum(len(split.features) for split in splits)
     with progress(f"predicting with {folder}", total, "input") as bar:
-        return [
+        said = [
             predict_features(model, split.features, pad_id, max_tokens=_MAX_TOKENS, bar=bar)
             for split in splits
         ]
+    return [[in_order(outputs, order) for outputs in of_split] for of_split in said]
+
+
+def _labels(folder: Path) -> tuple[str, ...]:
+    """Return the labels of a model in the order of its outputs."""
+    described = TaskFile.read(folder)
+    return ModelFolder(folder).classes if described is None else described.labels
 
 
 def _shared_tokenizer(task: Task, folders: Sequence[Path]) -> tuple[Tokenizer, int]:
@@ -178,10 +184,9 @@ def _shared_tokenizer(task: Task, folders: Sequence[Path]) -> tuple[Tokenizer, i
     return tokenizers[0], min(lengths)
 
 
-def _with_tuned_threshold(task: Task, folder: Path) -> Task:
-    """Return SQuAD 2.0 with the threshold that was tuned on dev, for data without labels."""
+def _with_tuned_threshold(form: Form, folder: Path) -> Form:
+    """Return the form with the no-answer threshold tuned on dev, for data without labels."""
     described = TaskFile.read(folder)
-    if described is None or not isinstance(task, SquadTask):
-        return task
-    form: SpanForm = replace(task.form, no_answer_threshold=described.no_answer_threshold)
-    return replace(task, form=form)
+    if described is None or not isinstance(form, SpanForm):
+        return form
+    return replace(form, no_answer_threshold=described.no_answer_threshold)

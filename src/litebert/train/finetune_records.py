@@ -122,6 +122,7 @@ class FinetuneRecords:
         self.run.truncate_metrics(position)
         for message in damaged:
             self.run.event("damaged_checkpoint", found.step, message=message)
+        checkpoint.drop_after(self.checkpoints, found.step)
         self.run.event("resume", found.step)
         return from_dict(FinetuneState, run_state, str(found.path))
 

@@ -25,7 +25,7 @@ _DECIDED_BY_THE_SWEEP = ("task", "out", "data", "seeds", "resume")
 class SweepConfig:
     """Which runs to make.
 
-    >>> SweepConfig("rte", "mrpc", model="m", data=Path("glue"), out=Path("runs/sweep"),
+    >>> SweepConfig(("rte", "mrpc"), model="m", data=Path("glue"), out=Path("runs/sweep"),
     ...             grid=("lr=1e-4,3e-4", "start=weights,random"), seeds=3)
     """
 
@@ -89,10 +89,10 @@ def sweep(
             if config.strict:
                 raise
             rows.append(SweepRow(task, settings, failure=str(error)))
-            continue
-        if result.interrupted_by:
-            return rows, result.interrupted_by
-        rows.append(_row(task, settings, result))
+        else:
+            if result.interrupted_by:
+                return rows, result.interrupted_by
+            rows.append(_row(task, settings, result))
         write_json(config.out / "table.json", {"rows": [vars(row) for row in rows]})
         write_text(config.out / "table.md", table(rows))
     return rows, 0

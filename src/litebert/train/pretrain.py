@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
-from litebert.common.errors import DataError, LitebertError
+from litebert.common.errors import LitebertError
 from litebert.common.progress import format_duration
 from litebert.common.rng import derived_seed
 from litebert.data.examples import Batch
@@ -161,12 +162,7 @@ class Pretraining:
         started = time.perf_counter()
         stage, share = self._stage(), self._share()
         lr_factor = stage.lr_factor * factor(config.schedule, share, config.steps, state.step)
-        try:
-            batches = self.feed.take(stage)
-        except DataError:
-            if self.stop.signum:  # the loader's workers got the signal too
-                return False
-            raise
+        batches = self.feed.take(stage)
         wait_s = time.perf_counter() - started
         predictions, pairs, tokens = (int(n) for n in processes.sum(counts_of(batches)))
         set_learning_rate(self.optimizers, lr_factor)
@@ -222,14 +218,16 @@ class Pretraining:
         if _is_due(state.step, config.log_every_steps) or evaluation_due or save_due or is_last:
             self._log(stage, lr)
         if evaluation_due and self.dev.has_documents and not is_last:
-            save_due |= self._evaluate(config.evaluation.examples, stage.layers)
+            scores = self._evaluate(config.evaluation.examples, stage.layers)
+            save_due |= self._is_best(scores)
         if state.nonfinite_in_a_row >= config.max_nonfinite:
+            in_a_row, state.nonfinite_in_a_row = state.nonfinite_in_a_row, 0
             self._save()
             raise LitebertError(
-                f"stopped after {state.nonfinite_in_a_row} steps in a row whose loss or gradient "
+                f"stopped after {in_a_row} steps in a row whose loss or gradient "
                 f"was not finite (step {state.step}); none of them changed the weights, which are "
-                f"saved in {self.records.checkpoints}: lower the learning rate, then go on with "
-                "--resume auto"
+                f"saved in {self.records.checkpoints}: lower the learning rate and go on with "
+                f"--resume auto; if it stops again, delete step-{state.step} there first"
             )
         if save_due and not is_last:
             self._save()
@@ -254,8 +252,8 @@ class Pretraining:
             self.records.log(state.step, values)
             self.meter.clear()
 
-    def _evaluate(self, num_examples: int, layers: int) -> bool:
-        """Evaluate on the dev documents and record it; True if it is the best so far."""
+    def _evaluate(self, num_examples: int, layers: int) -> Scores:
+        """Evaluate on the dev documents and record it."""
         started = time.perf_counter()
         scores = evaluate(self.replica, self.dev, num_examples, layers)
         self.latest_scores = scores
@@ -267,6 +265,10 @@ class Pretraining:
         news = watch_plateau(self.config, layers, self.state, scores, self._share())
         if news is not None:
             self.records.event(*news, self.state.step)
+        return scores
+
+    def _is_best(self, scores: Scores) -> bool:
+        """Whether these are the best scores so far; give only scores on the same examples."""
         value = getattr(scores, self.config.evaluation.metric)
         if value is None or not math.isfinite(value):
             return False
@@ -287,13 +289,19 @@ class Pretraining:
             f"stopped at step {self.state.step:,} and saved; go on with --resume auto",
             self.state.step,
         )
-        return self._result(None, self.stop.signum)
+        # The signal may have reached another process only.
+        return self._result(None, self.stop.signum or signal.SIGTERM)
 
     def _finished(self) -> PretrainResult:
         if self.dev.has_documents:
-            num_examples = self.config.evaluation.final_examples
-            self.screen.note(f"last evaluation, on up to {num_examples:,} dev examples of a kind")
-            self._evaluate(num_examples, self.shape.num_layers)
+            settings = self.config.evaluation
+            text = f"last evaluation, on up to {settings.final_examples:,} dev examples of a kind"
+            self.screen.note(text)
+            layers = self.shape.num_layers
+            comparable = self._evaluate(settings.final_examples, layers)
+            if settings.final_examples != settings.examples:
+                comparable = evaluate(self.replica, self.dev, settings.examples, layers)
+            self._is_best(comparable)
         self._save()
         folder = write_results(self.records, self.replica, self.corpora, self.dev)
         return self._result(folder, 0)

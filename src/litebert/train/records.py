@@ -128,17 +128,18 @@ class Records:
 
     def _open_run(self) -> checkpoint.Checkpoint | None:
         """On process 0: the run folder, and the checkpoint to go on from."""
-        config = to_dict(self.config)
         exists = (self.folder / "manifest.json").is_file()
         if not exists or self.config.resume == "no":
-            seeds = {"run": self.config.seed}
-            self._run = RunFolder.create(self.folder, config, seeds, self._fingerprints)
+            self._run = self._new_run()
             return None
         self._run = RunFolder.open(self.folder)
         checkpoint.clear_leftovers(self.checkpoints)
         damaged: list[str] = []
         found = checkpoint.latest_good(self.checkpoints, damaged.append)
         if found is None:
+            # Nothing of the earlier start is used: the manifest must be of this one.
+            (self.folder / "manifest.json").unlink()
+            self._run = self._new_run()
             self._run.truncate_metrics(0)
             self._run.event("resume", 0)
             self.screen.note(f"{self.folder} has no checkpoint yet: starting again")
@@ -149,17 +150,32 @@ class Records:
         self._run.truncate_metrics(position)
         for message in damaged:
             self.event("damaged_checkpoint", message, found.step)
-        self._run.event("resume", found.step)
+        checkpoint.drop_after(self.checkpoints, found.step)
+        self._run.event("resume", found.step, changed=self._changed(self._run))
         self.screen.note(f"resuming {self.folder} at step {found.step:,}")
         return found
+
+    def _new_run(self) -> RunFolder:
+        seeds = {"run": self.config.seed}
+        return RunFolder.create(self.folder, to_dict(self.config), seeds, self._fingerprints)
+
+    def _changed(self, run: RunFolder) -> dict[str, list[object]]:
+        """Settings that differ from those the run began with: ``{name: [then, now]}``."""
+        then, now = _flat(run.manifest()["config"]), _flat(to_dict(self.config))
+        return {
+            key: [then.get(key), value]
+            for key, value in now.items()
+            if key != "resume" and then.get(key) != value
+        }
 
     def _check_identity(self, found: checkpoint.Checkpoint) -> None:
         theirs = found.state["identity"]
         assert isinstance(theirs, Mapping), "written by save"
         for key, value in self.identity.items():
-            if theirs.get(key) != value:
+            # A key that the run's version did not write yet cannot be compared.
+            if key in theirs and theirs[key] != value:
                 raise CheckpointError(
-                    f"{found.path} is of a run with {key} = {theirs.get(key)}, not {value}: resume "
+                    f"{found.path} is of a run with {key} = {theirs[key]}, not {value}: resume "
                     "with the same setting, or choose another --out"
                 )
 
@@ -179,7 +195,20 @@ def _identity(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) -> d
         **{f"model.{key}": value for key, value in to_dict(shape).items()},
         **{f"data.{key}": value for key, value in corpora.fingerprints().items()},
         "seed": config.seed,
+        "weights": to_dict(config)["weights"],
         "optimizer.name": config.optimizer.name,
+        "optimizer.bias_correction": config.optimizer.bias_correction,
         "examples.task": config.examples.task,
         "examples.rules": config.examples.rules,
+        "examples.block_tokens": config.examples.block_tokens,
+        "examples.window_blocks": config.examples.window_blocks,
+        "examples.short_probability": config.examples.short_probability,
     }
+
+
+def _flat(settings: object, prefix: str = "") -> dict[str, object]:
+    """Nested settings with dotted names."""
+    if not isinstance(settings, Mapping):
+        return {prefix: settings}
+    parts = [_flat(value, f"{prefix}.{key}" if prefix else key) for key, value in settings.items()]
+    return {key: value for part in parts for key, value in part.items()}

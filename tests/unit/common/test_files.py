@@ -83,3 +83,15 @@ def test_json_errors_name_the_file(tmp_path: Path) -> None:
     write_json(path, {"ä": 1})
     assert read_json(path) == {"ä": 1}
     assert len(sha256_file(path)) == 64
+
+
+def test_compressed_json_reads_like_plain_json(tmp_path: Path) -> None:
+    content = '{"ä": 1}'.encode()
+    packed = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+    for suffix, compress in packed.items():
+        path = tmp_path / f"a.json{suffix}"
+        path.write_bytes(compress(content))
+        assert read_json(path) == {"ä": 1}
+        path.write_bytes(compress(content)[:-9])
+        with pytest.raises(DataError, match=f"a.json{suffix} cannot be read"):
+            read_json(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 from pathlib import Path
 
 import pyarrow
@@ -31,6 +32,19 @@ def test_a_short_row_lacks_its_columns_rather_than_holding_none(tmp_path: Path) 
     assert list(read_rows(tmp_path / "a.tsv")) == [(2, {"a": "1"})]
 
 
+def test_a_row_with_too_many_cells_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\nfine,1\ngood, but long,1\n")
+    with pytest.raises(DataError, match=r"a\.csv:3: 3 cells for 2 columns; quote texts"):
+        list(read_rows(path))
+    path = tmp_path / "a.tsv"
+    path.write_text("text\tlabel\ngood\tbut long\t1\n")
+    with pytest.raises(DataError, match=r"a\.tsv:2: 3 cells for 2 columns; change texts"):
+        list(read_rows(path))
+    path.write_text("text\tlabel\nnothing is lost\t1\t\t\n")
+    assert list(read_rows(path)) == [(2, {"text": "nothing is lost", "label": "1"})]
+
+
 def test_jsonl_and_parquet(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.jsonl.gz", "wt") as stream:
         stream.write('{"text": "x"}\n\n{"text": "y"}\n')
@@ -51,6 +65,9 @@ def test_jsonl_and_parquet(tmp_path: Path) -> None:
         ("a.tsv", b"", "is empty"),
         ("a.tsv", b"text\n\xff\xfe\n", "not UTF-8"),
         ("a.jsonl.gz", b"no gzip", "cannot be read"),
+        ("a.jsonl.gz", gzip.compress(b'{"a": 1}\n')[:-9], "cannot be read"),
+        ("a.jsonl.gz", gzip.compress(b"")[:10] + b"\xff" * 40, "cannot be read"),
+        ("a.jsonl.xz", lzma.compress(b'{"a": 1}\n')[:-30] + b"\0" * 30, "cannot be read"),
         ("a.parquet", b"no parquet", "not a readable Parquet"),
         ("a.doc", b"", "unknown format"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import lzma
@@ -239,3 +240,16 @@ def test_wrapped_documents_are_joined_and_others_are_not() -> None:
     assert paragraphs_of("Title\n\nA body.") == ["Title", "A body."]
     assert paragraphs_of("a " * 200 + "\nb\n\nc") == ["a " * 199 + "a", "b", "c"]
     assert paragraphs_of("") == []
+
+
+def test_a_failing_disk_is_no_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("One.\n\nTwo.\n")
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    found = source(path)
+    monkeypatch.setattr("litebert.data.ingest.open_binary", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        list(read_blocks([found], block_bytes=4096))

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.data.examples import Batch, ExampleConfig, MaskConfig, Vocabulary
-from litebert.data.loader import MIXTURE_PERIOD, Loader
+from litebert.data.loader import MIXTURE_PERIOD, Loader, _shares
 from litebert.data.shards import ShardSet, write_documents
 from litebert.data.windows import deal
 
@@ -473,3 +473,9 @@ def test_what_cannot_work_is_refused_in_one_line(corpus: ShardSet, tmp_path: Pat
         with pytest.raises(kind, match=message) as raised:
             action()
         assert "\n" not in str(raised.value)
+
+
+def test_every_corpus_of_a_mixture_is_drawn() -> None:
+    shares = _shares([5000, 1, 1])
+    assert shares.tolist() == [MIXTURE_PERIOD - 2, 1, 1]
+    assert _shares([1] * 7).sum() == MIXTURE_PERIOD

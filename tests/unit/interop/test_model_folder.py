@@ -401,6 +401,8 @@ def test_hub_names_are_served_from_the_cache(
     assert_same(model, load_model("albert/albert-base-v2"))
     assert asked[0][0] == "albert/albert-base-v2"
     assert all("pytorch_model.bin" not in patterns for _, patterns in asked)
+    wanted = {"config.json", "task.json", "model.onnx*", "spiece.model"}
+    assert all(wanted <= set(patterns) for _, patterns in asked)
 
 
 @pytest.mark.parametrize(
@@ -442,6 +444,21 @@ def test_copy_with_corrected_settings(
     assert_same(model, copied)
     assert isinstance(copied, PretrainingModel)
     assert copied.config.activation == "gelu_tanh"
+
+
+def test_a_copy_keeps_what_the_model_was_fine_tuned_for(tmp_path: Path) -> None:
+    classifier = SequenceClassifier(TINY, 3)
+    save_model(classifier, tmp_path / "model", labels=("a", "b", "c"), multi_label=True)
+    (tmp_path / "model/task.json").write_text('{"name": "mine", "kind": "multi_label"}')
+    copy_model(tmp_path / "model", tmp_path / "copy", {"activation": "gelu"})
+    copied = ModelFolder(tmp_path / "copy")
+    assert copied.is_multi_label
+    assert copied.classes == ("a", "b", "c")
+    task_files = [(tmp_path / name / "task.json").read_text() for name in ("model", "copy")]
+    assert task_files[0] == task_files[1]
+    assert (tmp_path / "copy/README.md").read_text().find(".tmp") < 0
+    with pytest.raises(DataError, match="not empty"):
+        copy_model(tmp_path / "model", tmp_path / "copy")
 
 
 def test_overrides_are_checked(folder: Path) -> None:

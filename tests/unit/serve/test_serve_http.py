@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from litebert.common.errors import InputError
+from litebert.common.errors import ConfigError, InputError
 from litebert.serve.config import ServeConfig
 from litebert.serve.predictor import Predictor
-from litebert.serve.server import create_app
+from litebert.serve.server import KEY_VARIABLE, _Server, create_app, serve
 from litebert.serve.service import Service
 from litebert.serve.telemetry import AccessLog
 
@@ -203,6 +203,88 @@ def test_the_key_is_needed_where_something_is_at_stake(
         assert right.status_code == 200
 
 
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_a_blank_key_does_not_leave_the_server_open(
+    blank: str, config: ServeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match="the API key is blank"):
+        replace(config, api_key=blank)
+    monkeypatch.setenv(KEY_VARIABLE, blank)
+    with pytest.raises(ConfigError, match=KEY_VARIABLE):
+        serve(replace(config, port=0))
+
+
+def test_ready_says_503_from_the_signal_on(service: Service, config: ServeConfig) -> None:
+    import signal
+
+    app = create_app(service, config)
+    with TestClient(app) as client:
+        assert client.get("/ready").status_code == 200
+        server = _Server(app, config)
+        server.handle_exit(signal.SIGTERM, None)
+        assert server.should_exit
+        answer = client.get("/ready")
+        assert client.post("/tokenize", json={"text": "a"}).status_code == 200
+    assert answer.status_code == 503
+    assert "stopping" in answer.json()["error"]["message"]
+
+
+def test_a_fault_of_the_server_is_counted_as_one(service: Service, config: ServeConfig) -> None:
+    class Broken(Predictor):
+        def rows(self, features, outputs):  # type: ignore[no-untyped-def]
+            raise RuntimeError("the secret of it")
+
+    original = service.models[0].predictor
+    broken = Broken(original.backend, original.tokenizer, original.labels)
+    broken_service = Service((replace(service.models[0], predictor=broken),))
+    stream = io.StringIO()
+    app = create_app(broken_service, config, AccessLog(stream))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        answer = client.post("/fill-mask", json={"text": "a [MASK]"})
+        metrics = client.get("/metrics").text
+        document = client.get("/openapi.json").json()
+    assert answer.status_code == 500
+    assert answer.json()["error"]["type"] == "internal"
+    assert "secret" not in answer.text
+    assert 'litebert_requests_total{path="/fill-mask",status="500"} 1.0' in metrics
+    assert json.loads(stream.getvalue().splitlines()[0])["status"] == 500
+    assert {"408", "500"} <= document["paths"]["/fill-mask"]["post"]["responses"].keys()
+
+
+def test_a_timeout_of_zero_is_none(service: Service, config: ServeConfig) -> None:
+    with TestClient(create_app(service, replace(config, timeout_s=0))) as client:
+        assert client.post("/fill-mask", json={"text": "a [MASK]"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/order", {"first": "a", "second": "the value of"}),
+        ("/answer", {"question": "the value of", "context": "a"}),
+        ("/tokenize", {"text": "the value of"}),
+        ("/multiple-choice", {"text": "a", "options": ["b", "the value of"]}),
+    ],
+)
+def test_long_texts_of_any_field_are_left_to_another_thread(
+    path: str, body: object, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import asyncio
+
+    used: list[object] = []
+    to_thread = asyncio.to_thread
+
+    async def watched(work: Callable[[], object]) -> object:
+        used.append(work)
+        return await to_thread(work)
+
+    monkeypatch.setattr("litebert.serve.endpoints.asyncio.to_thread", watched)
+    assert client.post(path, json=body).status_code == 200
+    assert used == []
+    monkeypatch.setattr("litebert.serve.endpoints._LONG_TEXT_CHARACTERS", 10)
+    assert client.post(path, json=body).status_code == 200
+    assert len(used) == 1
+
+
 def test_a_full_queue_answers_429_with_a_time(service: Service, config: ServeConfig) -> None:
     import threading
 
@@ -305,6 +387,30 @@ def test_two_models_of_one_name_are_told_apart(config: ServeConfig) -> None:
     twice = Service.load(replace(config, model=(config.model[0], config.model[0])))
     names = [model.name for model in twice.models]
     assert len(set(names)) == 2
+
+
+def test_a_classifier_that_gives_only_logits_is_served(
+    tmp_path: Path, onnx_folder: Callable[..., Path]
+) -> None:
+    """As Optimum exports it: in a folder of its own, without the hidden states."""
+    import shutil
+
+    import onnx
+
+    from litebert.interop.onnx_file import OnnxFile
+
+    folder = tmp_path / "optimum"
+    shutil.copytree(onnx_folder("classification"), folder)
+    model = onnx.load_from_string(OnnxFile(folder / "model.onnx").with_outputs(["logits"]))
+    del model.metadata_props[:]
+    (folder / "model.onnx").unlink()
+    (folder / "onnx").mkdir()
+    onnx.save_model(model, folder / "onnx/model.onnx")
+    config = ServeConfig(model=(folder,), threads=1)
+    service = Service.load(config)
+    assert service.models[0].abilities == ["classify", "tokenize"]
+    with TestClient(create_app(service, config)) as client:
+        assert client.post("/classify", json={"text": "a name"}).status_code == 200
 
 
 def test_a_server_may_run_fewer_layers(model_folder: Callable[..., Path]) -> None:

@@ -16,7 +16,7 @@ from litebert.interop.names import Head
 from litebert.serve.features import FloatArray, ModelInputs
 from litebert.serve.predictor import Predictor
 from litebert.serve.stream import answer_rows
-from litebert.tasks.base import Example
+from litebert.tasks.base import Answer, Example
 from litebert.tasks.registry import find_task
 from litebert.tasks.spans import SpanForm
 from litebert.tasks.task_file import TaskFile
@@ -123,8 +123,6 @@ def test_answers_are_cut_out_of_the_passage(load: Callable[[Head], Predictor]) -
 
 
 def test_examples_of_a_task_are_scored(load: Callable[[Head], Predictor]) -> None:
-    from litebert.tasks.base import Answer, Example
-
     task = find_task("squad1")
     examples = [Example("a", "Ann sat.", "Who sat?", gold=(Answer("Ann", 0),))]
     predictions = load("span").predictions(examples, task.form, task.max_length)
@@ -193,6 +191,132 @@ def test_a_task_is_asked_as_the_model_was_fine_tuned(tmp_path: Path, model_folde
             list(answer_rows(predictor, "stsb", [(1, {"text": "a", "text_pair": "b"})]))
 
 
+def foreign(source: Path, folder: Path, **changes: object) -> list[Path]:
+    """Return a folder with these values in its config.json and no task.json, and its export."""
+    import shutil
+
+    from litebert.interop.onnx import export_onnx
+
+    shutil.copytree(source, folder)
+    config = folder / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), **changes}))
+    exported = folder.with_name(f"{folder.name}-onnx")
+    export_onnx(folder, exported)
+    return [folder, exported]
+
+
+def named(*labels: str) -> dict[str, str]:
+    return {str(index): label for index, label in enumerate(labels)}
+
+
+NLI = ("contradiction", "entailment", "neutral")  # as the table of tasks has them
+OTHERS = ("entailment", "neutral", "contradiction")  # as other tools often have them
+PAIRS = [("a name", "the value"), ("of it", "is"), ("b", "a tuple object"), ("is a", "name")]
+
+
+def test_labels_of_foreign_folders_are_mapped_to_the_tasks(
+    tmp_path: Path, model_folder: Folders
+) -> None:
+    task = find_task("mnli")
+    examples = [Example(str(n), *pair, gold=0) for n, pair in enumerate(PAIRS)]
+    rows = [(n, {"text": one, "text_pair": two}) for n, (one, two) in enumerate(PAIRS)]
+    source = model_folder("classification")
+    unnamed = Predictor.load(
+        foreign(source, tmp_path / "plain", id2label=named("LABEL_0", "LABEL_1", "LABEL_2"))[0]
+    )
+    outputs = [int(p.value) for p in unnamed.task_predictions(task, examples)]
+    answers = list(answer_rows(unnamed, "mnli", rows))
+    assert [answer["label"] for answer in answers] == [NLI[output] for output in outputs]
+    for folder in foreign(source, tmp_path / "other", id2label=named(*OTHERS)):
+        predictor = Predictor.load(folder)
+        names = [OTHERS[output] for output in outputs]
+        assert [a["label"] for a in answer_rows(predictor, "mnli", rows)] == names
+        predictions = predictor.task_predictions(task, examples)
+        assert [NLI[int(prediction.value)] for prediction in predictions] == names
+        with pytest.raises(InputError, match=r"contradiction\) are not those of sst2 \(0, 1\)"):
+            predictor.task_predictions(find_task("sst2"), examples)
+        with pytest.raises(InputError, match=r"are not those of stsb \(none\)"):
+            predictor.form_for(find_task("stsb"))
+    with pytest.raises(InputError, match=r"LABEL_2\) are not those of sst2"):
+        list(answer_rows(unnamed, "sst2", rows))
+
+
+def test_several_labels_at_once_in_a_foreign_folder(tmp_path: Path, model_folder: Folders) -> None:
+    several = "multi_label_classification"
+    for folder in foreign(model_folder("classification"), tmp_path / "m", problem_type=several):
+        (answer,) = Predictor.load(folder).predict([{"text": "a name"}])
+        assert set(answer["labels"]) == {n for n, p in answer["scores"].items() if p >= 0.5}
+
+
+def evaluated(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[dict, str]:
+    main(["evaluate", *map(str, arguments), "--json"])
+    out, err = capsys.readouterr()
+    return json.loads(out), err
+
+
+def test_both_runtimes_score_the_same_splits(
+    tmp_path: Path, model_folder: Folders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also a foreign folder with its labels in another order, and one with Optimum's layout."""
+    golds = (*NLI, "neutral")
+    lines = ["\t".join((*pair, gold)) for pair, gold in zip(PAIRS, golds, strict=True)]
+    table = "\n".join(["sentence1\tsentence2\tgold_label", *lines])
+    for name in ("dev_matched", "dev_mismatched", "diagnostic"):
+        (tmp_path / f"{name}.tsv").write_text(table)
+    folder, exported = foreign(
+        model_folder("classification"), tmp_path / "nli", id2label=named(*OTHERS)
+    )
+    (exported / "onnx").mkdir()
+    (exported / "model.onnx").rename(exported / "onnx/model.onnx")
+    for task, names in (
+        ("mnli", {"accuracy", "dev_mismatched_accuracy"}),
+        ("ax", {"matthews", "accuracy"}),
+    ):
+        written = []
+        for model in (folder, exported):
+            out = tmp_path / f"{task}-{model.name}"
+            where = ("--model", model, "--data", tmp_path, "--out", out)
+            scores, _ = evaluated(capsys, task, *where)
+            assert scores.keys() == names
+            written.append((scores, [file.read_text() for file in sorted(out.iterdir())]))
+        assert written[0] == written[1]
+    one_file = ("--model", exported, "--data", tmp_path / "dev_matched.tsv")
+    assert evaluated(capsys, "mnli", *one_file)[0].keys() == {"accuracy"}
+    (tmp_path / "diagnostic.tsv").write_text("sentence1\tsentence2\na\tb\n")
+    for model in (folder, exported):
+        scores, notes = evaluated(capsys, "ax", "--model", model, "--data", tmp_path)
+        assert scores == {}
+        assert "no score for test" in notes
+
+
+def test_a_tuned_threshold_counts_only_where_nothing_is_scored(
+    tmp_path: Path, model_folder: Folders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    described = TaskFile("squad2", "span_extraction", (), 32, True, no_answer_threshold=0.0)
+    questions = [
+        {"id": "a", "question": "Who sat?", "answers": [{"text": "Ann", "answer_start": 0}]},
+        {"id": "b", "question": "Who ran?", "answers": [], "is_impossible": True},
+    ]
+    data = {"data": [{"paragraphs": [{"context": "Ann sat. Bo did not.", "qas": questions}]}]}
+    for split in ("dev", "test"):
+        (tmp_path / f"{split}.json").write_text(json.dumps(data))
+    task, example = find_task("squad2"), Example("a", "Ann sat.", "Who?", gold=(Answer("Ann", 0),))
+    scores = []
+    for folder in fine_tuned(model_folder("span"), tmp_path / "qa", described):
+        predictor = Predictor.load(folder)
+        fixed = predictor.task_predictions(task, [example])[0]
+        tuned = predictor.task_predictions(task, [example], tuned=True)[0]
+        assert fixed.no_answer is not None
+        assert (fixed.value == "") == (fixed.no_answer > 0.5)
+        assert tuned.value == "", "any probability is above the tuned threshold"
+        where = ("--model", folder, "--data", tmp_path)
+        scores.append(evaluated(capsys, "squad2", *where)[0])
+        out = tmp_path / f"{folder.name}-files"
+        evaluated(capsys, "squad2", *where, "--split", "test", "--out", out)
+        assert set(json.loads((out / "predictions.json").read_text()).values()) == {""}
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+
+
 def test_windows_overlap_as_in_training(tmp_path: Path, model_folder: Folders) -> None:
     described = TaskFile("squad2", "span_extraction", (), 32, True, 0.5, stride=4)
     context = "the value of a name " * 20
@@ -240,7 +364,7 @@ def test_the_dev_check_scores_as_the_model_was_fine_tuned(
     report, drop = export_checked(folder, tmp_path / "out", dev)
     assert (drop.before, drop.after) == (before, before)
     assert TaskFile.read(report.path) == described
-    TaskFile("mine", "classification", labels[::-1], 16).write(folder)
+    TaskFile("mine", "classification", (*labels[:2], "else"), 16).write(folder)
     with pytest.raises(InputError, match="are not those of mine"):
         export_checked(folder, tmp_path / "other", dev)
     assert not (tmp_path / "other").exists()
@@ -310,6 +434,18 @@ def test_a_stream_is_answered_before_it_ends(
     answers = answer_rows(predictor, "embed", rows())
     assert next(answers)["id"] == 0
     assert taken < 50, "more was read than a window holds"
+
+
+def test_rows_without_tokens_are_passed_on_before_the_stream_ends(
+    onnx_folder: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("litebert.serve.predictor._WINDOW_QUESTIONS", 5)
+    predictor = Predictor.load(onnx_folder("pretraining"), threads=1)
+    taken: list[int] = []
+    rows = ((taken.append(number), (number, {"text": ""}))[1] for number in range(100))
+    answers = answer_rows(predictor, "embed", rows)
+    assert "error" in next(answers)
+    assert len(taken) == 5
 
 
 def test_rows_that_cannot_be_answered_keep_their_place(onnx_folder: Folders) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -49,6 +51,24 @@ def test_every_mask_is_found(tiny_tokenizer: Tokenizer, text: str, count: int) -
     assert len(feature.masked) == count
     assert all(feature.input_ids[i] == tiny_tokenizer.mask_id for i in feature.masked)
     assert list(feature.input_ids).count(tiny_tokenizer.mask_id) == count
+
+
+def test_masks_are_found_where_unknown_characters_become_bytes(
+    tmp_path: Path, python_text: Path
+) -> None:
+    from litebert.text.train import TokenizerTrainConfig, train_tokenizer
+
+    folder = tmp_path / "bytes"
+    train_tokenizer(
+        TokenizerTrainConfig(input=(python_text,), out=folder, vocab_size=700, byte_fallback=True)
+    )
+    tokenizer = Tokenizer.load(folder)
+    assert "<0xEE>" in tokenizer.pieces("\ue000")
+    expected = [*tokenizer.encode("the"), tokenizer.mask_id, *tokenizer.encode("value")]
+    assert encoded("the [MASK] value", tokenizer)[1:-1] == expected
+    before, after = tokenizer.encode("日"), tokenizer.encode("a日")[len(tokenizer.encode("a")) :]
+    masked = [*before, tokenizer.mask_id, tokenizer.mask_id, *after]
+    assert encoded("日[MASK] [MASK]日", tokenizer)[1:-1] == masked
 
 
 @settings(deadline=None, max_examples=200)

@@ -101,6 +101,48 @@ def test_written_predictions_score_the_same(tmp_path: Path, kind: str) -> None:
     assert again == task.score(examples, predictions)
 
 
+CHOICES = {"t": "Count.", "q": "How many?", "a": "1", "b": "0"}
+
+
+def test_written_choices_score_the_same_whatever_the_options_say(tmp_path: Path) -> None:
+    task = make(tmp_path, "multiple_choice", [{**CHOICES, "l": "B"}, {**CHOICES, "l": "A"}])
+    examples = task.read(tmp_path, "dev", RowProblems(strict=True))
+    assert [example.gold for example in examples] == [1, 0]
+    predictions = [Prediction("0", 1, (0.2, 0.8)), Prediction("1", 0, (0.8, 0.2))]
+    (file,) = task.write_predictions(tmp_path, "dev", examples, predictions)
+    assert task.score_file(file, tmp_path, None, RowProblems()) == {"accuracy": 1.0}
+
+
+def test_a_label_that_names_two_options_is_a_bad_row(tmp_path: Path) -> None:
+    row = {**CHOICES, "b": "2"}
+    task = make(tmp_path, "multiple_choice", [{**row, "l": "2"}, {**row, "l": "1"}])
+    problems = RowProblems()
+    (example,) = task.read(tmp_path, "train", problems)
+    assert example.gold == 1
+    assert problems.counts() == {"ambiguous label": 1}
+
+
+@pytest.mark.parametrize("label", ["nan", "inf", "-Infinity", "much"])
+def test_a_score_is_a_finite_number(tmp_path: Path, label: str) -> None:
+    row = KINDS["regression"][1]
+    task = make(tmp_path, "regression", [row, {**row, "l": label}])
+    problems = RowProblems()
+    assert len(task.read(tmp_path, "train", problems)) == 1
+    assert problems.counts() == {"unknown label": 1}
+
+
+def test_an_answer_start_of_minus_one_is_unknown(tmp_path: Path) -> None:
+    rows = [
+        {"t": "Ann met Ann.", "q": "Who?", "a": "Ann", "s": start} for start in (-1, 0, 8, 5, 99)
+    ]
+    make(tmp_path, "span_extraction", rows)
+    with (tmp_path / "task.toml").open("a") as stream:
+        stream.write('answer_start = "s"\n')
+    task = CustomTask.load(tmp_path / "task.toml")
+    examples = task.read(tmp_path, "train", RowProblems(strict=True))
+    assert [e.gold for e in examples] == [(Answer("Ann", start),) for start in (0, 0, 8, 0, 0)]
+
+
 def test_csv_tsv_and_parquet_give_the_same_examples(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

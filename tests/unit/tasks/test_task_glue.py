@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,33 @@ def test_scoring_names_what_is_wrong_with_predictions(tmp_path: Path) -> None:
     wrong = write(tmp_path / "wrong.tsv", "index\tprediction", "0\t1", "1\tpositive")
     with pytest.raises(DataError, match="'positive' for row 1 is not one of 0, 1"):
         task.score_file(wrong, data, None, RowProblems())
+
+
+def test_predictions_of_another_split_are_refused(tmp_path: Path) -> None:
+    data = write(tmp_path / "dev.tsv", "sentence\tlabel", "a\t1", "b\tmaybe", "c\t0")
+    task = GLUE_TASKS["sst2"]
+    three, four = (
+        write(tmp_path / f"{n}.tsv", "index\tprediction", *(f"{i}\t1" for i in range(n)))
+        for n in (3, 4)
+    )
+    # The second row is skipped for its label, so one prediction may be left over.
+    assert task.score_file(three, data, None, RowProblems()) == {"accuracy": 0.5}
+    with pytest.raises(DataError, match=r"2 of 4 predictions are for no example \(first: 1\)"):
+        task.score_file(four, data, None, RowProblems())
+
+
+def test_training_needs_labels(tmp_path: Path) -> None:
+    path = write(tmp_path / "train.tsv", "sentence\tlable", "fine\t1")
+    with pytest.raises(DataError, match=r"no column 'label'; its header is: sentence, lable"):
+        GLUE_TASKS["sst2"].read(path, "train", RowProblems())
+    write(tmp_path / "AX.tsv", "sentence1\tsentence2", "a\tb")
+    assert len(GLUE_TASKS["ax"].read(tmp_path, "test", RowProblems())) == 1
+    with pytest.raises(DataError, match="ax has no training data"):
+        GLUE_TASKS["ax"].read(tmp_path, "train", RowProblems())
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "dev.tsv.gz"
+    path.write_bytes(gzip.compress(b"sentence\tlabel\nfine\t1\n")[:-9])
+    with pytest.raises(DataError, match=r"dev\.tsv\.gz cannot be read"):
+        GLUE_TASKS["sst2"].read(tmp_path, "dev", RowProblems())

@@ -79,6 +79,16 @@ def test_a_model_with_other_labels_is_refused() -> None:
         )
 
 
+def test_a_tagger_with_other_labels_is_refused(words) -> None:
+    form = TagForm(("O", "B-X"))
+    example = Example("0", "", words=("a", "b"))
+    features = form.features([example], words, 8)
+    for num_labels in (1, 3):
+        outputs = [{"token_logits": np.zeros((4, num_labels), np.float32)}]
+        with pytest.raises(InputError, match=f"the model has {num_labels} labels, the task 2"):
+            form.decode([example], features, outputs)
+
+
 def test_ensembles_average_probabilities() -> None:
     form = TextForm("classification", ("no", "yes"))
     sure = {"logits": np.array([0.0, 10.0], np.float32)}

@@ -182,3 +182,11 @@ def test_a_passage_without_pieces_has_no_answer(words) -> None:
     )
     assert prediction.value == ""
     assert prediction.no_answer == 1.0
+
+
+def test_a_short_input_leaves_half_of_it_to_the_passage(words) -> None:
+    example = Example("0", PASSAGE, "who " * 70 + "sat ?")
+    for max_length, kept in ((8, 4), (64, 32), (512, 64)):
+        features = SpanForm().features([example], words, max_length)
+        assert max(map(len, features)) <= max_length
+        assert {feature.passage.first for feature in features} == {kept + 2}

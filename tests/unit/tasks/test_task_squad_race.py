@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import lzma
 from pathlib import Path
@@ -105,6 +106,20 @@ def test_squad2_files_reproduce_the_score(tmp_path: Path) -> None:
     assert tuned["best_exact_thresh"] == scores["best_exact_thresh"] == 0.1
 
 
+def test_compressed_squad_files_are_read_and_empty_ones_refused(tmp_path: Path) -> None:
+    plain = squad_file(tmp_path / "plain.json", ("Ann sat.", [question("q", ("Ann", 0))]))
+    (tmp_path / "dev-v1.1.json.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    answers = tmp_path / "answers.json.gz"
+    answers.write_bytes(gzip.compress(b'{"q": "Ann"}'))
+    task = SQUAD_TASKS["squad1"]
+    assert [e.id for e in task.read(tmp_path, "dev", RowProblems())] == ["q"]
+    assert task.score_file(answers, tmp_path, None, RowProblems())["exact_match"] == 100.0
+    empty = squad_file(tmp_path / "empty.json")
+    for task in SQUAD_TASKS.values():
+        with pytest.raises(DataError, match=r"empty\.json has no question"):
+            task.score_file(answers, empty, None, RowProblems())
+
+
 PASSAGE = {
     "id": "middle1.txt",
     "article": "Ann sat by the river.",
@@ -145,6 +160,18 @@ def test_race_scores_by_level(tmp_path: Path) -> None:
     }
     (file,) = task.write_predictions(tmp_path / "out", "dev", examples, predictions)
     assert task.score_file(file, path, None, RowProblems())["accuracy_middle"] == 0.5
+
+
+def test_a_level_leaves_the_other_one_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "dev.jsonl"
+    passages = [{**PASSAGE, "id": id} for id in ("middle1.txt", "high1.txt", "7")]
+    path.write_text("".join(json.dumps(passage) + "\n" for passage in passages))
+    for name, groups in (
+        ("race", {"middle", "high", ""}),
+        ("race-middle", {"middle", ""}),
+        ("race-high", {"high", ""}),
+    ):
+        assert {e.group for e in RACE_TASKS[name].read(path, "dev", RowProblems())} == groups
 
 
 def test_bad_race_rows(tmp_path: Path) -> None:

@@ -98,3 +98,10 @@ def test_rewriting_a_step_replaces_it(tmp_path: Path) -> None:
     flip_byte(write(tmp_path, 10) / checkpoint.WEIGHTS_FILE, 100)
     write(tmp_path, 10)
     assert checkpoint.verify(tmp_path / "step-10").step == 10
+
+
+def test_those_behind_a_step_are_dropped(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        write(tmp_path, step)
+    checkpoint.drop_after(tmp_path, 10)
+    assert checkpoint.steps_in(tmp_path) == [10]

@@ -73,6 +73,14 @@ def test_a_sweep_runs_all_notes_failures_and_writes_the_table(tmp_path: Path) ->
     assert "failed: no such file" in text
 
 
+def test_a_sweep_whose_runs_all_fail_leaves_its_table(tmp_path: Path) -> None:
+    def run(config: FinetuneConfig) -> FinetuneResult:
+        raise DataError("no such file")
+
+    sweep(SweepConfig(("rte",), model="m", out=tmp_path), run)
+    assert "failed: no such file" in (tmp_path / "table.md").read_text()
+
+
 def test_settings_that_all_runs_share_stand_below_the_table() -> None:
     rows = [
         SweepRow("rte", {"start": start, "epochs": 2}, "accuracy", 0.5, 0.1, 0.5, 1.0, 10)

@@ -51,7 +51,9 @@ def test_more_gpus_take_less_time_and_more_network() -> None:
 def test_sharding_makes_room() -> None:
     ddp = plan_training(preset("albert-xxlarge"), Cluster(64), strategy="ddp")
     fsdp = plan_training(preset("albert-xxlarge"), Cluster(64), strategy="fsdp")
-    assert fsdp.memory.weights < ddp.memory.weights / 60
+    assert fsdp.memory.optimizer < ddp.memory.optimizer / 60
+    # The shared block is gathered for the whole step, so weights are not saved.
+    assert fsdp.memory.weights >= ddp.memory.weights
     with pytest.raises(ConfigError, match="does not fit"):
         plan_training(preset("albert-xxlarge", hidden_size=16384), Cluster(8, "rtx4090"))
 

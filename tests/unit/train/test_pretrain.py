@@ -19,7 +19,9 @@ from litebert.model.heads import PretrainingModel
 from litebert.train import checkpoint
 from litebert.train.checkpoint_export import export_checkpoint
 from litebert.train.config import Checkpoints, Curriculum, Evaluation, ModelSection, Objective
+from litebert.train.evaluate import DevSet
 from litebert.train.pretrain import pretrain
+from litebert.train.setup import open_corpora
 from small_run import assert_bitwise_equal, small_config, weights
 
 
@@ -313,3 +315,78 @@ def test_elapsed_time_goes_on_after_a_resume(tiny_shards_dir: Path, tmp_path: Pa
     more = pretrain(replace(config, steps=8, resume="auto"), quiet=True)
     assert more.step == 8
     assert more.elapsed_s > first.elapsed_s
+
+
+def test_a_damaged_checkpoint_does_not_outlive_the_good_ones(
+    tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    config = small_config(
+        tiny_shards_dir, tmp_path / "run", steps=4, checkpoint=Checkpoints(2, keep_last=2)
+    )
+    pretrain(config, quiet=True)
+    folder = tmp_path / "run" / "checkpoints"
+    assert checkpoint.steps_in(folder) == [2, 4]
+    damaged = folder / "step-4" / checkpoint.WEIGHTS_FILE
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    again = replace(config, resume="auto", steps=3, checkpoint=Checkpoints(2, keep_last=1))
+    pretrain(again, quiet=True)
+    assert checkpoint.steps_in(folder) == [3]
+    assert checkpoint.latest_good(folder, pytest.fail) is not None
+
+
+def test_starting_again_without_a_checkpoint_writes_its_own_manifest(
+    tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    RunFolder.create(run, {"seed": 7}, {"run": 7}).log(1, {"loss": 9.0})
+    pretrain(small_config(tiny_shards_dir, run, steps=2, resume="auto"), quiet=True)
+    assert json.loads((run / "manifest.json").read_text())["config"]["steps"] == 2
+    assert not [line for line in lines(run, "loss") if line["loss"] == 9.0]
+
+
+def test_settings_that_decide_the_data_or_the_state_cannot_change(
+    tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=2)
+    pretrain(config, quiet=True)
+    for change in (
+        {"optimizer": replace(config.optimizer, bias_correction=True)},
+        {"examples": replace(config.examples, block_tokens=2 * config.examples.block_tokens)},
+    ):
+        with pytest.raises(CheckpointError, match=r"bias_correction|block_tokens"):
+            pretrain(replace(config, resume="auto", **change), quiet=True)  # type: ignore[arg-type]
+
+
+def test_a_resumed_run_says_which_settings_changed(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=2)
+    pretrain(config, quiet=True)
+    pretrain(replace(config, resume="auto", steps=3), quiet=True)
+    (event,) = events(tmp_path / "run", "resume")
+    assert event["changed"] == {"steps": [2, 3]}
+
+
+def test_evaluations_of_another_size_do_not_compete(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(
+        tiny_shards_dir, tmp_path / "run", steps=4,
+        evaluation=Evaluation(every_steps=2, examples=16, final_examples=64),
+    )  # fmt: skip
+    pretrain(config, quiet=True)
+    again = small_config(
+        tiny_shards_dir, tmp_path / "other", steps=4,
+        evaluation=Evaluation(every_steps=2, examples=16, final_examples=16),
+    )  # fmt: skip
+    pretrain(again, quiet=True)
+    states = [
+        checkpoint.latest_good(tmp_path / name / "checkpoints", pytest.fail)
+        for name in ("run", "other")
+    ]
+    best = [state.state["run"]["best_value"] for state in states]  # type: ignore[index, union-attr]
+    assert best[0] == best[1]
+
+
+def test_every_corpus_is_evaluated(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(tiny_shards_dir, tmp_path, extra_data=(tiny_shards_dir,))
+    corpora = open_corpora(config)
+    dev = DevSet(corpora.dev, corpora.unigram_counts(), config.examples, corpora.vocabulary, 8)
+    batches = dev.batches("sop", 32)
+    assert [batch.source for batch in batches] == [0, 0, 1, 1]
