@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from litebert.common.config import from_dict
@@ -16,8 +19,6 @@ from litebert.experiments.labelled_task import LabelledTask
 from litebert.experiments.text_curve import text_curve
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console
     from rich.table import Table
 
@@ -115,11 +116,23 @@ def next_commands(config: DemoConfig, folder: DemoFolder) -> tuple[str, str, str
         samples = _samples(folder)
         text = str(samples[0]["text"]).replace('"', "'") if samples else "this is a [MASK]."
     own = "" if config.corpus is None else " --budget 30m"
+    program = _program()
     return (
-        f'litebert fill-mask --model {folder.model} "{text}"',
-        f"litebert serve --model {folder.int8} --model {folder.model}",
-        f"litebert demo --corpus {config.corpus or 'YOUR-TEXTS/'} --out my-demo{own}",
+        f'{program} fill-mask --model {folder.model} "{text}"',
+        f"{program} serve --model {folder.int8} --model {folder.model}",
+        f"{program} demo --corpus {config.corpus or 'YOUR-TEXTS/'} --out my-demo{own}",
     )
+
+
+def _program() -> str:
+    """How to call litebert from here: `make demo` installs it into a folder off the search path."""
+    if shutil.which("litebert") is not None:
+        return "litebert"
+    script = Path(sys.executable).parent / "litebert"
+    if not script.is_file():
+        return f"{sys.executable} -m litebert"
+    here = Path.cwd()
+    return str(script.relative_to(here) if script.is_relative_to(here) else script)
 
 
 def text(folder: DemoFolder, screen: Screen) -> None:
