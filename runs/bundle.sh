@@ -4,17 +4,19 @@
 #   runs/bundle.sh build/small_cpu/sop-0 build/small_cpu/shards
 #   FINETUNED="runs/sst2 runs/rte" runs/bundle.sh RUN SHARDS     # their scores go into the card
 #
+# SHARDS are the run's, or those of a part of its text with the same --dev-fraction (Wikipedia alone, say):
+# which documents are held out depends on their text only. Their sentences are what the model is asked about.
 # Writes src/litebert/bundled/model: float16 weights, tokenizer, card; at most 6 MB, or nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 RUN="$1"
 SHARDS="$2"
-DATA="${DATA:-Articles of the English Wikipedia and novels out of copyright. Wikipedia's text is under CC BY-SA 4.0, by its authors; the novels are in the public domain. The weights are under Apache-2.0.}"
+TEXTS="Articles of the English Wikipedia and novels out of copyright. The articles are under CC BY-SA 4.0, by their authors; the novels are in the public domain. The weights are under Apache-2.0."
 python="${PYTHON:-.venv/bin/python}"
 
 # shellcheck disable=SC2086  # FINETUNED is a list
-"$python" -m litebert.experiments.bundle "$RUN" --shards "$SHARDS" --data "$DATA" \
+"$python" -m litebert.experiments.bundle "$RUN" --shards "$SHARDS" --data "${DATA:-$TEXTS}" \
   --finetuned ${FINETUNED:-}
 
 # What a newcomer will do first.

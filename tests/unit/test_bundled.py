@@ -174,12 +174,17 @@ def test_hidden_words_of_a_model_that_knows_frequencies_only(
 
 
 def test_what_is_shipped_is_small_and_whole() -> None:
-    folder = bundled.bundled_folder()
-    if not folder.exists():
-        pytest.skip("no weights are bundled yet")
+    folder = bundled.bundled_model()
     assert sum(path.stat().st_size for path in folder.iterdir()) <= bundled.MAX_BYTES
     assert read_json(folder / "config.json")["vocab_size"]
-    load_model(folder)
+    stored = load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {np.dtype(np.float16)}
+
+
+def test_what_is_shipped_knows_some_english(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["fill-mask", "he was the [MASK] of the united states.", "--json"])
+    (guesses,) = json.loads(capsys.readouterr().out)["masks"]
+    assert "president" in [guess["token"] for guess in guesses]
 
 
 def test_the_wheel_takes_it_along() -> None:

@@ -189,7 +189,7 @@ def _scores_table(dev: Mapping[str, object], words: HiddenWords) -> str:
     return _table(*rows)
 
 
-def _log(run: Path) -> tuple[list[Mapping[str, object]], list[Mapping[str, object]]]:
+def _log(run: Path) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """The lines of training and of evaluation."""
     lines = list(RunFolder.open(run).metrics())
     steps = [line for line in lines if "tokens" in line and "elapsed_s" in line]
