@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def bundle_card(
         _finetuned(finetuned),
         "## Twenty plain sentences\n\nThe first five guesses as they come, none left out:\n",
         _samples(model),
-        _LIMITS,
+        _LIMITS + _own_limits(run, dev),
     ]
     return "\n".join(parts)
 
@@ -89,6 +90,21 @@ _LIMITS = """## Limits
   as fragments.
 - Use it to try litebert and to test programs; train or download a larger model for real work.
 """
+
+
+def _own_limits(run: Path, dev: Mapping[str, object]) -> str:
+    """What this run did not learn, as far as its figures say so."""
+    config = RunFolder.open(run).manifest()["config"]
+    assert isinstance(config, Mapping), "the run wrote it"
+    lines = [
+        f"- Most of its training had {config['examples']['length']} tokens at a time; it reads "
+        "longer inputs less well."
+    ]
+    if dev.get("dev_sop_accuracy") is not None:
+        margin = 1.96 * math.sqrt(0.25 / _number(dev, "dev_sop_pairs"))
+        if _number(dev, "dev_sop_accuracy") < 0.5 + margin:
+            lines.append("- It cannot tell the order of sentences: its answers are chance.")
+    return "\n".join(lines) + "\n"
 
 
 def _table(*rows: Sequence[str]) -> str:

@@ -151,7 +151,8 @@ class Records:
         for message in damaged:
             self.event("damaged_checkpoint", message, found.step)
         checkpoint.drop_after(self.checkpoints, found.step)
-        self._run.event("resume", found.step, changed=self._changed(self._run))
+        changed = self._changed(self._run)
+        self._run.event("resume", found.step, **({"changed": changed} if changed else {}))
         self.screen.note(f"resuming {self.folder} at step {found.step:,}")
         return found
 
