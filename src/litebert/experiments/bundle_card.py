@@ -224,7 +224,8 @@ def _finetuned(runs: Sequence[Path]) -> str:
         scores, baseline, metric = result["scores"], result["baseline"], str(result["metric"])
         assert isinstance(scores, dict), "fine-tuning wrote it"
         assert isinstance(baseline, dict), "fine-tuning wrote it"
-        values = (f"{scores[metric]:.4g}", f"{baseline[metric]:.4g}")
+        # Adding 0.0 turns a rounded -0.0 into 0.0.
+        values = tuple(f"{round(found[metric], 4) + 0.0:.4g}" for found in (scores, baseline))
         rows.append((str(result["task"]), metric, *values))
     return "Fine-tuned, on dev:\n\n" + _table(*rows)
 
