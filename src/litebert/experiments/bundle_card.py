@@ -224,10 +224,12 @@ def _finetuned(runs: Sequence[Path]) -> str:
         scores, baseline, metric = result["scores"], result["baseline"], str(result["metric"])
         assert isinstance(scores, dict), "fine-tuning wrote it"
         assert isinstance(baseline, dict), "fine-tuning wrote it"
-        # Adding 0.0 turns a rounded -0.0 into 0.0.
-        values = tuple(f"{round(found[metric], 4) + 0.0:.4g}" for found in (scores, baseline))
-        rows.append((str(result["task"]), metric, *values))
+        rows.append((str(result["task"]), metric, _score(scores[metric]), _score(baseline[metric])))
     return "Fine-tuned, on dev:\n\n" + _table(*rows)
+
+
+def _score(value: float) -> str:
+    return f"{round(value, 4) + 0.0:.4g}"  # adding 0.0 turns a rounded -0.0 into 0.0
 
 
 def _samples(model: Path) -> str:
