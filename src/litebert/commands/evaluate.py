@@ -103,21 +103,12 @@ def _evaluate_onnx(
     """Score an exported model with its own runtime; torch is not needed."""
     from litebert.serve.predictor import Predictor
     from litebert.tasks.registry import data_folder, find_task
-    from litebert.tasks.scoring import TaskEvaluation, is_scored
-    from litebert.train.finetune_data import read_eval_splits
+    from litebert.tasks.scoring import TaskEvaluation, is_scored, read_splits
 
     found = find_task(task)
-    where = data_folder(found, data)
-    if split is None and where.is_file():
-        split = found.eval_splits[0]  # a file is one split, whatever its name
-    named = (
-        read_eval_splits(found, where, problems)
-        if split is None
-        else [(split, found.read(where, split, problems))]
-    )
     predictor = Predictor.load(model)
     evaluations = []
-    for name, examples in named:
+    for name, examples in read_splits(found, data_folder(found, data), split, problems):
         scored = is_scored(found, name, examples)
         predictions = predictor.task_predictions(found, examples, tuned=not scored)
         scores = found.score(examples, predictions) if scored else {}

@@ -54,6 +54,10 @@ class Loader:
     ) -> None:
         if not sources:
             raise ConfigError("no corpus given; name at least one folder of shards")
+        if len(sources) > MIXTURE_PERIOD:
+            raise ConfigError(
+                f"{len(sources):,} corpora are too many to mix; join them to {MIXTURE_PERIOD:,}"
+            )
         for shards, weight in sources:
             if not weight > 0:
                 raise ConfigError(f"weight {weight} of {shards.folder} must be above 0")

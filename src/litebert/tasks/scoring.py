@@ -1,4 +1,4 @@
-"""Between a model and a task's score: the order of the labels, and which splits are scored."""
+"""Between a model and a task's score: which splits are read and scored, the order of labels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.common.errors import InputError
+from litebert.common.errors import DataError, InputError
 from litebert.tasks.base import Example, Outputs, Task
+from litebert.tasks.problems import RowProblems
 
 _BY_LABEL = frozenset({"logits", "token_logits"})
 """Outputs whose last axis is that of the labels."""
@@ -29,6 +30,28 @@ class TaskEvaluation:
     """the members of the ensemble"""
     files: tuple[Path, ...] = ()
     """predictions files that were written"""
+
+
+def read_splits(
+    task: Task, data: Path, split: str | None, problems: RowProblems
+) -> list[tuple[str, list[Example]]]:
+    """Read one split or, without its name, all that have labels.
+
+    Of those only the first must exist (MNLI has a second one). A file is one split, whatever its
+    name.
+    """
+    first, *others = task.eval_splits
+    if split is not None or data.is_file():
+        name = split or first
+        return [(name, task.read(data, name, problems))]
+    found = [(first, task.read(data, first, problems))]
+    for name in others:
+        try:
+            found.append((name, task.read(data, name, problems)))
+        except DataError:
+            if problems.strict:
+                raise
+    return found
 
 
 def is_scored(task: Task, split: str, examples: Sequence[Example]) -> bool:

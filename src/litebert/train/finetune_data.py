@@ -11,6 +11,7 @@ from litebert.common.errors import ConfigError, DataError
 from litebert.common.rng import rng
 from litebert.tasks.base import Example, Feature, Task
 from litebert.tasks.problems import RowProblems
+from litebert.tasks.scoring import read_splits
 from litebert.text.tokenizer import Tokenizer
 
 
@@ -109,7 +110,7 @@ def load_task_data(
     problems = RowProblems(strict)
     usable = task.read(data, "train", problems)
     train = sample(usable, max_train_examples)
-    evals = read_eval_splits(task, data, problems)
+    evals = read_splits(task, data, None, problems)
     for name, found in (("train", usable), *evals):
         _require_labels(task, data, name, found)
     return TaskData(
@@ -126,21 +127,6 @@ def load_task_data(
         max_length,
         {"train": len(usable), **{name: len(found) for name, found in evals}},
     )
-
-
-def read_eval_splits(
-    task: Task, data: Path, problems: RowProblems
-) -> list[tuple[str, list[Example]]]:
-    """Read the splits with labels; only the first must exist (MNLI has a second one)."""
-    first, *others = task.eval_splits
-    found = [(first, task.read(data, first, problems))]
-    for name in others:
-        try:
-            found.append((name, task.read(data, name, problems)))
-        except DataError:
-            if problems.strict:
-                raise
-    return found
 
 
 def sample(

@@ -15,11 +15,11 @@ from litebert.interop.hf import load_model
 from litebert.tasks.base import Form, Outputs, Prediction, Task
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
-from litebert.tasks.scoring import TaskEvaluation, in_order, is_scored, label_order
+from litebert.tasks.scoring import TaskEvaluation, in_order, is_scored, label_order, read_splits
 from litebert.tasks.spans import SpanForm
 from litebert.tasks.task_file import TaskFile
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetune_data import TaskSplit, read_eval_splits
+from litebert.train.finetune_data import TaskSplit
 from litebert.train.finetune_predict import predict_features, score_split
 
 _MAX_TOKENS = 8192
@@ -55,14 +55,8 @@ def evaluate_models(
         label_order(_labels(folder), task.form.labels, task.name, str(folder)) for folder in folders
     ]
     where = data_folder(task, data)
-    if split is None and where.is_file():
-        split = task.eval_splits[0]  # a file is one split, whatever its name
     bad_rows = problems if problems is not None else RowProblems()
-    named = (
-        read_eval_splits(task, where, bad_rows)
-        if split is None
-        else [(split, task.read(where, split, bad_rows))]
-    )
+    named = read_splits(task, where, split, bad_rows)
     splits = [TaskSplit.make(task, n, e, tokenizer, max_length) for n, e in named]
     outputs = [
         _all_outputs(folder, order, splits, tokenizer.pad_id, device)

@@ -145,11 +145,6 @@ def save_task_model(
     assert isinstance(config, ModelConfig), "every model carries its configuration"
     card = model_card(config, head, f"{folder.parent.name}/{folder.name}") + about
     with atomic_folder(folder, replace=True) as temporary:
-        save_model(model, temporary, tokenizer_folder, card, labels=labels)
+        multi_label = form.kind == "multi_label"
+        save_model(model, temporary, tokenizer_folder, card, labels=labels, multi_label=multi_label)
         task_file.write(temporary)
-        if form.kind == "multi_label":
-            values = read_json(temporary / "config.json")
-            write_json(
-                temporary / "config.json",
-                {**values, "problem_type": "multi_label_classification"},
-            )
