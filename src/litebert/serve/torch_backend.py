@@ -37,12 +37,14 @@ class TorchBackend:
                 f"folder of it, which does not: `litebert export onnx {folder} OUT`"
             ) from None
         from litebert.interop.hf import load_model
+        from litebert.serve.packed_linear import pack_linears
 
         if threads is not None:
             torch.set_num_threads(threads)
         described = ModelFolder(folder)
         self.model = load_model(folder)
         self.encoder = self.model if described.head == "encoder" else _part(self.model, "encoder")
+        pack_linears(self.encoder)
         self.info = BackendInfo(
             runtime="torch float32",
             head=described.head,
