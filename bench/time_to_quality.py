@@ -7,6 +7,7 @@ either is evaluated.
 
     python bench/time_to_quality.py             # grid of 3 minutes, runs of 15
     python bench/time_to_quality.py --levers    # what each lever contributes, 5 minutes each
+    python bench/time_to_quality.py --levers --only "full depth" Muon    # some of them
     python bench/time_to_quality.py --grid 3s --budget 10s --folder /tmp/x    # does it run?
 """
 
@@ -322,7 +323,12 @@ def ablate(options: argparse.Namespace, shards: Path) -> None:
     config = recipe(shards, folder / "run", budget_s, options.evaluate_every)
     config = replace(config, evaluation=Evaluation(every_steps=0, final_examples=DEV_EXAMPLES))
     curves: dict[str, Curve] = {}
-    for name, (changed, switch) in levers(config).items():
+    found = levers(config)
+    unknown = set(options.only) - set(found)
+    if unknown:
+        raise SystemExit(f"no lever is called {', '.join(sorted(unknown))}: {', '.join(found)}")
+    for name in options.only or found:
+        changed, switch = found[name]
         undo = switch()
         curves[name] = run_litebert(replace(changed, out=folder / name.replace(" ", "-")))
         if callable(undo):
@@ -348,6 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--budget", default="15m", help="time of the two long runs")
     parser.add_argument("--levers", action="store_true", help="measure each lever instead")
     parser.add_argument("--lever-budget", default="5m")
+    parser.add_argument("--only", nargs="+", default=[], help="levers to measure; default: all")
     parser.add_argument("--evaluate-every", type=int, default=250, help="litebert's steps")
     parser.add_argument("--megabytes", type=int, default=155, help="of the corpus")
     parser.add_argument("--shards", type=Path, help="prepared shards instead of the corpus")
