@@ -8,6 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure.
+settings.register_profile("no time limits", deadline=None)
+settings.load_profile("no time limits")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 EXACTNESS_FOLDER = REPOSITORY / "build" / "exactness"

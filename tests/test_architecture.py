@@ -28,7 +28,8 @@ TORCH_FREE = (
     "common", "text", "data", "tasks", "commands", "cli", "report", "serve", "bundled",
     "model.config", "model.sharing", "interop.names", "interop.onnx",
 )  # fmt: skip
-TORCH_BACKENDS = frozenset({"serve.torch_backend"})  # imported only when a torch model is opened
+# Imported only when a torch model is opened.
+TORCH_BACKENDS = frozenset({"serve.torch_backend", "serve.packed_linear"})
 
 # Imported at the top of a module these make every command slow to start.
 HEAVY = frozenset({"torch", "transformers", "matplotlib", "tensorboard"})

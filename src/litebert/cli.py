@@ -147,7 +147,8 @@ def _without_overridden_lengths(
     flags = {argument.partition("=")[0] for argument in arguments}
     if flags.isdisjoint(f"--{key}" for key in RUN_LENGTHS):
         return values
-    kept = {key: value for key, value in values.items() if key not in RUN_LENGTHS}
+    tied = (*RUN_LENGTHS, "warmup_steps")
+    kept = {key: value for key, value in values.items() if key not in tied}
     schedule = kept.get("schedule")
     if isinstance(schedule, dict):
         kept["schedule"] = {k: v for k, v in schedule.items() if k != "warmup_steps"}

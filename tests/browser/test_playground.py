@@ -267,6 +267,60 @@ def test_a_model_without_the_head_is_explained(
     server.stop()
 
 
+@pytest.fixture
+def without_layers(folders: dict[str, Path], tmp_path: Path) -> Path:
+    """A classifier as Optimum exports it: logits and nothing else."""
+    import onnx
+
+    from litebert.interop.onnx_file import OnnxFile
+
+    folder = tmp_path / "logits-only"
+    shutil.copytree(folders["classification"], folder)
+    model = onnx.load_from_string(OnnxFile(folder / "model.onnx").with_outputs(["logits"]))
+    del model.metadata_props[:]
+    onnx.save_model(model, folder / "model.onnx")
+    return folder
+
+
+def test_models_without_layers_are_explained(
+    browser: playwright.Browser, without_layers: Path
+) -> None:
+    server = Server("--model", str(without_layers))
+    page = browser.new_page()
+    page.goto(server.address)
+    page.get_by_role("tab", name="What ALBERT is").click()
+    expect(page.locator(".figure-one .note")).to_contain_text("litebert export onnx")
+    expect(page.locator(".figure-one .go")).to_be_disabled()
+    page.locator("#layers-text").press("Enter")
+    expect(page.locator(".chart")).to_have_count(0)
+    assert "NaN" not in page.locator("#picture").inner_html()
+    screenshot(page, "no-layers")
+    page.close()
+    server.stop()
+
+
+def test_layers_are_asked_for_when_they_are_first_seen(
+    browser: playwright.Browser, address: str
+) -> None:
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address)
+    expect(page.locator("#mask .bar")).to_have_count(5)
+    expect(page.locator("#classify .bar")).to_have_count(3)
+    assert not [url for url in asked if url.endswith("/layers")]
+    picture = page.get_by_role("tab", name="What ALBERT is")
+    for _ in range(2):
+        picture.click()
+        expect(page.locator(".chart .dot")).to_have_count(2 * 3 * 3)
+        page.get_by_role("tab", name="Classify").click()
+    assert len([url for url in asked if url.endswith("/layers")]) == 3
+    page.goto("about:blank")
+    page.goto(f"{address}/#picture")
+    expect(page.locator(".chart .dot")).to_have_count(2 * 3 * 3)
+    page.close()
+
+
 def test_a_stopped_server_is_noticed_and_its_return_too(
     browser: playwright.Browser, folders: dict[str, Path]
 ) -> None:

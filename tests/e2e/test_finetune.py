@@ -197,6 +197,11 @@ def test_ensembles_are_chosen_on_dev(tiny_model: Path, tmp_path: Path) -> None:
     (chosen,) = evaluate_models(task, models, None, choose=True)
     assert chosen.scores["accuracy"] >= max(single)
     assert set(chosen.models) <= set(models)
+    with_test = tmp_path / "with_test.toml"
+    dev = 'dev = "statements_dev.tsv"\n'
+    with_test.write_text(Path(task).read_text().replace(dev, f"{dev}test{dev[3:]}"))
+    (of_test,) = evaluate_models(str(with_test), models, EXAMPLES, choose=True, split="test")
+    assert (of_test.scores, of_test.models) == ({}, chosen.models), "chosen on dev all the same"
 
 
 def test_early_stopping_and_other_starts(tiny_model: Path, tmp_path: Path) -> None:
@@ -338,5 +343,7 @@ def test_models_of_other_tasks_are_refused(tiny_model: Path, tmp_path: Path) -> 
     result = finetune(config_of("regression", tiny_model, tmp_path / "run", epochs=1))
     with pytest.raises(CheckpointError, match=r"fine-tuned on hotels \(regression\)"):
         evaluate_models(str(EXAMPLES / "classification.toml"), [str(result.model)], None)
+    with pytest.raises(CheckpointError, match=r"is a pretraining model, which cannot do"):
+        evaluate_models(str(EXAMPLES / "regression.toml"), [str(tiny_model)], None)
     with pytest.raises(ConfigError, match="the model reads 8 to 128"):
         finetune(config_of("regression", tiny_model, tmp_path / "long", max_length=256))

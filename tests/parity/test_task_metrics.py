@@ -33,6 +33,7 @@ def test_squad_scores_equal_the_official_script(
     scores = find_task(task).score_file(
         folder / f"predictions-v{version}.json",
         shared / data,
+        "dev",
         odds if odds.exists() else None,
         RowProblems(),
     )

@@ -78,3 +78,5 @@ def test_a_warm_up_in_steps_goes_with_the_steps() -> None:
     assert by_time == {"schedule": {"name": "linear"}}
     by_steps = _without_overridden_lengths(values, ["pretrain", "--steps", "50"])
     assert by_steps == {"schedule": {"name": "linear"}}
+    values = {"steps": 5336, "warmup_steps": 320, "lr": 1e-5}
+    assert _without_overridden_lengths(values, ["finetune", "--steps", "400"]) == {"lr": 1e-5}

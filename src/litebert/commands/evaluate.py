@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from litebert.common.errors import ConfigError
-from litebert.tasks.problems import RowProblems
+from litebert.tasks.problems import BAD_ROWS_FILE, RowProblems
 
 if TYPE_CHECKING:
     from litebert.tasks.scoring import TaskEvaluation
@@ -46,8 +46,8 @@ def evaluate(
         model: a fine-tuned model folder (several are averaged) or an exported ONNX folder.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
-        split: the split to predict, such as test; default: those with labels. A test split is
-            predicted for its leaderboard, not scored.
+        split: the split to score or predict, such as test; default: those with labels. A test
+            split with a leaderboard is predicted for it, not scored.
         choose: of several models take those that make the average better on dev.
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
@@ -57,8 +57,11 @@ def evaluate(
         raise ConfigError("evaluate needs either --model DIR or --predictions FILE, one of them")
     problems = RowProblems(strict)
     if predictions is not None:
-        scores = _score_file(task, predictions, data, null_odds, problems)
+        _refuse(out is not None, "--out", "--predictions")
+        _refuse(choose, "--choose", "--predictions")
+        scores = _score_file(task, predictions, data, split, null_odds, problems)
     else:
+        _refuse(null_odds is not None, "--null-odds", "--model")
         models = model or []
         if len(models) == 1 and _has_onnx(models[0]):
             found = _evaluate_onnx(task, models[0], data, split, out, problems)
@@ -71,18 +74,31 @@ def evaluate(
         scores = _flat_scores(found)
         for evaluation in found:
             _print_notes(evaluation, choose)
+    if out is not None:
+        problems.write(out / BAD_ROWS_FILE)
     for line in problems.report():
         print(line, file=sys.stderr)
     _print_scores(scores, json_)
 
 
+def _refuse(is_given: bool, flag: str, other: str) -> None:
+    if is_given:
+        raise ConfigError(f"{flag} does nothing together with {other}")
+
+
 def _score_file(
-    task: str, predictions: Path, data: Path | None, null_odds: Path | None, problems: RowProblems
+    task: str,
+    predictions: Path,
+    data: Path | None,
+    split: str | None,
+    null_odds: Path | None,
+    problems: RowProblems,
 ) -> dict[str, float]:
     from litebert.tasks.registry import data_folder, find_task
 
     found = find_task(task)
-    return found.score_file(predictions, data_folder(found, data), null_odds, problems)
+    where, name = data_folder(found, data), split or found.eval_splits[0]
+    return found.score_file(predictions, where, name, null_odds, problems)
 
 
 def _has_onnx(model: str) -> bool:

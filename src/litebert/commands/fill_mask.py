@@ -36,11 +36,8 @@ def fill_mask(
         force_depth: run at that depth even if the model was not trained for it.
         json_: print JSON.
     """
-    from litebert.common.errors import InputError
     from litebert.serve.predictor import Predictor
 
-    if top_k < 1:
-        raise InputError(f"--top-k {top_k} is too small; ask for at least 1 candidate")
     predictor = Predictor.load(model, depth=depth, force_depth=force_depth)
     filled = predictor.fill_mask([text], top_k)[0]
     if json_:

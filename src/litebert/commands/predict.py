@@ -47,17 +47,20 @@ def predict(
         force_depth: run at that depth even if the model was not trained for it.
         pooling: how embed makes one vector of a text.
         top_k: candidates of fill-mask.
-        strict: stop at a row that cannot be answered.
+        strict: stop at a row that cannot be answered, after the answers to those before it.
     """
     from litebert.common.progress import progress
-    from litebert.common.rows import read_rows
+    from litebert.common.rows import read_rows_or_errors
     from litebert.serve.predictor import Predictor
     from litebert.serve.stream import answer_rows
 
     predictor = Predictor.load(
         model, runtime, max_tokens=max_tokens, depth=depth, force_depth=force_depth
     )
-    rows = read_rows("/dev/stdin", "jsonl") if input is None else read_rows(input)
+    if input is None:
+        rows = read_rows_or_errors("/dev/stdin", "jsonl")
+    else:
+        rows = read_rows_or_errors(input)
     answers = answer_rows(
         predictor,
         task,

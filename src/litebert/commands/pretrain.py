@@ -47,15 +47,21 @@ def pretrain(
         from litebert.train.dry_run import dry_run as estimate
 
         found = estimate(config)
-        print(json.dumps(asdict(found)) if json_ else _describe_estimate(found))
+        if _is_main():
+            print(json.dumps(asdict(found)) if json_ else _describe_estimate(found))
         return
     from litebert.train.pretrain import pretrain as run
 
     result = run(config)
-    if int(os.environ.get("RANK", "0")) == 0:
+    if _is_main():
         _finish(result, json_=json_)
     if result.interrupted_by:
         sys.exit(128 + result.interrupted_by)
+
+
+def _is_main() -> bool:
+    """Whether this process talks: the first of those that torchrun started."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def _finish(result: PretrainResult, *, json_: bool) -> None:

@@ -22,6 +22,10 @@ class DataError(LitebertError):
     """Input text, shards or task files that cannot be read as what they claim to be."""
 
 
+class MissingFileError(DataError):
+    """A file of a task that is not there at all: some of them may be missing."""
+
+
 class CheckpointError(LitebertError):
     """A model folder or checkpoint that is missing, damaged, or of another shape."""
 

@@ -58,11 +58,9 @@ def atomic_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
         replace: move an existing folder aside first and delete it after the rename.
     """
     path = Path(path)
-    if path.exists() and not path.is_dir():
-        raise DataError(f"{path} is a file, not a folder; choose another output path")
     occupied = path.is_dir() and any(path.iterdir())
-    if occupied and not replace:
-        raise DataError(f"{path} exists and is not empty; choose another output folder")
+    if not (occupied and replace):
+        check_free(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
     try:
@@ -83,6 +81,15 @@ def atomic_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
         _sync(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_free(path: Path | str) -> None:
+    """Raise DataError if something is in the way of a new folder; an empty one is not."""
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise DataError(f"{path} is a file, not a folder; choose another output path")
+    if path.is_dir() and any(path.iterdir()):
+        raise DataError(f"{path} exists and is not empty; choose another output folder")
 
 
 def write_text(path: Path | str, text: str) -> None:

@@ -66,7 +66,9 @@ def _terminal_bar(description: str, total: float | None, unit: str) -> Iterator[
         TimeRemainingColumn(),
         TextColumn("{task.fields[status]}"),
     )
-    with RichProgress(*columns, console=Console(stderr=True)) as live:
+    # What is printed meanwhile goes above the bar on a terminal, and untouched into a file or pipe.
+    shared = sys.stdout.isatty()
+    with RichProgress(*columns, console=Console(stderr=True), redirect_stdout=shared) as live:
         task = live.add_task(description, total=total, rate="", status="")
         started = time.monotonic()
         done = 0.0

@@ -14,6 +14,7 @@ from litebert.common.files import READ_ERRORS, open_binary, plain_suffix
 
 RowFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 Row = dict[str, object]
+NumberedRows = Iterator[tuple[int, Row | DataError]]
 
 _BY_SUFFIX: dict[str, RowFormat] = {
     ".csv": "csv",
@@ -46,6 +47,20 @@ def read_rows(
         quoting: whether ``"`` quotes cells; default: yes for CSV, no for TSV (as in GLUE, where
             quotation marks are text).
     """
+    for number, row in read_rows_or_errors(path, format, quoting=quoting):
+        if isinstance(row, DataError):
+            raise DataError(f"{path}:{number}: {row}")
+        yield number, row
+
+
+def read_rows_or_errors(
+    path: Path | str, format: RowFormat | None = None, *, quoting: bool | None = None
+) -> NumberedRows:
+    """Yield what :func:`read_rows` does, with an error in the place of a row that is malformed.
+
+    The error says what is wrong with the row, not where it stands; reading goes on behind it. A
+    file that cannot be read any further still raises.
+    """
     kind = format or row_format(path)
     if kind == "parquet":
         yield from _parquet_rows(Path(path))
@@ -54,7 +69,7 @@ def read_rows(
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         try:
             if kind == "jsonl":
-                yield from _json_rows(path, text)
+                yield from _json_rows(text)
             else:
                 yield from _delimited_rows(path, text, kind, quoting)
         except UnicodeDecodeError as error:
@@ -63,22 +78,27 @@ def read_rows(
             raise DataError(f"{path} cannot be read: {error}") from None
 
 
-def _json_rows(path: Path | str, text: io.TextIOWrapper) -> Iterator[tuple[int, Row]]:
+def _json_rows(text: io.TextIOWrapper) -> NumberedRows:
     for number, line in enumerate(text, start=1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{path}:{number}: not valid JSON: {error}") from None
-        if not isinstance(value, dict):
-            raise DataError(f"{path}:{number}: expected a JSON object with named columns")
-        yield number, value
+        if line.strip():
+            yield number, _json_row(line)
+
+
+def _json_row(line: str) -> Row | DataError:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        return DataError(f"not valid JSON: {error}")
+    except RecursionError:
+        return DataError("not usable JSON: too many brackets inside each other")
+    if not isinstance(value, dict):
+        return DataError("expected a JSON object with named columns")
+    return value
 
 
 def _delimited_rows(
     path: Path | str, text: io.TextIOWrapper, kind: RowFormat, quoting: bool | None
-) -> Iterator[tuple[int, Row]]:
+) -> NumberedRows:
     quoted = kind == "csv" if quoting is None else quoting
     csv.field_size_limit(1 << 30)  # the default of 128 KiB refuses long passages
     reader = csv.reader(
@@ -92,11 +112,10 @@ def _delimited_rows(
     try:
         for cells in reader:
             if any(cells[len(header) :]):
-                raise DataError(
-                    f"{path}:{reader.line_num}: {len(cells)} cells for {len(header)} columns; "
-                    f"{'quote' if quoted else 'change'} texts that hold the separator"
-                )
-            if cells:
+                remedy = f"{'quote' if quoted else 'change'} texts that hold the separator"
+                counts = f"{len(cells)} cells for {len(header)} columns"
+                yield reader.line_num, DataError(f"{counts}; {remedy}")
+            elif cells:
                 yield reader.line_num, dict(zip(header, cells, strict=False))
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: {error}") from None

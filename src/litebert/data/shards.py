@@ -199,6 +199,8 @@ class ShardSet:
         self.split = split
         self.vocab_size = manifest.vocab_size
         self.fingerprint = manifest.fingerprint(split)
+        self.tokenizer_fingerprint = manifest.tokenizer
+        """Of the tokenizer that made the tokens; empty if it is not known."""
         self.num_documents = entry.documents
         self.num_sentences = entry.sentences
         self.num_tokens = entry.tokens

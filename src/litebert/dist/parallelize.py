@@ -139,8 +139,10 @@ class Fsdp(Single):
         with super().evaluation() as model:
             # Here, once, and not in the first call: processes may have unequally many batches.
             self.sharded.unshard()
-            yield model
-            self.sharded.reshard()
+            try:
+                yield model
+            finally:
+                self.sharded.reshard()
 
     def bytes_per_step(self) -> int:
         """One all-gather of the weights and one reduce-scatter of the gradients."""

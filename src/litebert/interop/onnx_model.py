@@ -32,7 +32,7 @@ class ModelGraph:
     Example:
         >>> model = ModelGraph(config, parameters, Float32(), mask_id=4).build("pretraining")
         >>> [output.name for output in model.graph.output]
-        ['logits', 'sop_logits', 'last_hidden_state', 'pooler_output', ...]
+        ['logits', 'masked_logits', 'pooler_output', 'sop_logits', 'last_hidden_state']
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class ModelGraph:
             ids, mask, types = (self._flatten_choices(name) for name in (ids, mask, types))
         sequence = self._encode(ids, mask, types)
         self._head(head, sequence, ids)
-        hidden = self.config.hidden_size
-        rows = "rows" if head == "multiple_choice" else BATCH
-        self.graph.output("last_hidden_state", sequence, np.float32, [rows, SEQUENCE, hidden])
+        if head != "encoder":
+            rows = "rows" if head == "multiple_choice" else BATCH
+            self._output_sequence(sequence, rows)
         return self.graph.model(
             {
                 "head": head,
@@ -154,6 +154,7 @@ class ModelGraph:
     def _head(self, head: Head, sequence: str, ids: str) -> None:
         match head:
             case "encoder":
+                self._output_sequence(sequence, BATCH)
                 if "encoder.pooler.weight" in self.parameters:
                     self._output_pooled(sequence)
             case "pretraining" | "masked_lm":
@@ -177,6 +178,10 @@ class ModelGraph:
     def _pool(self, sequence: str) -> str:
         first = self.graph.op("Gather", [sequence, self.graph.constant(0, np.int64)], {"axis": 1})
         return self.graph.op("Tanh", [self._linear(first, "encoder.pooler")])
+
+    def _output_sequence(self, sequence: str, rows: str) -> None:
+        shape: list[str | int] = [rows, SEQUENCE, self.config.hidden_size]
+        self.graph.output("last_hidden_state", sequence, np.float32, shape)
 
     def _output_pooled(self, sequence: str) -> str:
         pooled = self._pool(sequence)

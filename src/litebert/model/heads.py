@@ -225,7 +225,9 @@ class TokenClassifier(_TaskModel):
 
 
 class SpanExtractor(nn.Module):
-    """Start and end of an answer, scored independently (SQuAD v1.1; no dropout, as official).
+    """Start and end of an answer, scored independently (SQuAD v1.1).
+
+    The official head has no dropout, the paper's table says 0.1: `classifier_dropout` decides.
 
     Example:
         >>> model = SpanExtractor(ModelConfig(vocab_size=100, hidden_size=64))
@@ -253,7 +255,8 @@ class SpanExtractor(nn.Module):
         sequence_BSH = self.encoder(
             input_ids, attention_mask, token_type_ids, num_layers
         ).sequence_BSH
-        start_BS, end_BS = self.span(sequence_BSH).unbind(-1)
+        kept_BSH = F.dropout(sequence_BSH, self.config.classifier_dropout, self.training)
+        start_BS, end_BS = self.span(kept_BSH).unbind(-1)
         if start_positions is None or end_positions is None:
             return SpanOutput(start_BS, end_BS, None)
         loss = (

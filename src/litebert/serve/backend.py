@@ -53,6 +53,8 @@ class BackendInfo:
     """Names that :meth:`Backend.run` can compute."""
     max_length: int
     """Longest input in tokens."""
+    num_layers: int
+    """Layers that run if no depth is asked for."""
     max_depth: int | None
     """Repeats of the shared block that ``depth`` may ask for; None if depth is fixed."""
 

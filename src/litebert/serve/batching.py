@@ -122,7 +122,7 @@ class Batcher:
         Raises:
             QueueFullError: there is too much work waiting.
         """
-        self._admit(question)
+        self.refuse_if_full()
         job = _Job(
             rows=[None] * len(question.features),
             done=asyncio.get_running_loop().create_future(),
@@ -136,22 +136,22 @@ class Batcher:
         self._queue += units
         self.queued_tokens += sum(unit.cost for unit in units)
         self._arrived.set()
-        return question.decode(await job.done)
+        rows = await job.done
+        # Reading an answer out of large outputs takes a while; other requests do not wait for it.
+        return await asyncio.get_running_loop().run_in_executor(None, question.decode, rows)
 
     def refuse_if_full(self) -> None:
-        """Raise QueueFullError if nothing more fits: asked before any work on a request."""
+        """Raise QueueFullError if the queue is full: asked before any work on a request.
+
+        A question that comes earlier is taken whole, so the queue passes its bound by one question
+        at most, and a large one is not refused for as long as small ones keep coming.
+        """
         if self._draining or self.queued_tokens >= self.max_queue_tokens:
             raise QueueFullError(self.retry_after_s())
 
     def retry_after_s(self) -> int:
         """Return the whole seconds after which the present queue is probably done."""
         return max(1, round(self.queued_tokens / self.tokens_per_s))
-
-    def _admit(self, question: Question[Result]) -> None:
-        cost = sum(max(_LEAST_COST, len(feature)) for feature in question.features)
-        # An empty queue takes any question, or a long passage could never be asked.
-        if self._draining or (self._queue and self.queued_tokens + cost > self.max_queue_tokens):
-            raise QueueFullError(self.retry_after_s())
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -212,7 +212,12 @@ class Batcher:
 
 def _run(batch: Sequence[_Unit]) -> list[Row]:
     """Run one batch; in the worker thread."""
-    return batch[0].predictor.rows([unit.feature for unit in batch], batch[0].outputs)
+    rows = batch[0].predictor.rows([unit.feature for unit in batch], batch[0].outputs)
+    # A row is part of the batch's array and keeps all of it; one that waits for others is copied.
+    return [
+        row if len(unit.job.rows) == 1 else {name: values.copy() for name, values in row.items()}
+        for unit, row in zip(batch, rows, strict=True)
+    ]
 
 
 def _fail(batch: Sequence[_Unit], error: Exception) -> None:

@@ -8,6 +8,17 @@ from pathlib import Path
 from litebert.common.errors import ConfigError
 from litebert.serve.backend import Runtime
 
+_AT_LEAST_ONE = (
+    "max_tokens",
+    "max_queue_tokens",
+    "max_connections",
+    "max_body_bytes",
+    "max_inputs",
+    "max_characters",
+    "max_masks",
+)
+"""Settings of which less than one makes no sense."""
+
 
 @dataclass(frozen=True)
 class ServeConfig:
@@ -37,10 +48,12 @@ class ServeConfig:
     max_delay_ms: float = 3.0
     """how long a batch waits for company while several clients are active"""
     max_queue_tokens: int = 16_384
-    """tokens that may wait; beyond that a request gets status 429"""
+    """tokens that may wait; once there are so many, a request gets status 429"""
+    max_connections: int = 512
+    """open connections; on further ones a request gets status 503"""
     timeout_s: float = 30.0
     """seconds after which a request is given up with status 503, or with 408 if its body has not
-    arrived by then; 0: never"""
+    arrived by then; a connection whose headers have not is closed; 0: never"""
     drain_s: float = 30.0
     """seconds that running requests get when the server is asked to stop"""
     max_body_bytes: int = 1_000_000
@@ -49,12 +62,14 @@ class ServeConfig:
     """most texts in one request; beyond that status 422"""
     max_characters: int = 50_000
     """longest text; beyond that status 422"""
+    max_masks: int = 128
+    """most [MASK] in one request; beyond that status 422"""
     api_key: str | None = None
     """key that requests must carry as `Authorization: Bearer KEY`; also read from the environment
     variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "max_queue_tokens", "max_body_bytes", "max_inputs"):
+        for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
         for name in ("timeout_s", "drain_s", "max_delay_ms"):

@@ -18,7 +18,7 @@ from litebert.serve.config import ServeConfig
 from litebert.serve.guards import ClientLeftError
 from litebert.serve.predictor import Predictor
 from litebert.serve.questions import Question
-from litebert.serve.results import LayerPath, SentenceOrder
+from litebert.serve.results import FilledText, LayerPath, SentenceOrder
 from litebert.serve.service import Service
 from litebert.tasks.spans import SpanForm
 
@@ -43,20 +43,21 @@ class Endpoints:
         """Return the likeliest words at each `[MASK]` of each text."""
         predictor = self._predictor("fill-mask", body.model)
         texts = self._checked(body.text)
-        results = await self._ask_all(
-            request,
-            predictor,
-            texts,
-            lambda text: questions.fill_mask(
-                text, predictor.tokenizer, predictor.max_length, body.top_k
-            ),
-        )
+        tokenizer, length = predictor.tokenizer, predictor.max_length
+
+        def build() -> Question[list[FilledText]]:
+            asked = [questions.fill_mask(text, tokenizer, length, body.top_k) for text in texts]
+            question = questions.together(asked)
+            self._check_masks(question)
+            return question
+
+        results = await self._ask(request, predictor, build, texts)
         return s.FillMaskResponse(results=results)
 
     async def order(self, body: s.OrderRequest, request: Request) -> SentenceOrder:
         """Return the probability that two sentences stand in their original order."""
         predictor = self._predictor("order", body.model)
-        first, second = self._checked([body.first, body.second])
+        first, second = self._check_lengths([body.first, body.second])
         tokenizer, length = predictor.tokenizer, predictor.max_length
         return await self._ask(
             request,
@@ -88,7 +89,7 @@ class Endpoints:
     async def answer(self, body: s.AnswerRequest, request: Request) -> s.AnswerResponse:
         """Return the stretch of the passage that answers the question, or no answer."""
         predictor = self._predictor("answer", body.model)
-        question, context = self._checked([body.question, body.context])
+        question, context = self._check_lengths([body.question, body.context])
         form = predictor.form()
         if body.may_be_unanswerable is not None and isinstance(form, SpanForm):
             form = replace(form, may_be_unanswerable=body.may_be_unanswerable)
@@ -101,7 +102,7 @@ class Endpoints:
     async def multiple_choice(self, body: s.ChoiceRequest, request: Request) -> s.ChoiceResponse:
         """Return the option that fits a passage and a question best."""
         predictor = self._predictor("multiple-choice", body.model)
-        self._checked([body.text, body.question or "", *body.options])
+        self._check_lengths([body.text, body.question or "", *body.options])
         record = {"text": body.text, "question": body.question, "options": body.options}
         answer = await self._ask(
             request,
@@ -183,12 +184,24 @@ class Endpoints:
             raise InputError(
                 f"the request has {len(listed)} texts, the limit is {self._config.max_inputs}"
             )
-        longest = max(map(len, listed))
+        return self._check_lengths(listed)
+
+    def _check_lengths(self, texts: list[str]) -> list[str]:
+        """Return the texts, or say that one of them is too long."""
+        longest = max(map(len, texts))
         if longest > self._config.max_characters:
             raise InputError(
                 f"a text has {longest:,} characters, the limit is {self._config.max_characters:,}"
             )
-        return listed
+        return texts
+
+    def _check_masks(self, question: Question[Result]) -> None:
+        """Refuse too many masks: at each of them the model gives a number for every word."""
+        num_masks = sum(len(feature.masked) for feature in question.features)
+        if num_masks > self._config.max_masks:
+            raise InputError(
+                f"the request has {num_masks:,} [MASK], the limit is {self._config.max_masks:,}"
+            )
 
     async def _ask_all(
         self,

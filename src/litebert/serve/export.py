@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from litebert.common.files import check_free
 from litebert.interop.onnx import OnnxReport, export_onnx
 from litebert.serve.dev_check import DevDrop, DevSet
 from litebert.serve.predictor import Predictor
@@ -36,6 +37,7 @@ def export_checked(
         max_drop: share of the score that may be lost.
         force: keep the export whatever it lost.
     """
+    check_free(out)  # known before the dev set is scored, which takes long
     drops: list[DevDrop] = []
     with tempfile.TemporaryDirectory() as scratch:
         export_onnx(source, Path(scratch) / "float32")

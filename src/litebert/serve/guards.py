@@ -108,9 +108,10 @@ class RequireKey:
         await response(scope, receive, send)
 
     def _has_key(self, scope: Scope) -> bool:
-        sent = dict(scope["headers"]).get(b"authorization", b"")
+        header: bytes = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, sent = header.partition(b" ")
         # Compared in constant time, so that the time taken tells nothing about the key.
-        return hmac.compare_digest(sent, b"Bearer " + self.key.encode())
+        return scheme.lower() == b"bearer" and hmac.compare_digest(sent, self.key.encode())
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,8 @@ class LimitBody:
                     if len(body) > self.max_bytes:
                         too_large, more = True, False
         except TimeoutError:
-            response = error_response(408, "timeout", "the body did not arrive in time")
+            closing = {"Connection": "close"}
+            response = error_response(408, "timeout", "the body did not arrive in time", closing)
             await response(scope, receive, send)
             return
         if too_large:

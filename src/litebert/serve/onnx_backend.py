@@ -10,6 +10,7 @@ import numpy as np
 
 from litebert.common.errors import CheckpointError
 from litebert.interop.folder import ModelFolder
+from litebert.interop.names import Head
 from litebert.interop.onnx_file import OnnxFile
 from litebert.serve.backend import BackendInfo, outputs_of_head
 from litebert.serve.features import FloatArray, ModelInputs
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 _STATES = "hidden_states"
+_MASKED = "masked_logits"
 
 
 class OnnxBackend:
@@ -37,11 +39,8 @@ class OnnxBackend:
     def __init__(self, folder: Path, file: Path, threads: int | None) -> None:
         self._path, self._threads = file, threads
         described = ModelFolder(folder)
-        # What Optimum calls logits is one row per token here.
-        self._renamed = (
-            {"token_logits": "logits"} if described.head == "token_classification" else {}
-        )
         model = OnnxFile(file)
+        self._renamed = _renamed(described.head, model.outputs)
         self._states = [name for name in model.metadata.get(_STATES, "").split(",") if name]
         wanted = outputs_of_head(described.head) - {_STATES}
         self._outputs = sorted(name for name in wanted if self._name(name) in model.outputs)
@@ -53,6 +52,8 @@ class OnnxBackend:
             head=described.head,
             outputs=frozenset({*self._outputs, *([_STATES] if self._states else [])}),
             max_length=described.config.max_positions,
+            # An export may be shallower than the model that its config.json describes.
+            num_layers=int(model.metadata.get("num_layers", described.config.num_layers)),
             max_depth=None,
         )
 
@@ -63,10 +64,10 @@ class OnnxBackend:
         names = [name for name in outputs if name != _STATES]
         if names:
             arrays = self._session.run([self._name(name) for name in names], feeds)
-            computed |= {
-                name: np.asarray(array, np.float32)
-                for name, array in zip(names, arrays, strict=True)
-            }
+            for name, array in zip(names, arrays, strict=True):
+                if name == _MASKED and self._name(name) != _MASKED:
+                    array = array.reshape(-1, array.shape[-1])[inputs.masked_positions]
+                computed[name] = np.asarray(array, np.float32)
         if _STATES in outputs:
             if self._path_session is None:
                 self._path_session = self._open(OnnxFile(self._path).with_outputs(self._states))
@@ -110,3 +111,16 @@ class OnnxBackend:
         except Exception as error:  # onnxruntime raises many types of its own
             reason = str(error).splitlines()[0]
             raise CheckpointError(f"{self._path} cannot be run: {reason}") from None
+
+
+def _renamed(head: Head, outputs: Sequence[str]) -> dict[str, str]:
+    """Return which of our outputs Optimum calls ``logits``, where the file has no name of ours.
+
+    Those of a tagger have a row per token; so have those of a masked-word model, of which the rows
+    at the masks are taken.
+    """
+    if head == "token_classification":
+        return {"token_logits": "logits"}
+    if head in ("masked_lm", "pretraining") and _MASKED not in outputs:
+        return {_MASKED: "logits"}
+    return {}

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from litebert.common.errors import InputError
+from litebert.common.errors import InputError, LitebertError
 from litebert.interop.folder import ModelFolder, resolve
 from litebert.serve import questions
 from litebert.serve.backend import Backend, Runtime, open_backend
@@ -275,35 +275,50 @@ class Predictor:
         """Answer questions as they come, in order, in bounded memory.
 
         They are collected up to a window of so many tokens or questions, sorted by length inside
-        it, and answered.
+        it, and answered. If an error ends the questions, those before it are answered first.
         """
-        window: list[Question[Result]] = []
-        num_tokens = 0
-        for question in asked:
-            window.append(question)
-            num_tokens += question.num_tokens
-            if num_tokens >= _WINDOW_TOKENS or len(window) >= _WINDOW_QUESTIONS:
-                yield from self._answer(window)
-                window, num_tokens = [], 0
-        yield from self._answer(window)
+        for window in _windows(asked):
+            yield from self._answer(window)
 
     def _answer(self, window: Sequence[Question[Result]]) -> list[Result]:
-        if not window:
-            return []
-        joined = questions.together(window)
-        return joined.decode(self.rows(joined.features, joined.outputs))
+        """Answer a window; each question as soon as its last input has run.
+
+        What the model says (every word's logit at each mask, say) is far larger than the answers,
+        so it is not kept for the whole window.
+        """
+        features = [feature for question in window for feature in question.features]
+        outputs = tuple(dict.fromkeys(name for question in window for name in question.outputs))
+        owners = [index for index, question in enumerate(window) for _ in question.features]
+        rows: list[dict[int, Row]] = [{} for _ in window]
+        answers = {
+            index: question.decode(())
+            for index, question in enumerate(window)
+            if not question.features
+        }
+        for place, row in self._run(features, outputs):
+            owner = owners[place]
+            own, question = rows[owner], window[owner]
+            own[place] = row
+            if len(own) == len(question.features):
+                answers[owner] = question.decode([own[place] for place in sorted(own)])
+                own.clear()
+        return [answers[index] for index in range(len(window))]
 
     def rows(self, features: Sequence[Feature], outputs: Sequence[str]) -> list[Row]:
         """Run the model over features in batches of similar length; rows in input order."""
+        rows = dict(self._run(features, outputs))
+        return [rows[index] for index in range(len(features))]
+
+    def _run(
+        self, features: Sequence[Feature], outputs: Sequence[str]
+    ) -> Iterator[tuple[int, Row]]:
+        """Yield the index of each feature with what the model says, batch by batch."""
         self.require(outputs)
-        rows: dict[int, Row] = {}
         lengths = [len(feature) for feature in features]
         for batch in pack(lengths, self.max_tokens):
             members = [features[index] for index in batch]
             inputs = pad(members, self.tokenizer.pad_id, self.depth)
-            computed = self.backend.run(inputs, outputs)
-            rows.update(zip(batch, split(members, computed), strict=True))
-        return [rows[index] for index in range(len(features))]
+            yield from zip(batch, split(members, self.backend.run(inputs, outputs)), strict=True)
 
     def require(self, outputs: Sequence[str]) -> None:
         """Raise InputError if the model has no head for these outputs."""
@@ -313,3 +328,20 @@ class Predictor:
                 f"this model is for {self.backend.info.head} and gives no {missing[0]}; "
                 "choose a model with the head for this question"
             )
+
+
+def _windows(asked: Iterable[Question[Result]]) -> Iterator[list[Question[Result]]]:
+    """Cut a stream of questions into windows; an error of the stream comes after the last."""
+    window: list[Question[Result]] = []
+    num_tokens = 0
+    try:
+        for question in asked:
+            window.append(question)
+            num_tokens += question.num_tokens
+            if num_tokens >= _WINDOW_TOKENS or len(window) >= _WINDOW_QUESTIONS:
+                yield window
+                window, num_tokens = [], 0
+    except LitebertError:
+        yield window
+        raise
+    yield window

@@ -83,6 +83,7 @@ def together(questions: Sequence[Question[Result]]) -> Question[list[Result]]:
 
 def fill_mask(text: str, tokenizer: Tokenizer, max_length: int, top_k: int) -> Question[FilledText]:
     """Ask for the words that may stand at each ``[MASK]`` of a text."""
+    check_top_k(top_k)
     body = _encode_with_masks(text, tokenizer)
     masked = tuple(i + 1 for i, token in enumerate(body) if token == tokenizer.mask_id)
     if not masked:
@@ -100,6 +101,12 @@ def fill_mask(text: str, tokenizer: Tokenizer, max_length: int, top_k: int) -> Q
         return FilledText(tokenizer.decode(ids[1:-1]), masks)
 
     return Question([feature], ("masked_logits",), decode)
+
+
+def check_top_k(top_k: int) -> None:
+    """Raise InputError if no candidates are asked for."""
+    if top_k < 1:
+        raise InputError(f"top_k is {top_k}; ask for at least 1 candidate")
 
 
 def order(

@@ -212,7 +212,7 @@ class ModelInfo(BaseModel):
     vocab_size: int
     embedding_size: int
     hidden_size: int
-    num_layers: int
+    num_layers: int = Field(description="Layers that run.")
     sharing: str
     num_parameters: int
     num_parameters_bert: int = Field(description="The same shape without sharing, E = H.")

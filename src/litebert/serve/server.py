@@ -22,10 +22,11 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 
 from litebert import __version__
-from litebert.common.errors import ConfigError, LitebertError
+from litebert.common.errors import CheckpointError, ConfigError, LitebertError
 from litebert.serve import schemas
 from litebert.serve.batching import Batcher, QueueFullError
 from litebert.serve.config import ServeConfig
+from litebert.serve.connections import timed_protocol
 from litebert.serve.endpoints import Endpoints
 from litebert.serve.guards import LimitBody, Observe, RequireKey, error_response
 from litebert.serve.service import CannotAnswerError, Service, UnknownModelError
@@ -46,9 +47,18 @@ _ERRORS: dict[int | str, dict[str, object]] = {
         (422, "A field is missing, wrong or too long, or the question cannot be answered."),
         (429, "The queue is full; the header Retry-After says when to come back."),
         (500, "The server failed; its log says why."),
-        (503, "The server is stopping, or the answer took too long."),
+        (503, "The server is stopping or full of connections, or the answer took too long."),
     )
 }
+
+_SHOWN_LIMITS = (
+    "max_body_bytes",
+    "max_inputs",
+    "max_characters",
+    "max_masks",
+    "max_queue_tokens",
+    "max_connections",
+)
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
@@ -85,7 +95,8 @@ def create_app(
 
     middleware = [Middleware(Observe, metrics=metrics, log=access_log)]
     if config.api_key is not None:
-        middleware.append(Middleware(RequireKey, key=config.api_key))
+        # A key from a file often ends with a line break, which no header can carry.
+        middleware.append(Middleware(RequireKey, key=config.api_key.strip()))
     middleware.append(
         Middleware(LimitBody, max_bytes=config.max_body_bytes, timeout_s=config.timeout_s)
     )
@@ -136,6 +147,8 @@ class _Server(uvicorn.Server):
                 access_log=False,
                 log_level="warning",
                 server_header=False,
+                http=timed_protocol(config.timeout_s),
+                limit_concurrency=config.max_connections + 1,  # uvicorn refuses from there on
                 timeout_graceful_shutdown=max(1, round(config.drain_s)),
             )
         )
@@ -216,11 +229,10 @@ def _add_operations(
 
     @app.get("/info", summary="The loaded models and the limits", responses={401: _ERRORS[401]})
     async def info() -> schemas.InfoResponse:
-        names = ("max_body_bytes", "max_inputs", "max_characters", "max_queue_tokens")
         return schemas.InfoResponse(
             version=__version__,
             models=[model.describe() for model in service.models],
-            limits={name: getattr(config, name) for name in names},
+            limits={name: getattr(config, name) for name in _SHOWN_LIMITS},
         )
 
     @app.get("/metrics", summary="Prometheus metrics", response_class=Response)
@@ -270,6 +282,8 @@ def _add_errors(app: FastAPI) -> None:
             return error_response(404, "unknown_model", str(error))
         if isinstance(error, CannotAnswerError):
             return error_response(409, "wrong_model", str(error))
+        if isinstance(error, CheckpointError):
+            raise error  # the model's file is at fault, not the request: answered with 500, logged
         return error_response(422, "invalid_request", str(error))
 
     @app.exception_handler(TimeoutError)

@@ -105,7 +105,7 @@ class ServedModel:
             vocab_size=config.vocab_size,
             embedding_size=config.embedding_size,
             hidden_size=config.hidden_size,
-            num_layers=config.num_layers,
+            num_layers=self.predictor.depth or info.num_layers,
             sharing=config.sharing,
             num_parameters=count_parameters(config).encoder,
             num_parameters_bert=count_parameters(unshared).encoder,

@@ -22,7 +22,7 @@ GENERAL = ("order", "embed", "fill-mask")
 def answer_rows(
     predictor: Predictor,
     task: str,
-    rows: Iterable[tuple[int, Record]],
+    rows: Iterable[tuple[int, Record | DataError]],
     *,
     source: str = "input",
     strict: bool = False,
@@ -35,10 +35,10 @@ def answer_rows(
         predictor: the loaded model.
         task: a task's name or file, or one of :data:`GENERAL`. ``order`` reads ``text`` and
             ``text_pair``, ``embed`` and ``fill-mask`` read ``text``.
-        rows: row number and columns.
+        rows: row number and columns, or what is wrong with the row.
         source: name of the input, for error lines.
-        strict: stop at a row that cannot be answered; otherwise its answer is
-            ``{"error": ...}``, so that answers stay in step with the rows.
+        strict: stop at a row that cannot be answered, after the answers to those before it;
+            otherwise its answer is ``{"error": ...}``, so that answers stay in step with the rows.
         pooling: how ``embed`` makes one vector of a text.
         top_k: candidates of ``fill-mask``.
 
@@ -48,8 +48,11 @@ def answer_rows(
     ask = _asker(predictor, task, pooling, top_k)
 
     def asked() -> Iterator[Question[Json]]:
-        for number, record in rows:
+        for number, row in rows:
+            record: Record = {} if isinstance(row, DataError) else row
             try:
+                if isinstance(row, DataError):
+                    raise row
                 question = ask(record)
             except LitebertError as error:
                 if strict:
@@ -76,6 +79,7 @@ def _asker(
         ).then(lambda vector: {"embedding": vector.tolist()})
     if task == "fill-mask":
         predictor.require(("masked_logits",))
+        questions.check_top_k(top_k)
         return lambda record: questions.fill_mask(
             required_text(record, "text"), tokenizer, length, top_k
         ).then(asdict)

@@ -50,6 +50,7 @@ class TorchBackend:
             head=described.head,
             outputs=outputs_of_head(described.head),
             max_length=described.config.max_positions,
+            num_layers=described.config.num_layers,
             max_depth=described.config.num_layers,
         )
 

@@ -314,6 +314,11 @@ class Task(Protocol):
         """Write predictions in the format that the official script or leaderboard reads."""
 
     def score_file(
-        self, predictions: Path, data: Path, null_odds: Path | None, problems: RowProblems
+        self,
+        predictions: Path,
+        data: Path,
+        split: str,
+        null_odds: Path | None,
+        problems: RowProblems,
     ) -> dict[str, float]:
-        """Score a predictions file against a data file, with the official script's keys."""
+        """Score a predictions file against a split, with the official script's keys."""

@@ -116,13 +116,18 @@ class CustomTask:
         return [write_json_lines(folder / f"{split}-predictions.jsonl", rows)]
 
     def score_file(
-        self, predictions: Path, data: Path, null_odds: Path | None, problems: RowProblems
+        self,
+        predictions: Path,
+        data: Path,
+        split: str,
+        null_odds: Path | None,
+        problems: RowProblems,
     ) -> dict[str, float]:
         """Score a file with ``id`` (row from 0) and ``prediction`` in the labels' own words.
 
         A number is the index of an option from 0, as :meth:`write_predictions` writes it.
         """
-        examples = self.read(data, "dev", problems)
+        examples = self.read(data, split, problems)
         values = match_predictions(examples, read_predictions(predictions), predictions, problems)
         parsed = []
         for example, value in zip(examples, values, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,7 @@ class GlueTask:
             raise _missing_column(path, self.label, header)
         examples = []
         for index, (row, cells) in enumerate(lines):
-            example = self._example(path, row, index, cells, columns, problems, training)
+            example = self._example(path, row, index, cells, columns, problems, split)
             if example is not None:
                 examples.append(example)
         if not examples:
@@ -131,24 +132,29 @@ class GlueTask:
         """Write the table that the leaderboard takes, such as ``MNLI-m.tsv``."""
         names = dict(zip(self.test_splits, self.leaderboard, strict=True))
         path = folder / names.get(split, f"{self.folder}-{split}.tsv")
-        return [write_table(path, ((p.id, self._written(p)) for p in predictions))]
+        rows = ((p.id, self._written(p, for_leaderboard=split in names)) for p in predictions)
+        return [write_table(path, rows)]
 
     def score_file(
-        self, predictions: Path, data: Path, null_odds: Path | None, problems: RowProblems
+        self,
+        predictions: Path,
+        data: Path,
+        split: str,
+        null_odds: Path | None,
+        problems: RowProblems,
     ) -> dict[str, float]:
         """Score a leaderboard table against a file with labels, row by row."""
-        examples = self.read(data, self.eval_splits[0], problems)
+        examples = self.read(data, split, problems)
         values = match_predictions(examples, read_predictions(predictions), predictions, problems)
         parsed = []
         for example, value in zip(examples, values, strict=True):
-            gold = self._parse_label(str(value))
-            if gold is None:
+            answer = self._parse(str(value))
+            if answer is None:
+                expected = self._expected() if self.labels else "a number"
                 raise DataError(
-                    f"{predictions}: prediction {value!r} for row {example.id} is not "
-                    f"{self._expected()}"
+                    f"{predictions}: prediction {value!r} for row {example.id} is not {expected}"
                 )
-            assert isinstance(gold, (int, float))
-            parsed.append(Prediction(example.id, gold))
+            parsed.append(Prediction(example.id, answer))
         return self.score(examples, parsed)
 
     def _columns(self, header: Sequence[str]) -> _Columns | None:
@@ -166,9 +172,14 @@ class GlueTask:
         cells: Sequence[str],
         columns: _Columns,
         problems: RowProblems,
-        training: bool,
+        split: str,
     ) -> Example | None:
-        """Return the example of one line, or None if it is unusable (which is noted)."""
+        """Return the example of one line, or None if it is unusable (which is noted).
+
+        In a test split the label may be a placeholder: it is not needed.
+        """
+        training = split == "train"
+        is_hidden = split in self.test_splits and split not in self.eval_splits
         needed = max(p for p in (columns.text, columns.text_pair, columns.label) if p is not None)
         if len(cells) <= needed:
             problems.add(path, row, "missing column", f"{len(cells)} of {needed + 1} columns")
@@ -181,13 +192,21 @@ class GlueTask:
         gold: Gold = None
         if columns.label is not None:
             gold = self._parse_label(cells[columns.label])
-            if gold is None:
+            if gold is None and not is_hidden:
                 detail = f"{cells[columns.label]!r} is not {self._expected()}"
                 problems.add(path, row, "unknown label", detail)
                 return None
         return Example(str(index), text, text_pair, gold=gold)
 
     def _parse_label(self, value: str) -> int | float | None:
+        """Return a gold label; a score must lie in its range."""
+        label = self._parse(value)
+        if label is None or self.labels:
+            return label
+        return label if _STSB_RANGE[0] <= label <= _STSB_RANGE[1] else None
+
+    def _parse(self, value: str) -> int | float | None:
+        """Return a label's index, or any finite number for regression."""
         value = value.strip()
         if self.labels:
             return self.labels.index(value) if value in self.labels else None
@@ -195,16 +214,19 @@ class GlueTask:
             number = float(value)
         except ValueError:
             return None
-        return number if _STSB_RANGE[0] <= number <= _STSB_RANGE[1] else None
+        return number if math.isfinite(number) else None
 
     def _expected(self) -> str:
         return f"one of {', '.join(self.labels)}" if self.labels else "a number from 0 to 5"
 
-    def _written(self, prediction: Prediction) -> str:
+    def _written(self, prediction: Prediction, for_leaderboard: bool) -> str:
+        """Return a prediction as text; a score for the leaderboard is cut to its range."""
         if self.labels:
             assert isinstance(prediction.value, int)
             return self.labels[prediction.value]
         assert isinstance(prediction.value, float)
+        if not for_leaderboard:
+            return repr(prediction.value)
         return f"{min(max(prediction.value, _STSB_RANGE[0]), _STSB_RANGE[1]):.3f}"
 
 

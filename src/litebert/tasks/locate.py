@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from litebert.common.errors import DataError
+from litebert.common.errors import DataError, MissingFileError
 from litebert.common.files import COMPRESSIONS
 
 
@@ -22,6 +22,9 @@ def find_file(data: Path, names: Sequence[str], what: str, folders: Sequence[str
         names: candidate file names, best first; compressed ones are found too.
         what: the split, for the error line.
         folders: sub-folders of ``data`` to look into.
+
+    Raises:
+        MissingFileError: the folder is there, the file is not.
     """
     if data.is_file():
         return data
@@ -32,4 +35,4 @@ def find_file(data: Path, names: Sequence[str], what: str, folders: Sequence[str
             for candidate in with_compressions(name):
                 if (folder / candidate).is_file():
                     return folder / candidate
-    raise DataError(f"{data} has no {what}: expected {' or '.join(names)}")
+    raise MissingFileError(f"{data} has no {what}: expected {' or '.join(names)}")

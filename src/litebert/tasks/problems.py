@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import DataError
+from litebert.common.files import write_text
 
 MAX_WORDS = 20_000
 """A text of more words is taken for a broken row: no task has passages a tenth as long."""
+
+BAD_ROWS_FILE = "bad_rows.jsonl"
+"""Lists every bad row in a run folder, and beside predictions."""
 
 _SHOWN_PER_REASON = 3
 
@@ -89,6 +94,17 @@ class RowProblems:
     def counts(self) -> dict[str, int]:
         """Return how often each reason occurred."""
         return dict(Counter(problem.reason for problem in self.problems))
+
+    def write(self, path: Path) -> None:
+        """Write every bad row as a JSON line; nothing if there is none."""
+        rows = (
+            {"file": str(p.path), "row": p.row, "reason": p.reason, "detail": p.detail,
+             "kept": p.kept}
+            for p in self.problems
+        )  # fmt: skip
+        if self.problems:
+            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            write_text(path, text)
 
     def report(self) -> list[str]:
         """Return lines for people: the first rows of each reason, then the counts."""

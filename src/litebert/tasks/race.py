@@ -42,7 +42,8 @@ class RaceTask:
     max_length: int = 512
     main_metric: str = "accuracy"
     eval_splits: tuple[str, ...] = ("dev",)
-    test_splits: tuple[str, ...] = ("test",)
+    test_splits: tuple[str, ...] = ()
+    """none: the answers of the test split are public"""
 
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read ``<split>/<level>/*.txt``, ``<split>.<level>.jsonl`` or a file; rows are lines.
@@ -88,10 +89,15 @@ class RaceTask:
         return [folder / "predictions.json"]
 
     def score_file(
-        self, predictions: Path, data: Path, null_odds: Path | None, problems: RowProblems
+        self,
+        predictions: Path,
+        data: Path,
+        split: str,
+        null_odds: Path | None,
+        problems: RowProblems,
     ) -> dict[str, float]:
         """Score ``{"middle13.txt-0": "A", ...}`` (or indices from 0) against the gold letters."""
-        examples = self.read(data, "dev", problems)
+        examples = self.read(data, split, problems)
         values = match_predictions(examples, read_predictions(predictions), predictions, problems)
         parsed = []
         for example, value in zip(examples, values, strict=True):
@@ -177,6 +183,9 @@ def _examples(
         if not isinstance(choices, list) or len(choices) < 2 or not all(map(_is_text, choices)):
             problems.add(path, row, "missing column", f"options of question {number + 1}")
             continue
+        texts = (question if isinstance(question, str) else "", *choices)
+        if not all(problems.check_text(path, row, text, "text", training) for text in texts):
+            continue
         gold = None
         if isinstance(answers, list):
             letter = answers[number] if number < len(answers) else None
@@ -184,9 +193,7 @@ def _examples(
             if gold is None:
                 problems.add(path, row, "unknown label", f"{letter!r} of question {number + 1}")
                 continue
-        yield Example(
-            f"{name}-{number}", article, str(question), tuple(choices), gold=gold, group=group
-        )
+        yield Example(f"{name}-{number}", article, texts[0], tuple(choices), gold=gold, group=group)
 
 
 def _is_text(value: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.common.errors import DataError, InputError
+from litebert.common.errors import InputError, MissingFileError
 from litebert.tasks.base import Example, Outputs, Task
 from litebert.tasks.problems import RowProblems
 
@@ -48,9 +48,8 @@ def read_splits(
     for name in others:
         try:
             found.append((name, task.read(data, name, problems)))
-        except DataError:
-            if problems.strict:
-                raise
+        except MissingFileError:
+            continue
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
@@ -48,12 +49,18 @@ class SquadTask:
 
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read ``<split>-v1.1.json`` (``-v2.0``) or ``<split>.json``; rows count questions."""
-        names = (f"{split}-{self.file_version}.json", f"{split}.json")
-        path = find_file(data, names, f"{self.name} {split} split", _FOLDERS)
+        path = self._file(data, split)
         training = split == "train"
+        rows = list(_questions(path))
+        # A test file may hold questions alone; where some have answers, one without is a fault.
+        has_gold = training or any(_GOLD_KEYS & row.question.keys() for row in rows)
         examples = []
-        for row, context, question in _questions(path):
-            example = self._example(path, row, context, question, problems, training)
+        for row in rows:
+            try:
+                example = self._example(path, row, has_gold, problems, training)
+            except _FaultyQuestion as fault:
+                problems.add(path, row.number, "missing column", str(fault))
+                continue
             if example is not None:
                 examples.append(example)
         if not examples:
@@ -102,19 +109,22 @@ class SquadTask:
         return [folder / name for name in files]
 
     def score_file(
-        self, predictions: Path, data: Path, null_odds: Path | None, problems: RowProblems
+        self,
+        predictions: Path,
+        data: Path,
+        split: str,
+        null_odds: Path | None,
+        problems: RowProblems,
     ) -> dict[str, float]:
         """Return exactly what the official script prints for these files."""
-        path = find_file(
-            data,
-            (f"dev-{self.file_version}.json", "dev.json"),
-            f"{self.name} dev split",
-            _FOLDERS,
-        )
-        golds = {
-            str(question["id"]): [answer.text for answer in _answers(question)]
-            for _, _, question in _questions(path)
-        }
+        path = self._file(data, split)
+        golds = {}
+        for row in _questions(path):
+            try:
+                answers_of_question = [answer.text for answer in _answers(row.question)]
+                golds[_text(row.question, "id")] = answers_of_question
+            except _FaultyQuestion as fault:
+                raise DataError(f"{path}:{row.number}: missing column: {fault}") from None
         if not golds:
             raise DataError(f"{path} has no question, so nothing to score")
         answers: dict[str, str] = {}
@@ -126,21 +136,25 @@ class SquadTask:
             return squad1_scores(golds, answers)
         return squad2_scores(golds, answers, None if null_odds is None else _read_odds(null_odds))
 
+    def _file(self, data: Path, split: str) -> Path:
+        names = (f"{split}-{self.file_version}.json", f"{split}.json")
+        return find_file(data, names, f"{self.name} {split} split", _FOLDERS)
+
     def _example(
-        self,
-        path: Path,
-        row: int,
-        context: str,
-        question: Mapping[str, object],
-        problems: RowProblems,
-        training: bool,
+        self, path: Path, at: _Question, has_gold: bool, problems: RowProblems, training: bool
     ) -> Example | None:
         """Return the example of one question, or None if it is unusable (which is noted)."""
-        text = str(question["question"])
+        if at.context is None:
+            raise _FaultyQuestion("context of its paragraph")
+        row, context, question = at.number, at.context, at.question
+        id, text = _text(question, "id"), _text(question, "question")
         for part, what in ((text, "question"), (context, "passage")):
             if not problems.check_text(path, row, part, what, training):
                 return None
-        id = str(question["id"])
+        if not has_gold:
+            return Example(id, context, text)
+        if not _GOLD_KEYS & question.keys():
+            raise _FaultyQuestion(f"answers (question {id})")
         answers = tuple(_locate_answer(context, answer) for answer in _answers(question))
         lost = [answer for answer in answers if answer.start < 0]
         if lost:
@@ -167,17 +181,31 @@ SQUAD_TASKS: dict[str, SquadTask] = {
 }
 
 
-def _questions(path: Path) -> Iterator[tuple[int, str, Mapping[str, object]]]:
-    """Yield ``(number from 1, passage, question)``; a file of another shape is a DataError."""
+_GOLD_KEYS = frozenset({"answers", "is_impossible"})
+
+
+class _Question(NamedTuple):
+    """A question as it stands in the file; the number counts from 1."""
+
+    number: int
+    context: str | None
+    question: Mapping[str, object]
+
+
+class _FaultyQuestion(Exception):
+    """A question without something that it needs; the text says what."""
+
+
+def _questions(path: Path) -> Iterator[_Question]:
+    """Yield the questions of a file; a file of another shape is a DataError."""
     number = 0
     try:
         for article in _list(read_json(path)["data"]):
             for paragraph in _list(article["paragraphs"]):
-                context = str(paragraph["context"])
+                context = paragraph.get("context")
                 for question in _list(paragraph["qas"]):
                     number += 1
-                    _ = question["id"], question["question"]
-                    yield number, context, question
+                    yield _Question(number, context if isinstance(context, str) else None, question)
     except KeyError as error:
         raise DataError(
             f"{path}: no {error} after question {number:,}; expected a SQuAD file "
@@ -187,6 +215,13 @@ def _questions(path: Path) -> Iterator[tuple[int, str, Mapping[str, object]]]:
         raise DataError(f"{path}: question {number + 1:,} is not laid out as in SQuAD") from None
 
 
+def _text(question: Mapping[str, object], name: str) -> str:
+    value = question.get(name)
+    if value is None:
+        raise _FaultyQuestion(name)
+    return str(value)
+
+
 def _list(value: object) -> list[Mapping[str, object]]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise TypeError("expected a list of objects")
@@ -194,10 +229,14 @@ def _list(value: object) -> list[Mapping[str, object]]:
 
 
 def _answers(question: Mapping[str, object]) -> tuple[Answer, ...]:
+    try:
+        listed = _list(question.get("answers") or [])
+    except TypeError:
+        raise _FaultyQuestion("answers as a list of {text, answer_start}") from None
     found = []
-    for answer in _list(question.get("answers") or []):
+    for answer in listed:
         start = answer.get("answer_start", -1)
-        found.append(Answer(str(answer["text"]), start if isinstance(start, int) else -1))
+        found.append(Answer(_text(answer, "text"), start if isinstance(start, int) else -1))
     return tuple(found)
 
 

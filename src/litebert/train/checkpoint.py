@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from litebert.common.errors import CheckpointError, DataError
-from litebert.common.files import atomic_folder, read_json, sha256_file, write_json
+from litebert.common.errors import CheckpointError
+from litebert.common.files import atomic_folder, sha256_file, write_json
 from litebert.dist.parallelize import copy_into, whole
 
 STATE_FILE = "state.json"
@@ -23,6 +23,13 @@ WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 
 _NAME = re.compile(r"step-(\d+)")
+
+
+class UnreadableError(CheckpointError):
+    """A checkpoint that may be whole but cannot be read: a failing disk, a missing right."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"checkpoint {path} cannot be read: {error.strerror or error}")
 
 
 @dataclass(frozen=True)
@@ -83,30 +90,55 @@ def save(
     return target
 
 
-def read(path: Path) -> Checkpoint:
-    """Read a checkpoint's state and check it, but not the tensors; CheckpointError on damage."""
+def amend(path: Path, changes: Mapping[str, object]) -> None:
+    """Change values of a checkpoint's state, all or none; its tensors stay as they are."""
+    state = {**read(path).state, **changes}
+    content = {key: value for key, value in state.items() if key != "checksum"}
     try:
-        state = read_json(path / STATE_FILE)
-    except DataError as error:
-        raise CheckpointError(f"checkpoint {path} is damaged: {error}") from None
+        write_json(path / STATE_FILE, {**content, "checksum": _digest(content)})
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint {path} cannot be changed: {error.strerror or error}; it is intact: make "
+            "room and go on with --resume auto"
+        ) from error
+
+
+def read(path: Path) -> Checkpoint:
+    """Read a checkpoint's state and check it, but not the tensors.
+
+    CheckpointError on damage, UnreadableError if the disk does not give it.
+    """
+    try:
+        state = json.loads((path / STATE_FILE).read_bytes())
+        if not isinstance(state, dict):
+            raise ValueError("not an object")
+    except FileNotFoundError:
+        raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} is missing") from None
+    except OSError as error:
+        raise UnreadableError(path, error) from error
+    except ValueError as error:
+        raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE}: {error}") from None
     content = {key: value for key, value in state.items() if key != "checksum"}
     if state.get("checksum") != _digest(content):
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} was changed")
-    step = state["step"]
+    step = content["step"]
     assert isinstance(step, int), "written by save"
     return Checkpoint(path, step, state)
 
 
 def verify(path: Path) -> Checkpoint:
-    """Read a checkpoint's state and check every file against it; CheckpointError on damage."""
+    """Read a checkpoint's state and check every file against it; the errors of :func:`read`."""
     found = read(path)
     checksums = found.state["files"]
     assert isinstance(checksums, dict), "written by save"
     for name, checksum in checksums.items():
-        file = path / name
-        if not file.is_file():
-            raise CheckpointError(f"checkpoint {path} is damaged: {name} is missing")
-        if sha256_file(file) != checksum:
+        try:
+            is_whole = sha256_file(path / name) == checksum
+        except FileNotFoundError:
+            raise CheckpointError(f"checkpoint {path} is damaged: {name} is missing") from None
+        except OSError as error:
+            raise UnreadableError(path, error) from error
+        if not is_whole:
             raise CheckpointError(f"checkpoint {path} is damaged: {name} has a wrong checksum")
     return found
 
@@ -120,16 +152,21 @@ def steps_in(folder: Path) -> list[int]:
 
 
 def latest_good(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
-    """The latest undamaged checkpoint; each damaged one that was passed over is reported.
+    """The latest checkpoint that is whole; each one that was passed over is reported.
 
-    Returns None if there is no checkpoint at all; CheckpointError if all are damaged.
+    Returns None if there is no checkpoint at all; CheckpointError if none can be used.
     """
     steps = steps_in(folder)
+    unreadable: UnreadableError | None = None
     for step in reversed(steps):
         try:
             return verify(folder / f"step-{step}")
         except CheckpointError as error:
+            if isinstance(error, UnreadableError):
+                unreadable = error
             report(f"{error}; using the one before")
+    if unreadable is not None:
+        raise CheckpointError(f"{unreadable}, and no other one is whole: check the disk")
     if steps:
         raise CheckpointError(
             f"all {len(steps)} checkpoints in {folder} are damaged: remove the run folder to start "
@@ -139,10 +176,21 @@ def latest_good(folder: Path, report: Callable[[str], None]) -> Checkpoint | Non
 
 
 def drop_after(folder: Path, step: int) -> None:
-    """Delete the checkpoints behind a step: a run that goes on from it writes them again."""
+    """Clear the way for a run that goes on from a step and writes the later checkpoints again.
+
+    They are deleted, except what cannot be read now and so may be whole: that gets another name.
+    """
     for later in steps_in(folder):
-        if later > step:
-            shutil.rmtree(folder / f"step-{later}", ignore_errors=True)
+        if later <= step:
+            continue
+        path = folder / f"step-{later}"
+        try:
+            verify(path)
+        except UnreadableError:
+            path.rename(folder / f"unreadable-{path.name}")
+        except CheckpointError:
+            pass
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def prune(folder: Path, keep_last: int, keep: Sequence[int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from litebert.common.config import from_dict
@@ -52,16 +52,26 @@ def _find_step(folder: Path, wanted: str) -> int:
     if wanted == "last":
         return steps[-1]
     if wanted == "best":
-        found = checkpoint.read(folder / f"step-{steps[-1]}").state["run"]
-        assert isinstance(found, Mapping), "written by the run"
-        best = RunState.from_json(found).best_step
-        return steps[-1] if best is None else best
+        return _best_step(folder, steps)
     if not wanted.isdecimal() or int(wanted) not in steps:
         known = ", ".join(str(step) for step in steps)
         raise CheckpointError(
             f"{folder} has no checkpoint of step {wanted}: choose best, last or one of {known}"
         )
     return int(wanted)
+
+
+def _best_step(folder: Path, steps: Sequence[int]) -> int:
+    """The best step by the latest checkpoint whose state can be read; that one if none is best."""
+    for step in reversed(steps):
+        try:
+            found = checkpoint.read(folder / f"step-{step}").state["run"]
+        except CheckpointError:
+            continue
+        assert isinstance(found, Mapping), "written by the run"
+        best = RunState.from_json(found).best_step
+        return step if best is None else best
+    raise CheckpointError(f"none of the {len(steps)} checkpoints in {folder} can be read")
 
 
 def _tokenizer_folder(run: Path, manifest: Mapping[str, object]) -> Path:

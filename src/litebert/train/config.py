@@ -30,7 +30,8 @@ class ModelSection:
     """
 
     preset: str = "albert-base"
-    """named shape to start from"""
+    """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as \
+--config small"""
     vocab_size: int | None = None
     """pieces in the vocabulary; default: that of the shards"""
     embedding_size: int | None = None
@@ -201,6 +202,8 @@ class PretrainConfig:
 continued pretraining"""
     batch_size: int = 256
     """examples of full length per step over all processes; shorter ones come in larger numbers"""
+    accumulation: int = 1
+    """each micro-batch in this many parts, for less memory: the same batches, the same losses"""
     workers: int = 0
     """background processes that prepare batches; worthwhile on GPUs, hardly on CPUs"""
     parallel: Literal["auto", "none", "ddp", "fsdp"] = "auto"
@@ -224,7 +227,8 @@ continued pretraining"""
     initial: InitialWeights = field(default_factory=InitialWeights)
     """how fresh weights begin"""
     examples: ExampleConfig = field(default_factory=ExampleConfig)
-    """how text becomes examples; micro_batch_size is the most examples on a device at once"""
+    """how text becomes examples; micro_batch_size is the most on a device at once, unless cut by \
+accumulation"""
     objective: Objective = field(default_factory=Objective)
     """what is learned"""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -241,7 +245,8 @@ continued pretraining"""
     def __post_init__(self) -> None:
         if self.steps is None and self.tokens is None and self.budget is None:
             raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
-        for name in ("steps", "tokens", "batch_size", "log_every_steps", "max_nonfinite"):
+        counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
+        for name in ("steps", "tokens", *counts):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}: use 1 or more.")

@@ -79,6 +79,7 @@ class Memory:
         shards: int = 1,
         activation_bytes: int = 4,
         recompute: bool = False,
+        piece_elements: int | None = None,
     ) -> Memory:
         """Memory of a training step with AdamW or LAMB.
 
@@ -90,6 +91,7 @@ class Memory:
             shards: over how many devices weights, gradients and optimizer state are spread.
             activation_bytes: 4, or 2 under bfloat16.
             recompute: only the layers' inputs are kept (activation checkpointing).
+            piece_elements: logits that the loss holds at a time; None: all of them.
         """
         blocks = model.num_layers * model.inner_group_num
         # Kept for the backward pass of a block: its input, q, k, v, the mixture and its projection,
@@ -97,7 +99,10 @@ class Memory:
         block = tokens * (10 * model.hidden_size + 2 * model.ffn) * activation_bytes
         kept = tokens * model.hidden_size * activation_bytes
         layers = blocks * kept + block if recompute else blocks * block
-        words = 2 * predictions * model.vocab_size * 4
+        logits = predictions * model.vocab_size
+        if piece_elements is not None:
+            logits = min(logits, max(piece_elements, model.vocab_size))
+        words = 2 * logits * 4  # scores and their gradient
         share = -(-4 * parameters // shards)
         # A block that every layer uses is gathered once and stays for the whole step, and so do
         # its gradients until they are scattered: sharding saves the optimizer's state.

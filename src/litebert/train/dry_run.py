@@ -12,6 +12,7 @@ from litebert.data.examples import Batch
 from litebert.dist.parallelize import Single
 from litebert.dist.runtime import Runtime, runtime
 from litebert.model.config import ModelConfig
+from litebert.model.pieces import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
 from litebert.optim.build import build_optimizers
 from litebert.train.config import PretrainConfig
 from litebert.train.costs import Memory, measured_gemm_rate, step_flops
@@ -84,7 +85,7 @@ def dry_run(config: PretrainConfig) -> DryRun:
     last = stages[-1]
     parameters = sum(p.numel() for p in bench.replica.model.parameters())
     largest = max(stages, key=lambda stage: stage.tokens_per_step // stage.micro_batches)
-    tokens = largest.tokens_per_step // largest.micro_batches
+    tokens = -(-largest.tokens_per_step // (largest.micro_batches * config.accumulation))
     memory = Memory.of(
         shape,
         parameters,
@@ -93,6 +94,7 @@ def dry_run(config: PretrainConfig) -> DryRun:
         shards=processes.world_size if config.parallel == "fsdp" else 1,
         activation_bytes=2 if autocast_dtype(config, processes.device) else 4,
         recompute=config.activation_checkpointing,
+        piece_elements=_piece_elements(config, processes),
     )
     bound, steps, total_tokens, seconds = _extent(config, stages)
     gemm_rate = measured_gemm_rate(str(processes.device))
@@ -182,6 +184,13 @@ class _Bench:
     def _wait(self) -> None:
         if self.processes.device.type == "cuda":
             torch.cuda.synchronize()
+
+
+def _piece_elements(config: PretrainConfig, processes: Runtime) -> int | None:
+    """Logits that the loss holds at a time; a compiled model computes all of them at once."""
+    if config.compile:
+        return None
+    return CPU_PIECE_ELEMENTS if processes.device.type == "cpu" else GPU_PIECE_ELEMENTS
 
 
 def _boundaries(config: PretrainConfig) -> list[float]:

@@ -16,6 +16,7 @@ from litebert.data.loader import Loader
 from litebert.data.shards import ShardSet
 from litebert.dist.parallelize import Single
 from litebert.train.objective import inputs_of
+from litebert.train.signals import StopRequest
 
 EVALUATION_SEED = 20190926
 """Fixed, so that every run with the same shards and lengths is evaluated on the same examples."""
@@ -140,7 +141,17 @@ class DevSet:
         return self._cache[key]
 
 
-def evaluate(replica: Single, dev: DevSet, num_examples: int, layers: int | None = None) -> Scores:
+class EvaluationStopped(Exception):
+    """A signal asked some process to stop before the evaluation was over."""
+
+
+def evaluate(
+    replica: Single,
+    dev: DevSet,
+    num_examples: int,
+    layers: int | None = None,
+    stop: StopRequest | None = None,
+) -> Scores:
     """Evaluate on ``num_examples`` of each kind; every process does its share.
 
     Args:
@@ -148,23 +159,24 @@ def evaluate(replica: Single, dev: DevSet, num_examples: int, layers: int | None
         dev: the dev documents.
         num_examples: examples of each task.
         layers: layers to run; default: all.
+        stop: a signal ends the evaluation with :class:`EvaluationStopped`, on every process.
     """
     tasks: list[Task] = [dev.word_task, "sop"] if dev.word_task == "none" else ["sop"]
     if dev.has_next_sentences:
         tasks.append("nsp")
-    sums: dict[Task, _Sums] = {}
+    sums: dict[Task, list[float]] = {"nsp": [0.0] * len(_Sums.NAMES)}
     with replica.evaluation() as model:
         for task in tasks:
+            batches = dev.batches(task, num_examples)
             own = _Sums(dev, replica.processes.device)
-            for batch in dev.batches(task, num_examples)[
-                replica.processes.rank :: replica.processes.world_size
-            ]:
+            for batch in batches[replica.processes.rank :: replica.processes.world_size]:
+                if _is_stopped(stop):
+                    break
                 own.add(model, batch, layers, words=task == dev.word_task)
-            own.values = replica.processes.sum(own.values)
-            sums[task] = own
-    words, sop, nsp = sums[dev.word_task].values, sums["sop"].values, [0.0] * len(_Sums.NAMES)
-    if "nsp" in sums:
-        nsp = sums["nsp"].values
+            *sums[task], stops = replica.processes.sum([*own.values, float(_is_stopped(stop))])
+            if stops:
+                raise EvaluationStopped
+    words, sop, nsp = sums[dev.word_task], sums["sop"], sums["nsp"]
     return Scores(
         mlm_loss=words[0] / max(words[2], 1.0),
         mlm_accuracy=words[1] / max(words[2], 1.0),
@@ -177,6 +189,10 @@ def evaluate(replica: Single, dev: DevSet, num_examples: int, layers: int | None
         sop_pairs=int(sop[8]),
         nsp_pairs=int(nsp[8]),
     )
+
+
+def _is_stopped(stop: StopRequest | None) -> bool:
+    return stop is not None and stop.signum > 0
 
 
 class _Sums:

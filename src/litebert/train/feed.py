@@ -36,7 +36,8 @@ class Feed:
     """Hands out the micro-batches of each step; ranks together see the same global batches.
 
     A step of k micro-batches uses k positions. If the number of processes divides k, each process
-    takes every R-th one; else each takes its rows of every one.
+    takes every R-th one; else each takes its rows of every one. ``accumulation`` cuts each of these
+    into so many parts, in the same order.
 
     Example:
         >>> feed = Feed([(shards, 1.0)], ExampleConfig(), seed=0, vocabulary=vocabulary)
@@ -54,6 +55,7 @@ class Feed:
         *,
         rank: int = 0,
         world_size: int = 1,
+        accumulation: int = 1,
         num_workers: int = 0,
         position: FeedPosition | None = None,
     ) -> None:
@@ -61,12 +63,13 @@ class Feed:
         self._sources, self._config, self._seed = sources, config, seed
         self._vocabulary = vocabulary
         self._rank, self._world_size, self._num_workers = rank, world_size, num_workers
+        self._accumulation = accumulation
         self._loader: Loader | None = None
         self._stream: Iterator[Batch] | None = None
         self._stream_key: tuple[int, int, float, int] | None = None
 
     def take(self, stage: Stage) -> list[Batch]:
-        """This process's micro-batches of the next step; the position moves behind the step."""
+        """This process's part of the next step, cut as it is computed; the position moves on."""
         self._enter(stage)
         k, first = stage.num_micro, self.position.batch
         striding = k % self._world_size == 0
@@ -82,9 +85,9 @@ class Feed:
             ) from error
         self._stream_key = (self.position.stage, start + k, stage.mask_rate, stride)
         self.position = replace(self.position, batch=first + k)
-        if striding:
-            return batches
-        return [rows_of(batch, self._rank, self._world_size) for batch in batches]
+        if not striding:
+            batches = [rows_of(batch, self._rank, self._world_size) for batch in batches]
+        return [part for batch in batches for part in parts_of(batch, self._accumulation)]
 
     def addresses(self, stage: Stage) -> dict[str, object]:
         """Where the examples of the last step came from.
@@ -137,15 +140,22 @@ class Feed:
             self._stream = loader.iterate(start, stride=stride, num_workers=self._num_workers)
 
 
+def parts_of(batch: Batch, num_parts: int) -> list[Batch]:
+    """A batch as ``num_parts`` nearly equal parts, or as many as it has rows."""
+    num_parts = min(num_parts, len(batch.input_ids))
+    return [rows_of(batch, part, num_parts) for part in range(num_parts)]
+
+
 def rows_of(batch: Batch, part: int, num_parts: int) -> Batch:
     """One of ``num_parts`` nearly equal parts of a batch's rows.
 
-    A part without rows becomes one row without labels: it costs a little and changes nothing, and
-    the process still takes part in what all processes do together.
+    A part without rows becomes one row without labels and address: it costs a little and changes
+    nothing, and the process still takes part in what all processes do together.
     """
     num_rows, length = batch.input_ids.shape
     first, last = num_rows * part // num_parts, num_rows * (part + 1) // num_parts
     is_empty = first == last
+    addresses = batch.addresses[first:last]
     if is_empty:
         first, last = 0, 1
     row = batch.masked_positions // length
@@ -159,5 +169,5 @@ def rows_of(batch: Batch, part: int, num_parts: int) -> Batch:
         masked_positions=batch.masked_positions[inside] - first * length,
         masked_labels=batch.masked_labels[inside],
         sentence_labels=np.full_like(labels, NO_LABEL) if is_empty else labels,
-        addresses=batch.addresses[first:last],
+        addresses=addresses,
     )

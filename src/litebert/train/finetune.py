@@ -27,6 +27,7 @@ from litebert.tasks.alignment import answer_alignment
 from litebert.tasks.base import Feature, Outputs
 from litebert.tasks.baseline import baseline_predictions
 from litebert.tasks.collate import TaskBatch, collate
+from litebert.tasks.problems import BAD_ROWS_FILE
 from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune_batches import BatchOrder, micro_batches
@@ -226,6 +227,7 @@ class FineTuning:
         bar.advance()
         keep = False
         if state.step % settings.eval_every_steps == 0 or is_last:
+            bar.update(f"scoring {len(self.dev.examples):,} dev examples")
             keep = self._evaluate()
             bar.update(self._status(values["loss"]))
         if keep or self.records.save_is_due():
@@ -277,6 +279,7 @@ class FineTuning:
         if self.state.step:
             return
         run.event("recipe", 0, **asdict(self.settings))
+        data.problems.write(self.config.out / BAD_ROWS_FILE)
         run.event(
             "data",
             0,
@@ -335,7 +338,8 @@ class FineTuning:
         return result
 
     def _final_scores(self, split: TaskSplit, is_best: bool) -> dict[str, float]:
-        outputs = self._outputs(split)
+        with progress(f"scoring {split.name}", len(split.features), "input") as bar:
+            outputs = self._outputs(split, bar=bar)
         scores, predictions = score_split(self.data.task, split, outputs)
         if is_best:
             write_predictions(self.config.out, self.data, split, predictions)
@@ -349,13 +353,16 @@ class FineTuning:
             found[str(depth)] = scores[self.data.task.main_metric]
         return found
 
-    def _outputs(self, split: TaskSplit, num_layers: int | None = None) -> list[Outputs]:
+    def _outputs(
+        self, split: TaskSplit, num_layers: int | None = None, bar: Progress | None = None
+    ) -> list[Outputs]:
         return predict_features(
             self.model,
             split.features,
             self.data.tokenizer.pad_id,
             max_tokens=_EVAL_TOKENS_FACTOR * self.config.max_tokens,
             precision=self.config.precision,
+            bar=bar,
             num_layers=num_layers,
         )
 
@@ -372,5 +379,8 @@ class FineTuning:
 
 
 def _recipe(config: FinetuneConfig) -> tuple[Recipe, ModelConfig]:
-    shape = load_config(config.model)
-    return recipe_for(find_task(config.task), shape), shape
+    task, shape = find_task(config.task), load_config(config.model)
+    recipe = recipe_for(task, shape)
+    if head_of(task.form, config.head) == "span":
+        recipe = replace(recipe, classifier_dropout=0.0)
+    return recipe, shape

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
-from litebert.common.errors import CheckpointError, ConfigError
+from litebert.common.errors import CheckpointError, ConfigError, MissingFileError
 from litebert.common.progress import progress
 from litebert.interop.folder import ModelFolder, resolve
 from litebert.interop.hf import load_model
-from litebert.tasks.base import Form, Outputs, Prediction, Task
+from litebert.tasks.base import Example, Form, Outputs, Prediction, Task
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskEvaluation, in_order, is_scored, label_order, read_splits
@@ -20,6 +20,7 @@ from litebert.tasks.spans import SpanForm
 from litebert.tasks.task_file import TaskFile
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetune_data import TaskSplit
+from litebert.train.finetune_model import heads_for
 from litebert.train.finetune_predict import predict_features, score_split
 
 _MAX_TOKENS = 8192
@@ -44,7 +45,7 @@ def evaluate_models(
         data: folder or file with the task's data.
         split: a split by name; by default all that have labels.
         out: folder for predictions in the official format.
-        choose: take only those models that make the ensemble better on the first split.
+        choose: take only those models that make the ensemble better on dev.
         problems: collects bad rows.
         device: where to run; default: GPU if there is one.
     """
@@ -57,26 +58,55 @@ def evaluate_models(
     where = data_folder(task, data)
     bad_rows = problems if problems is not None else RowProblems()
     named = read_splits(task, where, split, bad_rows)
+    num_asked = len(named)
+    if len(models) > 1 and not is_scored(task, *named[0]):
+        named += _dev_beside(task, where, choose, bad_rows)
     splits = [TaskSplit.make(task, n, e, tokenizer, max_length) for n, e in named]
     outputs = [
         _all_outputs(folder, order, splits, tokenizer.pad_id, device)
         for folder, order in zip(folders, orders, strict=True)
     ]
     members = list(range(len(models)))
+    judge = num_asked if len(splits) > num_asked else 0
     if choose and len(models) > 1:
-        members = choose_ensemble(task, splits[0], [found[0] for found in outputs])
-    tuned = _with_tuned_threshold(task.form, folders[0])
-    return [
-        _evaluate_split(
-            task,
-            tuned,
-            one,
-            average(task.form, [outputs[member][number] for member in members]),
-            tuple(str(models[member]) for member in members),
-            out,
-        )
-        for number, one in enumerate(splits)
+        members = choose_ensemble(task, splits[judge], [found[judge] for found in outputs])
+    averaged = [
+        average(task.form, [outputs[member][number] for member in members])
+        for number in range(len(splits))
     ]
+    if len(splits) > num_asked:
+        scores, _ = score_split(task, splits[judge], averaged[judge])
+        tuned = _with_threshold(task.form, scores.get("best_f1_thresh"))
+    else:
+        described = TaskFile.read(folders[members[0]])
+        tuned = _with_threshold(
+            task.form, None if described is None else described.no_answer_threshold
+        )
+    names = tuple(str(models[member]) for member in members)
+    return [
+        _evaluate_split(task, tuned, splits[number], averaged[number], names, out)
+        for number in range(num_asked)
+    ]
+
+
+def _dev_beside(
+    task: Task, where: Path, must: bool, problems: RowProblems
+) -> list[tuple[str, list[Example]]]:
+    """Read dev beside a split without labels: it chooses an ensemble and tunes its threshold."""
+    needed = must or (isinstance(task.form, SpanForm) and task.form.may_be_unanswerable)
+    if not needed:
+        return []
+    name = task.eval_splits[0]
+    if where.is_file():
+        if must:
+            raise ConfigError(f"--choose needs the {name} split: give the folder as --data")
+        return []
+    try:
+        return [(name, task.read(where, name, problems))]
+    except MissingFileError:
+        if must:
+            raise
+        return []
 
 
 def average(form: Form, outputs: Sequence[Sequence[Outputs]]) -> list[Outputs]:
@@ -174,13 +204,26 @@ def _shared_tokenizer(task: Task, folders: Sequence[Path]) -> tuple[Tokenizer, i
                 f"{folder} was fine-tuned on {described.name} ({described.kind}), which is not "
                 f"what {task.name} needs ({task.form.kind})"
             )
-        lengths.append(task.max_length if described is None else described.max_length)
+        _check_head(task, folder, folders[0])
+        wanted = task.max_length if described is None else described.max_length
+        lengths.append(min(wanted, ModelFolder(folder).config.max_positions))
     return tokenizers[0], min(lengths)
 
 
-def _with_tuned_threshold(form: Form, folder: Path) -> Form:
+def _check_head(task: Task, folder: Path, first: Path) -> None:
+    """Refuse a model that cannot do the task, and an ensemble of different heads."""
+    head = ModelFolder(folder).head
+    if head not in heads_for(task.form):
+        raise CheckpointError(
+            f"{folder} is a {head} model, which cannot do {task.name}: fine-tune it first, "
+            f"`litebert finetune {task.name} --model {folder} ...`"
+        )
+    if head != ModelFolder(first).head:
+        raise CheckpointError(f"{folder} has another head than {first}: an ensemble needs one")
+
+
+def _with_threshold(form: Form, threshold: float | None) -> Form:
     """Return the form with the no-answer threshold tuned on dev, for data without labels."""
-    described = TaskFile.read(folder)
-    if described is None or not isinstance(form, SpanForm):
+    if threshold is None or not isinstance(form, SpanForm):
         return form
-    return replace(form, no_answer_threshold=described.no_answer_threshold)
+    return replace(form, no_answer_threshold=threshold)

@@ -47,6 +47,12 @@ def head_of(form: Form, choice: Literal["auto", "paper", "classic"] = "auto") ->
     return _HEADS[form.kind]
 
 
+def heads_for(form: Form) -> tuple[Head, ...]:
+    """Return the heads that can do a form's kind of task, whatever trained them."""
+    head = _HEADS[form.kind]
+    return (head, "squad2") if head == "span" else (head,)
+
+
 def load_task_model(
     source: str,
     head: Head,

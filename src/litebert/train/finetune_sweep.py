@@ -80,6 +80,9 @@ def sweep(
     Returns:
         The rows so far, and the signal that stopped the sweep (0 if it came to its end).
     """
+    names = [Path(task).stem for task in config.tasks]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"tasks of a sweep need names of their own, not {', '.join(names)}")
     rows: list[SweepRow] = []
     for task, settings in itertools.product(config.tasks, combinations(config.grid)):
         one = run_config(config, task, settings)

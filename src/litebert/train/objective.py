@@ -27,11 +27,14 @@ def inputs_of(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor | None
 
 
 def counts_of(batches: list[Batch]) -> tuple[int, int, int]:
-    """Predicted tokens, labelled pairs and real tokens of some batches."""
+    """Predicted tokens, labelled pairs and real tokens of some batches.
+
+    A row without an address only stands in for one: its tokens do not count.
+    """
     return (
         sum(len(batch.masked_labels) for batch in batches),
         sum(int((batch.sentence_labels != NO_LABEL).sum()) for batch in batches),
-        sum(batch.num_tokens for batch in batches),
+        sum(int(batch.lengths[: len(batch.addresses)].sum()) for batch in batches),
     )
 
 

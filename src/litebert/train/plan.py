@@ -11,6 +11,7 @@ from typing import Literal
 from litebert.common.errors import ConfigError, suggestion
 from litebert.model.config import ModelConfig
 from litebert.model.counts import count_parameters
+from litebert.model.pieces import GPU_PIECE_ELEMENTS
 from litebert.train.costs import Memory, step_flops
 
 Strategy = Literal["ddp", "fsdp"]
@@ -83,8 +84,14 @@ class Cluster:
                 f"unknown GPU '{self.gpu}': use one of {', '.join(DEVICES)}."
                 f"{suggestion(self.gpu, DEVICES)}"
             )
-        if self.gpus < 1 or self.gpus_per_machine < 1:
-            raise ConfigError(f"a cluster of {self.gpus} GPUs cannot train: use 1 or more.")
+        _check_positive("gpus", self.gpus)
+        _check_positive("gpus per machine", self.gpus_per_machine)
+        _check_positive("network Gbit/s", self.network_gbit_s)
+        _check_positive("efficiency", self.efficiency)
+        if self.efficiency is not None and self.efficiency > 1.0:
+            raise ConfigError(
+                f"efficiency is {self.efficiency:g}: it is a share of the GPU's peak, at most 1."
+            )
 
     @property
     def device(self) -> Device:
@@ -109,7 +116,9 @@ class Cluster:
         """Bandwidth of the slowest link in a ring over all devices."""
         if self.machines == 1:
             return self.device.inside_gb_s * 1e9
-        network = self.network_gbit_s or self.device.network_gbit_s
+        network = self.network_gbit_s
+        if network is None:
+            network = self.device.network_gbit_s
         return min(network * 1e9 / 8, self.device.inside_gb_s * 1e9)
 
     @property
@@ -133,6 +142,12 @@ class Workload:
     mask_rate: float = 0.15
     text_gb: float | None = None
     """raw text in GB, for epochs and preparation"""
+
+    def __post_init__(self) -> None:
+        _check_positive("batch size", self.batch_size)
+        _check_positive("length", self.length)
+        _check_positive("steps", self.steps)
+        _check_positive("GB of text", self.text_gb)
 
     @property
     def tokens(self) -> int:
@@ -188,11 +203,14 @@ def plan_training(
     workload = Workload() if workload is None else workload
     parameters = count_parameters(model).total
     micro, recompute, memory = _micro_batch(model, parameters, cluster, workload, strategy)
-    per_device = max(1, workload.batch_size // cluster.gpus)
+    per_device = _examples_per_device(cluster, workload)
     accumulation = -(-per_device // micro)
     predictions = round(workload.batch_size * workload.length * workload.mask_rate)
     flops = step_flops(model, workload.batch_size, workload.length, predictions)
-    compute_s = flops * (4 / 3 if recompute else 1.0) / cluster.flops_per_s
+    # All wait for the device with the most examples, and examples are not cut: devices beyond one
+    # for each have nothing to do.
+    busy_share = workload.batch_size / (per_device * cluster.gpus)
+    compute_s = flops * (4 / 3 if recompute else 1.0) / (cluster.flops_per_s * busy_share)
     traffic = traffic_bytes(parameters, cluster.gpus, strategy)
     transfer_s = traffic / cluster.bytes_per_s + cluster.latency_s
     if cluster.gpus == 1:
@@ -239,13 +257,23 @@ def traffic_bytes(parameters: int, processes: int, strategy: Strategy) -> float:
     return 2 * share * payload
 
 
+def _examples_per_device(cluster: Cluster, workload: Workload) -> int:
+    """Of the device that gets the most."""
+    return -(-workload.batch_size // cluster.gpus)
+
+
+def _check_positive(name: str, value: float | None) -> None:
+    if value is not None and value <= 0:
+        raise ConfigError(f"{name}: {value:g} makes no plan; use more than 0.")
+
+
 def _micro_batch(
     model: ModelConfig, parameters: int, cluster: Cluster, workload: Workload, strategy: Strategy
 ) -> tuple[int, bool, Memory]:
     """The largest power of two of examples that fits on a device, without recomputation if any."""
     room = MEMORY_SHARE * cluster.device.memory_gb * 1e9
     shards = cluster.gpus if strategy == "fsdp" else 1
-    per_device = max(1, workload.batch_size // cluster.gpus)
+    per_device = _examples_per_device(cluster, workload)
     for recompute in (False, True):
         best: tuple[int, bool, Memory] | None = None
         micro = 1
@@ -259,6 +287,7 @@ def _micro_batch(
                 shards=shards,
                 activation_bytes=2,
                 recompute=recompute,
+                piece_elements=GPU_PIECE_ELEMENTS,
             )
             if memory.total > room:
                 break

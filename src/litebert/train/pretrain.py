@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import signal
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from litebert.common.errors import LitebertError
+from litebert.common.errors import DataError, LitebertError
 from litebert.common.progress import format_duration
 from litebert.common.rng import derived_seed
 from litebert.data.examples import Batch
@@ -22,12 +22,12 @@ from litebert.train.config import PretrainConfig
 from litebert.train.costs import measured_gemm_rate, step_flops
 from litebert.train.curriculum import Stage, progress_share, stage_at
 from litebert.train.display import Display, Status, display
-from litebert.train.evaluate import DevSet, Scores, evaluate
+from litebert.train.evaluate import DevSet, EvaluationStopped, Scores
+from litebert.train.evaluator import Evaluator
 from litebert.train.feed import Feed
 from litebert.train.finish import write_results
 from litebert.train.meter import Meter, StepFigures
 from litebert.train.objective import PretrainingLoss, counts_of, smallest_batch
-from litebert.train.plateau import watch_plateau
 from litebert.train.records import Records
 from litebert.train.setup import autocast_dtype, build_model, open_corpora, resolve_model
 from litebert.train.signals import StopRequest, stop_request
@@ -99,6 +99,8 @@ class Pretraining:
         corpora = open_corpora(config)
         self.corpora = corpora
         self.shape = resolve_model(config, corpora)
+        # Before the model is wrapped: there, processes that disagree fail or wait for each other.
+        self.records = Records(config, self.shape, corpora, processes, screen)
         self.model = build_model(config, self.shape, corpora).to(processes.device)
         if config.compile:
             self.model.compile(dynamic=True)  # lengths and numbers of masks differ
@@ -107,7 +109,6 @@ class Pretraining:
         named = list(self.model.named_parameters())
         self.parameters = [p for _, p in named if p.requires_grad]
         self.optimizers = build_optimizers(named, config.optimizer, self.peak_lr)
-        self.records = Records(config, self.shape, corpora, processes, screen)
         self.state = self.records.restore(self.model, self.optimizers)
         self.feed = Feed(
             corpora.train,
@@ -116,6 +117,7 @@ class Pretraining:
             corpora.vocabulary,
             rank=processes.rank,
             world_size=processes.world_size,
+            accumulation=config.accumulation,
             num_workers=config.workers,
             position=self.state.feed,
         )
@@ -123,8 +125,8 @@ class Pretraining:
         size = config.evaluation.batch_size
         self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
         self.autocast = autocast_dtype(config, processes.device)
+        self.evaluator = Evaluator(config, self.replica, self.dev, self.records, self.state)
         self.meter = Meter(config.objective, measured_gemm_rate(str(processes.device)))
-        self.latest_scores: Scores | None = None
 
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
@@ -141,6 +143,12 @@ class Pretraining:
             while self._share() < 1.0:
                 if not self._step(clock):
                     return self._interrupted()
+        except DataError:
+            # Neither weights nor position have changed since the last step.
+            if self.processes.world_size == 1:
+                self._save()
+                self.screen.note(f"step {state.step:,} is saved; go on with --resume auto")
+            raise
         finally:
             self.feed.close()
         return self._finished()
@@ -218,8 +226,7 @@ class Pretraining:
         if _is_due(state.step, config.log_every_steps) or evaluation_due or save_due or is_last:
             self._log(stage, lr)
         if evaluation_due and self.dev.has_documents and not is_last:
-            scores = self._evaluate(config.evaluation.examples, stage.layers)
-            save_due |= self._is_best(scores)
+            save_due |= self.evaluator.during(stage.layers, self._share())
         if state.nonfinite_in_a_row >= config.max_nonfinite:
             in_a_row, state.nonfinite_in_a_row = state.nonfinite_in_a_row, 0
             self._save()
@@ -252,33 +259,6 @@ class Pretraining:
             self.records.log(state.step, values)
             self.meter.clear()
 
-    def _evaluate(self, num_examples: int, layers: int) -> Scores:
-        """Evaluate on the dev documents and record it."""
-        started = time.perf_counter()
-        scores = evaluate(self.replica, self.dev, num_examples, layers)
-        self.latest_scores = scores
-        values: dict[str, object] = {f"dev_{key}": found for key, found in asdict(scores).items()}
-        values["elapsed_s"] = round(self.state.elapsed_s, 3)
-        values["evaluation_s"] = round(time.perf_counter() - started, 3)
-        values["tokens"] = self.state.tokens
-        self.records.log(self.state.step, values)
-        news = watch_plateau(self.config, layers, self.state, scores, self._share())
-        if news is not None:
-            self.records.event(*news, self.state.step)
-        return scores
-
-    def _is_best(self, scores: Scores) -> bool:
-        """Whether these are the best scores so far; give only scores on the same examples."""
-        value = getattr(scores, self.config.evaluation.metric)
-        if value is None or not math.isfinite(value):
-            return False
-        best = self.state.best_value
-        lower_is_better = self.config.evaluation.metric == "mlm_loss"
-        if best is not None and (value >= best if lower_is_better else value <= best):
-            return False
-        self.state.best_value, self.state.best_step = value, self.state.step
-        return True
-
     def _save(self) -> None:
         self.records.save(self.state, self.model, self.optimizers)
 
@@ -293,22 +273,19 @@ class Pretraining:
         return self._result(None, self.stop.signum or signal.SIGTERM)
 
     def _finished(self) -> PretrainResult:
-        if self.dev.has_documents:
-            settings = self.config.evaluation
-            text = f"last evaluation, on up to {settings.final_examples:,} dev examples of a kind"
-            self.screen.note(text)
-            layers = self.shape.num_layers
-            comparable = self._evaluate(settings.final_examples, layers)
-            if settings.final_examples != settings.examples:
-                comparable = evaluate(self.replica, self.dev, settings.examples, layers)
-            self._is_best(comparable)
+        # First of all: whatever happens to the evaluation, a resumed run repeats nothing else.
         self._save()
+        if self.dev.has_documents:
+            try:
+                self.evaluator.at_the_end(self.shape.num_layers, self._share(), self.stop)
+            except EvaluationStopped:
+                return self._interrupted()
         folder = write_results(self.records, self.replica, self.corpora, self.dev)
         return self._result(folder, 0)
 
     def _result(self, folder: Path | None, signum: int) -> PretrainResult:
         state = self.state
-        scores = self.latest_scores if folder is not None else None
+        scores = self.evaluator.latest if folder is not None else None
         return PretrainResult(
             self.config.out, folder, state.step, state.tokens, state.elapsed_s, scores, signum
         )
@@ -346,7 +323,7 @@ class Pretraining:
             f"{values['gemm_share']:.0%} of GEMM",
         ]
         settings = f"{stage.layers} layers, {stage.batch_size} x {stage.length}"
-        dev = _describe(self.latest_scores)
+        dev = _describe(self.evaluator.latest)
         self.screen.show(Status(share, state.step, eta_s, tuple(figures), settings, dev))
 
 

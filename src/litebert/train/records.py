@@ -50,8 +50,10 @@ class Records:
         settings = {k: v for k, v in to_dict(config).items() if k not in ("data", "extra_data")}
         processes.check_same("configuration", json.dumps(settings, sort_keys=True))
         processes.check_same("data", json.dumps(corpora.fingerprints(), sort_keys=True))
+        processes.check_same("model", json.dumps(to_dict(shape), sort_keys=True))
         self._fingerprints = corpora.fingerprints()
         self._run: RunFolder | None = None
+        self._saved_step: int | None = None
         self._board: SummaryWriter | None = None
 
     def restore(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> RunState:
@@ -69,6 +71,7 @@ class Records:
         checkpoint.load_optimizer_tensors(model, optimizers, states)
         run_state = chosen.state["run"]
         assert isinstance(run_state, Mapping), "written by save"
+        self._saved_step = chosen.step
         return RunState.from_json(run_state)
 
     def log(self, step: int, values: Mapping[str, object]) -> None:
@@ -106,25 +109,45 @@ class Records:
         self.screen.note(f"step {state.step:,}: loss or gradient not finite, no update")
 
     def save(self, state: RunState, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
-        """Write a checkpoint (all processes take part) and delete those no longer wanted."""
+        """Write a checkpoint (all processes take part) unless that of this step is there already.
+
+        Those no longer wanted are deleted.
+        """
+        if self._saved_step == state.step:
+            return
         tensors = {
             checkpoint.WEIGHTS_FILE: checkpoint.model_tensors(model),
             checkpoint.OPTIMIZER_FILE: checkpoint.optimizer_tensors(model, optimizers),
         }
 
         def write() -> None:
-            assert self._run is not None, "opened by restore"
             content = {
-                "run": state.to_json(),
-                "metrics_position": self._run.metrics_position(),
+                **self._progress(state),
                 "world_size": self.processes.world_size,
                 "identity": self.identity,
             }
             checkpoint.save(self.checkpoints, state.step, tensors, content)
-            keep = [] if state.best_step is None else [state.best_step]
-            checkpoint.prune(self.checkpoints, self.config.checkpoint.keep_last, keep)
+            self._prune(state)
 
         self.processes.on_main(write)
+        self._saved_step = state.step
+
+    def amend(self, state: RunState) -> None:
+        """Write a state that changed into the checkpoint of its step; the tensors stay."""
+
+        def write() -> None:
+            checkpoint.amend(self.checkpoints / f"step-{state.step}", self._progress(state))
+            self._prune(state)
+
+        self.processes.on_main(write)
+
+    def _progress(self, state: RunState) -> dict[str, object]:
+        assert self._run is not None, "opened by restore"
+        return {"run": state.to_json(), "metrics_position": self._run.metrics_position()}
+
+    def _prune(self, state: RunState) -> None:
+        keep = [] if state.best_step is None else [state.best_step]
+        checkpoint.prune(self.checkpoints, self.config.checkpoint.keep_last, keep)
 
     def _open_run(self) -> checkpoint.Checkpoint | None:
         """On process 0: the run folder, and the checkpoint to go on from."""
@@ -134,8 +157,8 @@ class Records:
             return None
         self._run = RunFolder.open(self.folder)
         checkpoint.clear_leftovers(self.checkpoints)
-        damaged: list[str] = []
-        found = checkpoint.latest_good(self.checkpoints, damaged.append)
+        passed_over: list[str] = []
+        found = checkpoint.latest_good(self.checkpoints, passed_over.append)
         if found is None:
             # Nothing of the earlier start is used: the manifest must be of this one.
             (self.folder / "manifest.json").unlink()
@@ -145,16 +168,26 @@ class Records:
             self.screen.note(f"{self.folder} has no checkpoint yet: starting again")
             return None
         self._check_identity(found)
+        self._go_on_from(self._run, found, passed_over)
+        return found
+
+    def _go_on_from(
+        self, run: RunFolder, found: checkpoint.Checkpoint, passed_over: Sequence[str]
+    ) -> None:
+        """Forget what lies behind a checkpoint, and say what is different from before."""
         position = found.state["metrics_position"]
         assert isinstance(position, int), "written by save"
-        self._run.truncate_metrics(position)
-        for message in damaged:
+        run.truncate_metrics(position)
+        for message in passed_over:
             self.event("damaged_checkpoint", message, found.step)
         checkpoint.drop_after(self.checkpoints, found.step)
-        changed = self._changed(self._run)
-        self._run.event("resume", found.step, **({"changed": changed} if changed else {}))
-        self.screen.note(f"resuming {self.folder} at step {found.step:,}")
-        return found
+        changed = self._changed(run)
+        run.event("resume", found.step, **({"changed": changed} if changed else {}))
+        news = [f"{name} {then} -> {now}" for name, (then, now) in changed.items()]
+        self.screen.note(
+            f"resuming {self.folder} at step {found.step:,}"
+            + (f"; changed: {', '.join(news)}" if news else "")
+        )
 
     def _new_run(self) -> RunFolder:
         seeds = {"run": self.config.seed}
@@ -164,9 +197,10 @@ class Records:
         """Settings that differ from those the run began with: ``{name: [then, now]}``."""
         then, now = _flat(run.manifest()["config"]), _flat(to_dict(self.config))
         return {
-            key: [then.get(key), value]
+            key: [then[key], value]
             for key, value in now.items()
-            if key != "resume" and then.get(key) != value
+            # A setting that the run's version did not have yet cannot be compared.
+            if key != "resume" and key in then and then[key] != value
         }
 
     def _check_identity(self, found: checkpoint.Checkpoint) -> None:

@@ -16,7 +16,7 @@ from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
-from litebert.text.tokenizer import Tokenizer
+from litebert.text.tokenizer import MODEL_FILE, Tokenizer
 from litebert.train import curriculum
 from litebert.train.config import PretrainConfig
 from litebert.train.initial import look_at_neighbours, set_word_frequencies
@@ -70,6 +70,11 @@ def open_corpora(config: PretrainConfig) -> Corpora:
     dev = [ShardSet.open(folder, "dev") for folder in config.corpora]
     tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in train]
     for shards, tokenizer in zip(train, tokenizers, strict=True):
+        if shards.tokenizer_fingerprint not in ("", tokenizer.fingerprint):
+            raise DataError(
+                f"{shards.tokenizer_folder} holds another tokenizer than the one that made the "
+                "tokens: put that one back, or prepare the text again"
+            )
         if tokenizer.fingerprint != tokenizers[0].fingerprint:
             raise DataError(
                 f"{shards.folder} was prepared with another tokenizer than {train[0].folder}: "
@@ -158,8 +163,12 @@ def _check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) ->
             f"{folder} has {model.vocab_size} pieces but the shards have {tokenizer.vocab_size}: "
             "prepare the text with the tokenizer of that folder"
         )
-    has_tokenizer = (folder / "spiece.model").is_file()
-    if has_tokenizer and Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
+    if not (folder / MODEL_FILE).is_file():
+        raise CheckpointError(
+            f"{folder} has no {MODEL_FILE} to compare its vocabulary with that of the shards: "
+            "copy the model's tokenizer files into that folder"
+        )
+    if Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
         raise CheckpointError(
             f"{folder} has another tokenizer than the shards: prepare the text with the one of "
             "that folder"

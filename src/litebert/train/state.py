@@ -7,7 +7,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from litebert.common.config import from_dict
+from litebert.train.config import Metric
+from litebert.train.evaluate import Scores
 from litebert.train.feed import FeedPosition
+
+
+@dataclass(frozen=True)
+class FinalEvaluation:
+    """The evaluation at the end of a run, which a resumed run need not repeat."""
+
+    step: int
+    """the last step of the run"""
+    examples: int
+    """dev examples of each kind that were asked for"""
+    scores: Scores
+    """what was found"""
 
 
 @dataclass
@@ -33,12 +47,16 @@ class RunState:
     """best value of the chosen metric"""
     best_step: int | None = None
     """when it was found"""
+    best_metric: Metric | None = None
+    """the chosen metric"""
     left_plateau_step: int | None = None
     """when the model was first better than word frequencies"""
     plateau_reported: bool = False
     """whether staying on the plateau was reported"""
     feed: FeedPosition = field(default_factory=FeedPosition)
     """where the data stands"""
+    final: FinalEvaluation | None = None
+    """the evaluation at the end, once it is done"""
 
     def to_json(self) -> dict[str, object]:
         """JSON values."""

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from litebert.common.errors import DataError
-from litebert.common.rows import read_rows
+from litebert.common.rows import read_rows, read_rows_or_errors
 
 
 def test_tsv_keeps_quotation_marks_and_csv_reads_them(tmp_path: Path) -> None:
@@ -76,3 +76,15 @@ def test_bad_files_are_named(tmp_path: Path, name: str, content: bytes, message:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(read_rows(tmp_path / name))
+
+
+def test_reading_goes_on_behind_a_malformed_row_if_wished(tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    (tmp_path / "a.jsonl").write_text(f'{{"a": 1}}\n{{"a": \n[1]\n{deep}\n{{"a": 2}}\n')
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n1,2,3\n3,4\n")
+    for name, bad, good in (("a.jsonl", [2, 3, 4], [1, 5]), ("a.csv", [3], [2, 4])):
+        rows = list(read_rows_or_errors(tmp_path / name))
+        assert [number for number, row in rows if isinstance(row, DataError)] == bad
+        assert [number for number, row in rows if not isinstance(row, DataError)] == good
+    with pytest.raises(DataError, match=r"a\.jsonl:2: not valid JSON"):
+        list(read_rows(tmp_path / "a.jsonl"))

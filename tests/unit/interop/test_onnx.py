@@ -118,6 +118,34 @@ def test_names_and_free_dimensions_are_those_of_optimum(tmp_path: Path) -> None:
         assert dims == ["batch_size", "sequence_length"]
 
 
+STATES = "last_hidden_state"
+OUTPUTS: dict[Head, list[str]] = {
+    "encoder": [STATES, "pooler_output"],
+    "pretraining": ["logits", "masked_logits", "pooler_output", "sop_logits", STATES],
+    "masked_lm": ["logits", "masked_logits", STATES],
+    "classification": ["logits", STATES],
+    "regression": ["logits", STATES],
+    "multiple_choice": ["logits", STATES],
+    "token_classification": ["logits", STATES],
+    "span": ["start_logits", "end_logits", STATES],
+    "squad2": [
+        "start_top_log_probs",
+        "start_top_index",
+        "end_top_log_probs",
+        "end_top_index",
+        "answer_logits",
+        STATES,
+    ],
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_outputs_come_in_the_order_of_optimum(tmp_path: Path, head: Head) -> None:
+    """Programs that read outputs by their place find Optimum's first, then ours."""
+    export_onnx(random_model_folder(tmp_path / "m", head, None), tmp_path / "out")
+    assert list(OnnxFile(tmp_path / "out/model.onnx").outputs) == OUTPUTS[head]
+
+
 def test_a_copy_with_fewer_outputs_computes_nothing_else(tmp_path: Path) -> None:
     export_onnx(random_model_folder(tmp_path / "m", "pretraining", None), tmp_path / "out")
     file = OnnxFile(tmp_path / "out/model.onnx")

@@ -108,14 +108,15 @@ def test_a_full_queue_refuses_at_once_and_recovers() -> None:
         queue = batcher(max_queue_tokens=100)
         running = asyncio.create_task(queue.ask(model, ask_sum(40)))
         await settle()
-        waiting = [asyncio.create_task(queue.ask(model, ask_sum(40))) for _ in range(2)]
+        waiting = [asyncio.create_task(queue.ask(model, ask_sum(40))) for _ in range(3)]
         await settle()
+        assert queue.queued_tokens == 120
         with pytest.raises(QueueFullError) as refused:
             await queue.ask(model, ask_sum(40))
         assert refused.value.retry_after_s >= 1
         model.release()
         answers = await asyncio.gather(running, *waiting)
-        assert answers == [[40.0]] * 3, "an accepted question was lost"
+        assert answers == [[40.0]] * 4, "an accepted question was lost"
         assert await queue.ask(model, ask_sum(40)) == [40.0]
         assert queue.queued_tokens == 0
         await queue.drain()
@@ -129,6 +130,57 @@ def test_an_idle_server_takes_a_question_beyond_the_bound() -> None:
         model.release()
         queue = batcher(max_queue_tokens=100)
         assert await queue.ask(model, ask_sum(200, 200)) == [200.0, 200.0]
+        await queue.drain()
+
+    asyncio.run(scenario())
+
+
+def test_a_large_question_is_taken_while_others_wait() -> None:
+    async def scenario() -> None:
+        model = GatedModel()
+        queue = batcher(max_queue_tokens=100)
+        small = [asyncio.create_task(queue.ask(model, ask_sum(40))) for _ in range(2)]
+        await settle()
+        large = asyncio.create_task(queue.ask(model, ask_sum(*[50] * 20)))
+        await settle()
+        with pytest.raises(QueueFullError):
+            await queue.ask(model, ask_sum(1))
+        model.release()
+        assert await large == [50.0] * 20
+        assert await asyncio.gather(*small) == [[40.0]] * 2
+        await queue.drain()
+
+    asyncio.run(scenario())
+
+
+def test_answers_are_read_beside_the_event_loop() -> None:
+    async def scenario() -> None:
+        model = GatedModel()
+        model.release()
+        queue = batcher()
+        threads: list[int] = []
+        question = ask_sum(5).then(
+            lambda answer: (threads.append(threading.get_ident()), answer)[1]
+        )
+        assert await queue.ask(model, question) == [5.0]
+        assert threads != [threading.get_ident()]
+        await queue.drain()
+
+    asyncio.run(scenario())
+
+
+def test_a_row_does_not_keep_its_batch() -> None:
+    class Views(GatedModel):
+        def rows(self, features: Sequence[Feature], outputs: Sequence[str]) -> list[Row]:
+            whole = np.zeros((len(features), 1000), np.float32)
+            return [{"sum": whole[index, :1]} for index in range(len(features))]
+
+    async def scenario() -> None:
+        queue = batcher()
+        owners = Question(
+            [Feature([1], [0])] * 2, ("sum",), lambda rows: [r["sum"].base for r in rows]
+        )
+        assert await queue.ask(Views(), owners) == [None, None]
         await queue.drain()
 
     asyncio.run(scenario())

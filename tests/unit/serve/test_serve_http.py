@@ -140,6 +140,7 @@ def test_every_request_example_is_answered(client: TestClient) -> None:
         ("/fill-mask", {"text": "[MASK]", "topk": 3}, 422, "topk:"),
         ("/fill-mask", {"text": "[MASK] " * 200}, 422, "tokens"),
         ("/fill-mask", {"text": ["[MASK]"] * 100}, 422, "the limit is 64"),
+        ("/fill-mask", {"text": ["[MASK] " * 43] * 3}, 422, "129 [MASK], the limit is 128"),
         ("/fill-mask", {"text": "[MASK]" + "x" * 60_000}, 422, "characters"),
         ("/fill-mask", {"text": "[MASK]", "model": "nobody"}, 404, "no model 'nobody'"),
         ("/answer", {"question": "who?", "context": "   "}, 422, "empty"),
@@ -157,6 +158,35 @@ def test_errors_say_what_is_wrong(
     answer = client.post(path, json=body)
     assert answer.status_code == status
     assert words in answer.json()["error"]["message"]
+
+
+def test_as_many_masks_as_allowed_are_filled(client: TestClient) -> None:
+    body = {"text": ["[MASK] " * 32] * 4, "top_k": 100}
+    results = client.post("/fill-mask", json=body).json()["results"]
+    assert [len(result["masks"]) for result in results] == [32] * 4
+    assert client.get("/info").json()["limits"]["max_masks"] == 128
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/order", {"first": "a", "second": "b"}),
+        ("/answer", {"question": "who?", "context": "Ann sat."}),
+        ("/multiple-choice", {"text": "a", "question": "which?", "options": ["b", "c", "d"]}),
+    ],
+)
+def test_the_fields_of_one_question_are_no_list_of_texts(
+    path: str, body: dict[str, object], service: Service, config: ServeConfig
+) -> None:
+    single = replace(config, max_inputs=1, max_characters=20)
+    with TestClient(create_app(service, single)) as client:
+        assert client.post(path, json=body).status_code == 200
+        assert client.post("/fill-mask", json={"text": ["[MASK]"] * 2}).status_code == 422
+        for name, value in body.items():
+            long = "x" * 21 if isinstance(value, str) else ["a", "x" * 21]
+            answer = client.post(path, json={**body, name: long})
+            assert answer.status_code == 422
+            assert "21 characters" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[1]", b'"x"', b"null", b'{"text": NaN}'])
@@ -201,6 +231,25 @@ def test_the_key_is_needed_where_something_is_at_stake(
             "/tokenize", json={"text": "x"}, headers={"Authorization": "Bearer secret"}
         )
         assert right.status_code == 200
+
+
+@pytest.mark.parametrize("configured", ["secret", "secret\n", " secret\r\n"])
+def test_the_key_is_read_as_people_write_it(
+    configured: str, service: Service, config: ServeConfig
+) -> None:
+    with TestClient(create_app(service, replace(config, api_key=configured))) as client:
+        for sent, status in (
+            ("Bearer secret", 200),
+            ("bearer secret", 200),
+            ("BEARER secret", 200),
+            ("Bearer SECRET", 401),
+            ("Basic secret", 401),
+            ("secret", 401),
+            ("Bearer", 401),
+            ("Bearer ", 401),
+        ):
+            answer = client.get("/info", headers={"Authorization": sent})
+            assert answer.status_code == status, sent
 
 
 @pytest.mark.parametrize("blank", ["", "  "])
@@ -249,6 +298,24 @@ def test_a_fault_of_the_server_is_counted_as_one(service: Service, config: Serve
     assert 'litebert_requests_total{path="/fill-mask",status="500"} 1.0' in metrics
     assert json.loads(stream.getvalue().splitlines()[0])["status"] == 500
     assert {"408", "500"} <= document["paths"]["/fill-mask"]["post"]["responses"].keys()
+
+
+def test_a_model_file_that_went_away_is_the_servers_fault(
+    tmp_path: Path, onnx_folder: Callable[..., Path]
+) -> None:
+    import shutil
+
+    folder = tmp_path / "model"
+    shutil.copytree(onnx_folder("pretraining"), folder)
+    config = ServeConfig(model=(folder,), threads=1)
+    app = create_app(Service.load(config), config)
+    (folder / "model.onnx").unlink()  # the states of the layers are read from it when asked for
+    with TestClient(app, raise_server_exceptions=False) as client:
+        answer = client.post("/layers", json={"text": "a name"})
+        assert client.post("/fill-mask", json={"text": "a [MASK]"}).status_code == 200
+    assert answer.status_code == 500
+    assert answer.json()["error"]["type"] == "internal"
+    assert str(tmp_path) not in answer.text
 
 
 def test_a_timeout_of_zero_is_none(service: Service, config: ServeConfig) -> None:
@@ -420,3 +487,17 @@ def test_a_server_may_run_fewer_layers(model_folder: Callable[..., Path]) -> Non
     forced = replace(config, force_depth=True)
     with TestClient(create_app(Service.load(forced), forced)) as client:
         assert len(client.post("/layers", json={"text": "a name"}).json()["distance"]) == 2
+        assert client.get("/info").json()["models"][0]["num_layers"] == 2
+
+
+def test_info_says_how_many_layers_of_an_export_run(
+    tmp_path: Path, model_folder: Callable[..., Path]
+) -> None:
+    from litebert.interop.onnx import export_onnx
+
+    export_onnx(model_folder("pretraining"), tmp_path / "whole")
+    export_onnx(model_folder("pretraining"), tmp_path / "shallow", depth=2)
+    config = ServeConfig(model=(tmp_path / "whole", tmp_path / "shallow"), threads=1)
+    with TestClient(create_app(Service.load(config), config)) as client:
+        models = client.get("/info").json()["models"]
+    assert [model["num_layers"] for model in models] == [3, 2]

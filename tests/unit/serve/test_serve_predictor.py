@@ -370,6 +370,69 @@ def test_the_dev_check_scores_as_the_model_was_fine_tuned(
     assert not (tmp_path / "other").exists()
 
 
+@pytest.fixture
+def falling(
+    tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[str]]:
+    """Return the arguments of an export whose dev score falls from 0.8 to 0.6."""
+    from litebert.serve.dev_check import DevSet
+
+    scores = iter((0.8, 0.6))
+    monkeypatch.setattr(DevSet, "score", lambda self, predictor: next(scores))
+    source, out = str(model_folder("classification")), str(tmp_path / "out")
+    return lambda *more: ["export", "onnx", source, out, "--dev", f"sst2:{tmp_path}", *more]
+
+
+@pytest.mark.parametrize("allowed", [[], ["--max-drop", "0.24"]])
+def test_an_export_that_loses_too_much_is_refused(
+    falling: Callable[..., list[str]],
+    tmp_path: Path,
+    allowed: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(falling(*allowed))
+    assert stopped.value.code == 2
+    assert "accuracy fell from 0.8 to 0.6" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("allowed", [["--force"], ["--max-drop", "0.26"]])
+def test_an_export_that_may_lose_so_much_is_kept(
+    falling: Callable[..., list[str]],
+    tmp_path: Path,
+    allowed: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(falling(*allowed, "--json"))
+    assert json.loads(capsys.readouterr().out)["dev"] == {
+        "metric": "accuracy",
+        "before": 0.8,
+        "after": 0.6,
+    }
+    assert (tmp_path / "out/model.onnx").is_file()
+
+
+def test_a_taken_folder_is_known_before_anything_is_scored(
+    falling: Callable[..., list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from litebert.serve.dev_check import DevSet
+
+    scored: list[Predictor] = []
+    monkeypatch.setattr(DevSet, "score", lambda self, predictor: scored.append(predictor))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/notes.txt").write_text("mine")
+    with pytest.raises(SystemExit) as stopped:
+        main(falling())
+    assert stopped.value.code == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert not scored
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes.txt"]
+
+
 def test_depth_runs_fewer_layers(model_folder: Folders, onnx_folder: Folders) -> None:
     full = Predictor.load(model_folder("encoder"), "torch")
     shallow = Predictor.load(model_folder("encoder"), "torch", depth=1, force_depth=True)
@@ -497,3 +560,103 @@ def test_predict_command(
     assert [answer["id"] for answer in answers] == list(range(5))
     assert "error" in answers[0]
     assert "1 of 5 rows could not be answered" in err
+
+
+@pytest.mark.parametrize("bad", ['{"text": "the', "[1, 2]", '"a [MASK]"', '{"text": "none"}'])
+def test_a_bad_line_costs_no_other_row(
+    bad: str, onnx_folder: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    good = [json.dumps({"id": i, "text": "a [MASK]"}) for i in range(3)]
+    rows.write_text("\n".join([*good[:2], bad, good[2]]))
+    model, source = str(onnx_folder("pretraining")), str(rows)
+    main(["predict", "fill-mask", "--model", model, "--input", source])
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer.get("id") for answer in answers] == [0, 1, None, 2]
+    assert list(answers[2]) == ["error"]
+    with pytest.raises(SystemExit) as stopped:
+        main(["predict", "fill-mask", "--model", model, "--input", source, "--strict"])
+    assert stopped.value.code == 2
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["id"] for line in out.splitlines()] == [0, 1]
+    assert f"{source}:3: " in err
+
+
+def test_rows_before_an_unreadable_place_are_answered(onnx_folder: Folders, tmp_path: Path) -> None:
+    from litebert.common.rows import read_rows_or_errors
+
+    def rows() -> object:
+        yield 1, {"text": "a name"}
+        yield from read_rows_or_errors(tmp_path / "missing.jsonl")
+
+    answers = answer_rows(Predictor.load(onnx_folder("encoder"), threads=1), "embed", rows())
+    assert "embedding" in next(answers)
+    with pytest.raises(DataError, match="missing"):
+        next(answers)
+
+
+@pytest.mark.parametrize("top_k", [0, -1])
+def test_no_candidates_cannot_be_asked_for(
+    top_k: int, onnx_folder: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = onnx_folder("pretraining")
+    with pytest.raises(InputError, match="at least 1 candidate"):
+        Predictor.load(folder, threads=1).fill_mask(["a [MASK]"], top_k)
+    (tmp_path / "rows.jsonl").write_text('{"text": "a [MASK]"}')
+    asked = ["predict", "fill-mask", "--input", str(tmp_path / "rows.jsonl")]
+    for arguments in (asked, ["fill-mask", "a [MASK]"]):
+        with pytest.raises(SystemExit) as stopped:
+            main([*arguments, "--model", str(folder), "--top-k", str(top_k)])
+        assert stopped.value.code == 2
+        assert "at least 1 candidate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", ["fill-mask", "embed"])
+def test_a_window_keeps_answers_and_not_what_the_model_said(
+    asked: str, onnx_folder: Folders
+) -> None:
+    import weakref
+
+    predictor = Predictor.load(onnx_folder("pretraining"), threads=1, max_tokens=64)
+    run = predictor.backend.run
+    given: list[weakref.ref[np.ndarray]] = []
+    alive: list[int] = []
+
+    def watched(inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:
+        alive.append(sum(array() is not None for array in given))
+        computed = run(inputs, outputs)
+        given.extend(weakref.ref(array) for array in computed.values())
+        return computed
+
+    predictor.backend.run = watched  # type: ignore[method-assign]
+    answers = list(answer_rows(predictor, asked, enumerate({"text": text} for text in TEXTS)))
+    assert len(answers) == len(TEXTS)
+    assert len(alive) > 5
+    assert max(alive) <= 1
+
+
+def test_a_masked_word_model_of_optimum_fills_masks(tmp_path: Path, onnx_folder: Folders) -> None:
+    """Optimum's export gives nothing but ``logits`` at every position."""
+    import shutil
+
+    import onnx
+
+    from litebert.interop.onnx_file import OnnxFile
+
+    folder = tmp_path / "optimum"
+    shutil.copytree(onnx_folder("masked_lm"), folder)
+    model = onnx.load_from_string(OnnxFile(folder / "model.onnx").with_outputs(["logits"]))
+    del model.metadata_props[:]
+    onnx.save_model(model, folder / "model.onnx")
+    theirs = Predictor.load(folder, threads=1, max_tokens=128)
+    theirs.warm_up()
+    ours = Predictor.load(onnx_folder("masked_lm"), threads=1, max_tokens=128)
+    texts = [*TEXTS, "[MASK] a [MASK] name [MASK]"]
+    pairs = zip(theirs.fill_mask(texts, 3), ours.fill_mask(texts, 3), strict=True)
+    for theirs_filled, ours_filled in pairs:
+        for one, other in zip(theirs_filled.masks, ours_filled.masks, strict=True):
+            assert [x.token_id for x in one] == [x.token_id for x in other]
+            scores = [x.score for x in other]
+            assert [x.score for x in one] == pytest.approx(scores, abs=1e-6)
+    with pytest.raises(InputError, match="gives no last_hidden_state"):
+        theirs.embed(["a name"])

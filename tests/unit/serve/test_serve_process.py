@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -147,6 +148,57 @@ def test_requests_of_clients_that_left_are_dropped(onnx_folder: Callable[..., Pa
         assert server.process.stderr is not None
         lines = [json.loads(line) for line in server.process.stderr if line.startswith("{")]
         assert 499 in [line["status"] for line in lines if line["path"] == "/v1/embeddings"]
+
+
+def test_headers_that_do_not_come_close_the_connection(onnx_folder: Callable[..., Path]) -> None:
+    half = b"POST /fill-mask HTTP/1.1\r\nHost: here\r\n"
+    whole = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
+    with running("--model", str(onnx_folder("pretraining")), "--timeout-s", "0.5") as server:
+        address = ("127.0.0.1", server.port)
+        with socket.create_connection(address) as silent, socket.create_connection(address) as slow:
+            slow.sendall(half)
+            assert silent.recv(100) == b""
+            assert slow.recv(100) == b""
+        with socket.create_connection(address) as second:
+            second.sendall(whole)
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += second.recv(1000)
+            assert b" 200 " in answer
+            second.sendall(half)  # uvicorn's own limit is for connections that say nothing at all
+            assert second.recv(100) == b""
+        with socket.create_connection(address) as dripping:
+            try:
+                while True:
+                    dripping.sendall(b"x")
+                    time.sleep(0.05)
+            except OSError:
+                pass  # closed though there was never half a second of silence
+        assert server.ask("/fill-mask", {"text": "a [MASK]"})[0] == 200
+
+
+def test_a_body_that_does_not_come_is_answered_with_408(onnx_folder: Callable[..., Path]) -> None:
+    headers = b"POST /fill-mask HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n"
+    with running("--model", str(onnx_folder("pretraining")), "--timeout-s", "0.5") as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as slow:
+            slow.sendall(headers + b'{"text": ')
+            answer = b"".join(iter(lambda: slow.recv(1000), b""))
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"did not arrive in time" in answer
+        assert server.ask("/fill-mask", {"text": "a [MASK]"})[0] == 200
+
+
+def test_connections_beyond_the_limit_get_503(onnx_folder: Callable[..., Path]) -> None:
+    folder = str(onnx_folder("pretraining"))
+    with running("--model", folder, "--max-connections", "2") as server:
+        address = ("127.0.0.1", server.port)
+        with socket.create_connection(address):
+            assert server.ask("/health")[0] == 200
+            with socket.create_connection(address):
+                while server.ask("/health")[0] != 503:  # until the server has seen them both
+                    time.sleep(0.01)
+        while server.ask("/health")[0] != 200:
+            time.sleep(0.01)
 
 
 def test_a_taken_port_and_a_missing_model_are_one_line_each(

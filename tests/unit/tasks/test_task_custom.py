@@ -97,7 +97,7 @@ def test_written_predictions_score_the_same(tmp_path: Path, kind: str) -> None:
         scores = scores[:2]
     predictions = [Prediction("0", gold, scores)]
     (file,) = task.write_predictions(tmp_path, "dev", examples, predictions)
-    again = task.score_file(file, tmp_path, None, RowProblems())
+    again = task.score_file(file, tmp_path, "dev", None, RowProblems())
     assert again == task.score(examples, predictions)
 
 
@@ -110,7 +110,7 @@ def test_written_choices_score_the_same_whatever_the_options_say(tmp_path: Path)
     assert [example.gold for example in examples] == [1, 0]
     predictions = [Prediction("0", 1, (0.2, 0.8)), Prediction("1", 0, (0.8, 0.2))]
     (file,) = task.write_predictions(tmp_path, "dev", examples, predictions)
-    assert task.score_file(file, tmp_path, None, RowProblems()) == {"accuracy": 1.0}
+    assert task.score_file(file, tmp_path, "dev", None, RowProblems()) == {"accuracy": 1.0}
 
 
 def test_a_label_that_names_two_options_is_a_bad_row(tmp_path: Path) -> None:

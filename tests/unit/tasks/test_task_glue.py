@@ -11,6 +11,7 @@ from litebert.common.errors import DataError
 from litebert.tasks.base import Prediction
 from litebert.tasks.glue import GLUE_TASKS
 from litebert.tasks.problems import MAX_WORDS, RowProblems
+from litebert.tasks.scoring import read_splits
 
 
 def write(path: Path, *lines: str) -> Path:
@@ -139,8 +140,47 @@ def test_a_written_table_scores_as_the_predictions_it_holds(tmp_path: Path) -> N
     examples = task.read(data, "dev", RowProblems())
     predictions = [Prediction(e.id, int(i in (1, 2, 3))) for i, e in enumerate(examples)]
     (path,) = task.write_predictions(tmp_path, "dev", examples, predictions)
-    assert task.score_file(path, data, None, RowProblems()) == task.score(examples, predictions)
+    assert task.score_file(path, data, "dev", None, RowProblems()) == task.score(
+        examples, predictions
+    )
     assert task.score(examples, predictions) == {"accuracy": 5 / 8}
+
+
+def test_scores_outside_the_range_are_scored_and_cut_only_for_the_leaderboard(
+    tmp_path: Path,
+) -> None:
+    lines = (f"a\tb\t{score}" for score in (5.0, 4.0, 1.0, 0.0))
+    data = write(tmp_path / "dev.tsv", "sentence1\tsentence2\tscore", *lines)
+    task = GLUE_TASKS["stsb"]
+    examples = task.read(data, "dev", RowProblems())
+    values = (5.31234567, 5.02, 0.5, -0.25)
+    predictions = [Prediction(str(index), value) for index, value in enumerate(values)]
+    (path,) = task.write_predictions(tmp_path, "dev", examples, predictions)
+    scores = task.score_file(path, data, "dev", None, RowProblems())
+    assert scores == task.score(examples, predictions)
+    text = write(tmp_path / "text.tsv", "index\tprediction", *(f"{i}\tnan" for i in range(4)))
+    with pytest.raises(DataError, match="'nan' for row 0 is not a number"):
+        task.score_file(text, data, "dev", None, RowProblems())
+
+
+def test_a_test_split_may_have_placeholders_for_labels(tmp_path: Path) -> None:
+    write(tmp_path / "test.tsv", "sentence\tlabel", "a\t-1", "b\t-1")
+    write(tmp_path / "dev.tsv", "sentence\tlabel", "a\t-1", "b\t1")
+    problems = RowProblems()
+    assert [e.gold for e in GLUE_TASKS["sst2"].read(tmp_path, "test", problems)] == [None, None]
+    assert [e.gold for e in GLUE_TASKS["sst2"].read(tmp_path, "dev", problems)] == [1]
+    assert problems.counts() == {"unknown label": 1}
+
+
+def test_the_second_dev_split_may_be_missing_but_not_damaged(tmp_path: Path) -> None:
+    header, row = "sentence1\tsentence2\tgold_label", "a\tb\tneutral"
+    write(tmp_path / "dev_matched.tsv", header, row)
+    task = GLUE_TASKS["mnli"]
+    found = read_splits(task, tmp_path, None, RowProblems(strict=True))
+    assert [name for name, _ in found] == ["dev_matched"]
+    write(tmp_path / "dev_mismatched.tsv", "sentence1\tlabel", row)
+    with pytest.raises(DataError, match=r"dev_mismatched\.tsv has no column"):
+        read_splits(task, tmp_path, None, RowProblems())
 
 
 def test_scoring_names_what_is_wrong_with_predictions(tmp_path: Path) -> None:
@@ -148,10 +188,10 @@ def test_scoring_names_what_is_wrong_with_predictions(tmp_path: Path) -> None:
     task = GLUE_TASKS["sst2"]
     short = write(tmp_path / "short.tsv", "index\tprediction", "0\t1")
     with pytest.raises(DataError, match="1 of 2 examples have no prediction"):
-        task.score_file(short, data, None, RowProblems())
+        task.score_file(short, data, "dev", None, RowProblems())
     wrong = write(tmp_path / "wrong.tsv", "index\tprediction", "0\t1", "1\tpositive")
     with pytest.raises(DataError, match="'positive' for row 1 is not one of 0, 1"):
-        task.score_file(wrong, data, None, RowProblems())
+        task.score_file(wrong, data, "dev", None, RowProblems())
 
 
 def test_predictions_of_another_split_are_refused(tmp_path: Path) -> None:
@@ -162,9 +202,9 @@ def test_predictions_of_another_split_are_refused(tmp_path: Path) -> None:
         for n in (3, 4)
     )
     # The second row is skipped for its label, so one prediction may be left over.
-    assert task.score_file(three, data, None, RowProblems()) == {"accuracy": 0.5}
+    assert task.score_file(three, data, "dev", None, RowProblems()) == {"accuracy": 0.5}
     with pytest.raises(DataError, match=r"2 of 4 predictions are for no example \(first: 1\)"):
-        task.score_file(four, data, None, RowProblems())
+        task.score_file(four, data, "dev", None, RowProblems())
 
 
 def test_training_needs_labels(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from litebert.common.errors import DataError
 from litebert.tasks.base import Answer, Prediction, Span
 from litebert.tasks.problems import MAX_WORDS, RowProblems
 from litebert.tasks.race import RACE_TASKS
+from litebert.tasks.scoring import is_scored
 from litebert.tasks.squad import SQUAD_TASKS
 
 
@@ -67,6 +68,42 @@ def test_bad_questions_are_reported_and_left_out_of_training(tmp_path: Path) -> 
         SQUAD_TASKS["squad1"].read(path, "train", RowProblems(strict=True))
 
 
+def test_a_question_without_something_is_a_bad_row(tmp_path: Path) -> None:
+    whole = question("ok", ("Ann", 0))
+    lame = [
+        {"id": "a", "question": "who ?", "answers": [{"answer_start": 0}]},
+        {"id": "b", "question": "who ?", "answers": {"text": ["Ann"], "answer_start": [0]}},
+        {"id": "c", "answers": []},
+        {"question": "who ?", "answers": []},
+        {"id": "e", "question": "who ?"},
+    ]
+    for name in ("train-v1.1.json", "dev-v1.1.json"):
+        path = squad_file(tmp_path / name, ("Ann sat.", [whole, *lame]))
+        content = json.loads(path.read_text())
+        content["data"][0]["paragraphs"].append({"qas": [question("no context", ("Ann", 0))]})
+        path.write_text(json.dumps(content))
+        problems = RowProblems()
+        examples = SQUAD_TASKS["squad1"].read(path, name.split("-")[0], problems)
+        assert [example.id for example in examples] == ["ok"]
+        assert problems.counts() == {"missing column": 6}
+        assert [problem.row for problem in problems.problems] == [2, 3, 4, 5, 6, 7]
+        with pytest.raises(DataError, match=r"json:2: missing column: text"):
+            SQUAD_TASKS["squad1"].read(path, "train", RowProblems(strict=True))
+    answers = tmp_path / "predictions.json"
+    answers.write_text(json.dumps({"ok": "Ann"}))
+    with pytest.raises(DataError, match=r"dev-v1\.1\.json:2: missing column: text"):
+        SQUAD_TASKS["squad1"].score_file(answers, tmp_path, "dev", None, RowProblems(strict=False))
+
+
+@pytest.mark.parametrize("task", ["squad1", "squad2"])
+def test_a_file_of_questions_alone_has_no_gold(tmp_path: Path, task: str) -> None:
+    path = squad_file(tmp_path / "test.json", ("Ann sat.", [{"id": "a", "question": "who ?"}]))
+    problems = RowProblems()
+    (example,) = SQUAD_TASKS[task].read(path, "test", problems)
+    assert example.gold is None
+    assert len(problems) == 0
+
+
 def test_evaluation_keeps_what_the_official_script_counts(tmp_path: Path) -> None:
     path = bad_squad(tmp_path, "dev-v2.0.json")
     examples = SQUAD_TASKS["squad2"].read(path, "dev", RowProblems())
@@ -100,9 +137,11 @@ def test_squad2_files_reproduce_the_score(tmp_path: Path) -> None:
         "predictions.json", "nbest.json", "null_odds.json", "answers.json",
     ]  # fmt: skip
     out = tmp_path / "out"
-    again = task.score_file(out / "predictions.json", path, None, RowProblems())
+    again = task.score_file(out / "predictions.json", path, "dev", None, RowProblems())
     assert again == {key: value for key, value in scores.items() if not key.startswith("best_")}
-    tuned = task.score_file(out / "answers.json", path, out / "null_odds.json", RowProblems())
+    tuned = task.score_file(
+        out / "answers.json", path, "dev", out / "null_odds.json", RowProblems()
+    )
     assert tuned["best_exact_thresh"] == scores["best_exact_thresh"] == 0.1
 
 
@@ -113,11 +152,11 @@ def test_compressed_squad_files_are_read_and_empty_ones_refused(tmp_path: Path) 
     answers.write_bytes(gzip.compress(b'{"q": "Ann"}'))
     task = SQUAD_TASKS["squad1"]
     assert [e.id for e in task.read(tmp_path, "dev", RowProblems())] == ["q"]
-    assert task.score_file(answers, tmp_path, None, RowProblems())["exact_match"] == 100.0
+    assert task.score_file(answers, tmp_path, "dev", None, RowProblems())["exact_match"] == 100.0
     empty = squad_file(tmp_path / "empty.json")
     for task in SQUAD_TASKS.values():
         with pytest.raises(DataError, match=r"empty\.json has no question"):
-            task.score_file(answers, empty, None, RowProblems())
+            task.score_file(answers, empty, "dev", None, RowProblems())
 
 
 PASSAGE = {
@@ -159,7 +198,8 @@ def test_race_scores_by_level(tmp_path: Path) -> None:
         "accuracy_high": 1.0,
     }
     (file,) = task.write_predictions(tmp_path / "out", "dev", examples, predictions)
-    assert task.score_file(file, path, None, RowProblems())["accuracy_middle"] == 0.5
+    assert task.score_file(file, path, "dev", None, RowProblems())["accuracy_middle"] == 0.5
+    assert is_scored(task, "test", examples), "RACE's test answers are public"
 
 
 def test_a_level_leaves_the_other_one_in_the_file(tmp_path: Path) -> None:
@@ -183,13 +223,15 @@ def test_bad_race_rows(tmp_path: Path) -> None:
         {**PASSAGE, "article": ""},
         {**PASSAGE, "article": "word " * (MAX_WORDS + 1)},
         {**PASSAGE, "options": [["sat", "ran"], ["one"]]},
+        {**PASSAGE, "questions": [None, "What ?"]},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     problems = RowProblems()
     examples = RACE_TASKS["race-middle"].read(tmp_path, "train", problems)
-    assert len(examples) == 4
+    assert len(examples) == 5
     assert problems.counts() == {
         "missing column": 2,
+        "empty text": 1,
         "unknown label": 1,
         "empty passage": 1,
         "overlong passage": 1,

@@ -105,3 +105,61 @@ def test_those_behind_a_step_are_dropped(tmp_path: Path) -> None:
         write(tmp_path, step)
     checkpoint.drop_after(tmp_path, 10)
     assert checkpoint.steps_in(tmp_path) == [10]
+
+
+@pytest.fixture
+def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of files that the disk does not give."""
+    names: set[str] = set()
+    sha256_file, read_bytes = checkpoint.sha256_file, Path.read_bytes
+
+    def refuse(path: Path) -> None:
+        if f"{path.parent.name}/{path.name}" in names:
+            raise OSError(5, "Input/output error", str(path))
+
+    def hashing(path: Path) -> str:
+        refuse(path)
+        return sha256_file(path)
+
+    def reading(path: Path) -> bytes:
+        refuse(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr(checkpoint, "sha256_file", hashing)
+    monkeypatch.setattr(Path, "read_bytes", reading)
+    return names
+
+
+@pytest.mark.parametrize("file", [checkpoint.WEIGHTS_FILE, checkpoint.STATE_FILE])
+def test_what_cannot_be_read_is_passed_over_and_not_deleted(
+    tmp_path: Path, unreadable: set[str], file: str
+) -> None:
+    for step in (10, 20, 30):
+        write(tmp_path, step)
+    flip_byte(tmp_path / "step-30" / checkpoint.WEIGHTS_FILE, 100)
+    unreadable.add(f"step-20/{file}")
+    messages: list[str] = []
+    found = checkpoint.latest_good(tmp_path, messages.append)
+    assert found is not None
+    assert found.step == 10
+    assert "step-20 cannot be read: Input/output error; using the one before" in messages[1]
+    checkpoint.drop_after(tmp_path, found.step)
+    unreadable.clear()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-10", "unreadable-step-20"]
+    assert checkpoint.steps_in(tmp_path) == [10]
+    assert checkpoint.verify(tmp_path / "unreadable-step-20").step == 20
+
+
+def test_nothing_but_unreadable_ones_is_no_reason_to_start_again(
+    tmp_path: Path, unreadable: set[str]
+) -> None:
+    write(tmp_path, 10)
+    unreadable.add(f"step-10/{checkpoint.STATE_FILE}")
+    with pytest.raises(CheckpointError, match=r"step-10 cannot be read.*check the disk"):
+        checkpoint.latest_good(tmp_path, lambda _: None)
+
+
+def test_a_state_may_change_and_stays_checked(tmp_path: Path) -> None:
+    path = write(tmp_path, 10)
+    checkpoint.amend(path, {"run": {"step": 10, "best_step": 4}})
+    assert checkpoint.verify(path).state["run"] == {"step": 10, "best_step": 4}

@@ -12,6 +12,7 @@ from litebert.data.examples import NO_LABEL, Batch, ExampleConfig, Vocabulary
 from litebert.data.shards import ShardSet
 from litebert.train.curriculum import Stage
 from litebert.train.feed import Feed, FeedPosition, rows_of
+from litebert.train.objective import counts_of
 
 STAGE = Stage(layers=2, length=32, batch_size=8, micro_batch_size=2, mask_rate=0.15)
 
@@ -21,7 +22,12 @@ def make_feed(tiny_shards_dir: Path, tiny_tokenizer) -> Iterator:  # type: ignor
     shards = ShardSet.open(tiny_shards_dir, "train")
     vocabulary = Vocabulary.of(tiny_tokenizer)
 
-    def make(rank: int = 0, world_size: int = 1, position: FeedPosition | None = None) -> Feed:
+    def make(
+        rank: int = 0,
+        world_size: int = 1,
+        position: FeedPosition | None = None,
+        accumulation: int = 1,
+    ) -> Feed:
         return Feed(
             [(shards, 1.0)],
             ExampleConfig(),
@@ -30,6 +36,7 @@ def make_feed(tiny_shards_dir: Path, tiny_tokenizer) -> Iterator:  # type: ignor
             rank=rank,
             world_size=world_size,
             position=position,
+            accumulation=accumulation,
         )
 
     return make
@@ -59,10 +66,30 @@ def test_processes_together_see_the_batches_of_one(make_feed, world_size: int) -
     alone = make_feed()
     many = [make_feed(rank, world_size) for rank in range(world_size)]
     for _ in range(3):
-        expected = content(alone.take(STAGE))
+        alone_batches = alone.take(STAGE)
+        expected = content(alone_batches)
         found = [batch for feed in many for batch in feed.take(STAGE)]
         assert content(found) == expected
+        assert counts_of(found) == counts_of(alone_batches)
         assert {feed.position for feed in many} == {alone.position}
+
+
+@pytest.mark.parametrize(("accumulation", "world_size"), [(2, 1), (4, 1), (100, 1), (3, 2), (3, 7)])
+def test_accumulation_cuts_and_changes_nothing(
+    make_feed,  # type: ignore[no-untyped-def]
+    accumulation: int,
+    world_size: int,
+) -> None:
+    whole = make_feed()
+    many = [make_feed(rank, world_size, accumulation=accumulation) for rank in range(world_size)]
+    for _ in range(3):
+        batches = whole.take(STAGE)
+        parts = [part for feed in many for part in feed.take(STAGE)]
+        assert content(parts) == content(batches)
+        assert counts_of(parts) == counts_of(batches)
+        assert {feed.position for feed in many} == {whole.position}
+        largest = max(len(batch.lengths) for batch in batches)
+        assert max(len(part.lengths) for part in parts) <= -(-largest // accumulation)
 
 
 def test_going_on_equals_going_straight(make_feed) -> None:  # type: ignore[no-untyped-def]

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from litebert.cli import run
+from litebert.cli import main, run
 from litebert.common.errors import ConfigError
 from litebert.model.config import preset
-from litebert.train.costs import forward_flops
+from litebert.train.costs import Memory, forward_flops
 from litebert.train.plan import Cluster, Workload, plan_training, traffic_bytes
 
 
@@ -58,6 +58,18 @@ def test_sharding_makes_room() -> None:
         plan_training(preset("albert-xxlarge", hidden_size=16384), Cluster(8, "rtx4090"))
 
 
+def test_logits_are_held_by_pieces() -> None:
+    shape = preset("albert-base")
+    sizes = {"parameters": 1, "tokens": 4096}
+    whole = Memory.of(shape, **sizes, predictions=600)
+    pieces = Memory.of(shape, **sizes, predictions=600, piece_elements=60_000)
+    assert whole.activations - pieces.activations == 8 * 598 * 30_000
+    # A piece has at least one row, and no more than there are.
+    least = Memory.of(shape, **sizes, predictions=600, piece_elements=1)
+    assert least == Memory.of(shape, **sizes, predictions=1)
+    assert Memory.of(shape, **sizes, predictions=600, piece_elements=10**9) == whole
+
+
 def test_text_gives_epochs_and_disk() -> None:
     found = plan_training(preset("albert-base"), Cluster(8), Workload(text_gb=16))
     assert found.epochs == pytest.approx(74, rel=0.05)
@@ -74,3 +86,43 @@ def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_unknown_gpu_is_refused() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'a100'"):
         Cluster(gpu="a10")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--efficiency", "0"], "efficiency: 0"),
+        (["--efficiency", "40"], "efficiency is 40"),
+        (["--text-gb", "0"], "GB of text: 0"),
+        (["--network-gbit", "0"], "network Gbit/s: 0"),
+        (["--network-gbit", "-1"], "network Gbit/s: -1"),
+        (["--batch-size", "0"], "batch size: 0"),
+        (["--length", "-5"], "length: -5"),
+        (["--steps", "0"], "steps: 0"),
+        (["--gpus", "8", "-8"], "gpus: -8"),
+        (["--gpus-per-machine", "0"], "gpus per machine: 0"),
+    ],
+)
+def test_impossible_numbers_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["plan", *arguments])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert error.count("\n") == 0
+
+
+def test_gpus_without_an_example_do_not_help() -> None:
+    one_machine = {"gpu": "a100", "gpus_per_machine": 64}
+    few = Workload(batch_size=8)
+    plans = [plan_training(preset("albert-base"), Cluster(n, **one_machine), few) for n in (8, 16)]
+    assert plans[0].compute_s == pytest.approx(plans[1].compute_s)
+    assert plans[0].hours <= plans[1].hours
+    # Nine examples on eight GPUs take as long as sixteen.
+    nine, sixteen = (
+        plan_training(preset("albert-base"), Cluster(8), Workload(batch_size=size))
+        for size in (9, 16)
+    )
+    assert nine.compute_s == pytest.approx(sixteen.compute_s, rel=1e-4)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
+import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from litebert.cli import main
 from litebert.common.errors import CheckpointError, ConfigError, DataError, LitebertError
 from litebert.common.runs import RunFolder
 from litebert.interop.folder import load_config
@@ -21,6 +26,7 @@ from litebert.train.checkpoint_export import export_checkpoint
 from litebert.train.config import Checkpoints, Curriculum, Evaluation, ModelSection, Objective
 from litebert.train.evaluate import DevSet
 from litebert.train.pretrain import pretrain
+from litebert.train.records import Records
 from litebert.train.setup import open_corpora
 from small_run import assert_bitwise_equal, small_config, weights
 
@@ -168,6 +174,149 @@ def test_a_finished_run_resumes_to_its_end(tiny_shards_dir: Path, tmp_path: Path
     assert_bitwise_equal(before, weights(tmp_path / "run"))
 
 
+def test_a_finished_run_is_evaluated_once(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    evaluation = Evaluation(every_steps=2, examples=16, final_examples=32)
+    config = small_config(
+        tiny_shards_dir, tmp_path / "run", steps=4, evaluation=evaluation, resume="auto"
+    )
+    first = pretrain(config, quiet=True)
+    scores = dev_scores(tmp_path / "run")
+    assert [line["step"] for line in scores] == [2, 4]
+    again = pretrain(config, quiet=True)
+    assert dev_scores(tmp_path / "run") == scores
+    assert again.scores == first.scores
+    # Asked for more examples, or for more steps, it does evaluate.
+    more = replace(config, evaluation=replace(evaluation, final_examples=64))
+    assert pretrain(more, quiet=True).scores != first.scores
+    pretrain(replace(config, steps=6), quiet=True)
+    assert dev_scores(tmp_path / "run")[-1]["step"] == 6
+
+
+def test_a_signal_with_a_checkpoint_due_saves_once(
+    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[int] = []
+    save = checkpoint.save
+
+    def count(folder, step, tensors, state):  # type: ignore[no-untyped-def]
+        saved.append(step)
+        return save(folder, step, tensors, state)
+
+    monkeypatch.setattr(checkpoint, "save", count)
+    # The signal comes with the line of step 3 and is heeded after step 4, which is saved anyway.
+    after_line_of_step(monkeypatch, 3, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    config = small_config(
+        tiny_shards_dir, tmp_path / "run", steps=8, checkpoint=Checkpoints(every_steps=4)
+    )
+    result = pretrain(config, quiet=True)
+    assert (result.step, result.interrupted_by) == (4, signal.SIGTERM)
+    assert saved == [4]
+
+
+def after_line_of_step(
+    monkeypatch: pytest.MonkeyPatch, step: int, action: Callable[[], object]
+) -> None:
+    """Do something as soon as a step's metrics are written."""
+    log = Records.log
+
+    def log_and_act(self: Records, at_step: int, values: dict[str, object]) -> None:
+        log(self, at_step, values)
+        if at_step == step and "mlm_loss" in values:
+            action()
+
+    monkeypatch.setattr(Records, "log", log_and_act)
+
+
+def test_the_last_step_is_saved_before_the_last_evaluation(
+    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards, out = tmp_path / "shards", tmp_path / "run"
+    shutil.copytree(tiny_shards_dir, shards)
+    dev_file = shards / "dev" / "00000.bin"
+    aside = tmp_path / "aside"
+    config = small_config(shards, out, steps=3)
+    with monkeypatch.context() as patch:
+        after_line_of_step(patch, 3, lambda: dev_file.rename(aside))
+        with pytest.raises(DataError, match=r"dev/00000"):
+            pretrain(config, quiet=True)
+    found = checkpoint.latest_good(out / "checkpoints", pytest.fail)
+    assert found is not None
+    assert found.step == 3
+    assert not (out / "model").exists()
+    aside.rename(dev_file)
+    result = pretrain(replace(config, resume="auto"), quiet=True)
+    assert result.scores is not None
+    assert [line["step"] for line in dev_scores(out)] == [3]
+    assert [line["step"] for line in lines(out)] == [1, 2, 3]
+
+
+def test_a_signal_during_the_last_evaluation_leaves_a_saved_run(
+    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    config = small_config(tiny_shards_dir, out, steps=3)
+    batches = DevSet.batches
+
+    def batches_and_signal(self, *arguments):  # type: ignore[no-untyped-def]
+        os.kill(os.getpid(), signal.SIGTERM)
+        return batches(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DevSet, "batches", batches_and_signal)
+        result = pretrain(config, quiet=True)
+    assert (result.step, result.interrupted_by, result.model) == (3, signal.SIGTERM, None)
+    assert checkpoint.steps_in(out / "checkpoints") == [3]
+    assert dev_scores(out) == []
+    assert pretrain(replace(config, resume="auto"), quiet=True).scores is not None
+    assert [line["step"] for line in dev_scores(out)] == [3]
+
+
+def test_a_shard_lost_while_training_costs_no_step(
+    tiny_shards_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shards, out, aside = tmp_path / "shards", tmp_path / "run", tmp_path / "aside"
+    shutil.copytree(tiny_shards_dir, shards)
+    file = shards / "train" / "00000.bin"
+    command = ["pretrain", "--data", str(shards), "--out", str(out), "--steps", "40"]
+    command += ["--resume", "auto", "--model.preset", "albert-tiny", "--batch-size", "8"]
+    command += ["--examples.length", "32", "--examples.micro-batch-size", "8", "--device", "cpu"]
+    command += ["--examples.block-tokens", "1024", "--examples.window-blocks", "2"]
+    command += ["--log-every-steps", "1", "--evaluation.final-examples", "16"]
+    with monkeypatch.context() as patch:
+        after_line_of_step(patch, 2, lambda: file.rename(aside))
+        with pytest.raises(SystemExit) as stopped:
+            main(command)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert "train/00000" in error
+    assert "is saved; go on with --resume auto" in error
+    done = [line["step"] for line in lines(out)]
+    assert 2 < len(done) < 40
+    assert checkpoint.steps_in(out / "checkpoints") == [done[-1]]
+    aside.rename(file)
+    main(command)
+    assert [line["step"] for line in lines(out)] == list(range(1, 41))
+
+
+def test_another_metric_begins_a_new_best(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    evaluation = Evaluation(every_steps=2, examples=16, final_examples=16)
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=4, evaluation=evaluation)
+    pretrain(config, quiet=True)
+    other = replace(evaluation, metric="mlm_accuracy")
+    pretrain(replace(config, steps=6, evaluation=other, resume="auto"), quiet=True)
+    found = checkpoint.latest_good(tmp_path / "run" / "checkpoints", pytest.fail)
+    assert found is not None
+    state = found.state["run"]
+    assert isinstance(state, dict)
+    # Any accuracy is below the best loss: compared with it, none would have been better.
+    last = dev_scores(tmp_path / "run")[-1]
+    assert (state["best_metric"], state["best_step"]) == ("mlm_accuracy", 6)
+    assert state["best_value"] == last["dev_mlm_accuracy"]
+
+
 def test_a_run_is_not_overwritten(tiny_shards_dir: Path, tmp_path: Path) -> None:
     config = small_config(tiny_shards_dir, tmp_path / "run", steps=1)
     pretrain(config, quiet=True)
@@ -278,6 +427,22 @@ def test_a_checkpoint_becomes_a_model_folder(tiny_shards_dir: Path, tmp_path: Pa
         export_checkpoint(tmp_path / "run", tmp_path / "seven", "7")
 
 
+def test_the_best_is_exported_although_the_last_is_damaged(
+    tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    config = small_config(
+        tiny_shards_dir,
+        tmp_path / "run",
+        steps=8,
+        evaluation=Evaluation(every_steps=4, examples=16, final_examples=16),
+        checkpoint=Checkpoints(every_steps=4, keep_last=2),
+    )
+    pretrain(config, quiet=True)
+    state = tmp_path / "run" / "checkpoints" / "step-8" / checkpoint.STATE_FILE
+    state.write_bytes(state.read_bytes()[:-9])
+    assert export_checkpoint(tmp_path / "run", tmp_path / "best", "best") == 4
+
+
 def test_the_logged_loss_is_the_weighted_one(tiny_shards_dir: Path, tmp_path: Path) -> None:
     config = small_config(
         tiny_shards_dir, tmp_path / "run", steps=1, objective=Objective(2.0, sentence_weight=0.5)
@@ -298,6 +463,11 @@ def test_continued_pretraining_needs_the_same_vocabulary(
     config = small_config(tiny_shards_dir, tmp_path / "b", init_from=str(tmp_path / "other"))
     with pytest.raises(ConfigError, match="500 pieces but the shards have 1000"):
         pretrain(config, quiet=True)
+    save_model(PretrainingModel(replace(shape, vocab_size=1000)), tmp_path / "unknown")
+    unknown = replace(config, init_from=str(tmp_path / "unknown"))
+    with pytest.raises(CheckpointError, match=r"has no spiece\.model.*copy the model's tokenizer"):
+        pretrain(unknown, quiet=True)
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_budget_ends_the_run_and_the_decay(tiny_shards_dir: Path, tmp_path: Path) -> None:
@@ -357,12 +527,18 @@ def test_settings_that_decide_the_data_or_the_state_cannot_change(
             pretrain(replace(config, resume="auto", **change), quiet=True)  # type: ignore[arg-type]
 
 
-def test_a_resumed_run_says_which_settings_changed(tiny_shards_dir: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_says_which_settings_changed(
+    tiny_shards_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = small_config(tiny_shards_dir, tmp_path / "run", steps=2)
     pretrain(config, quiet=True)
-    pretrain(replace(config, resume="auto", steps=3), quiet=True)
+    slower = replace(config.optimizer, lr=1e-3)
+    pretrain(replace(config, resume="auto", steps=3, optimizer=slower))
     (event,) = events(tmp_path / "run", "resume")
-    assert event["changed"] == {"steps": [2, 3]}
+    assert event["changed"] == {"steps": [2, 3], "optimizer.lr": [0.002, 0.001]}
+    resuming, changed = f"resuming {tmp_path / 'run'} at step 2", "optimizer.lr 0.002 -> 0.001"
+    notes = capsys.readouterr().err.splitlines()
+    assert f"{resuming}; changed: steps 2 -> 3, {changed}" in notes
 
 
 def test_evaluations_of_another_size_do_not_compete(tiny_shards_dir: Path, tmp_path: Path) -> None:

@@ -83,9 +83,35 @@ def test_an_estimate_writes_nothing(
     assert not (tmp_path / "run").exists()
 
 
+def test_only_the_first_process_prints_an_estimate(
+    recipe: Path,
+    tiny_shards_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    arguments = ["pretrain", "--config", str(recipe), "--data", str(tiny_shards_dir)]
+    run([*arguments, "--out", str(tmp_path / "run"), "--steps", "9", "--dry-run"])
+    assert capsys.readouterr().out == ""
+
+
+def test_parts_of_micro_batches_need_less_memory(
+    recipe: Path, tiny_shards_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["pretrain", "--config", str(recipe), "--data", str(tiny_shards_dir), "--json"]
+    arguments += ["--out", str(tmp_path / "run"), "--steps", "9", "--dry-run"]
+    activations = []
+    for parts in ("1", "4"):
+        run([*arguments, "--accumulation", parts])
+        activations.append(json.loads(capsys.readouterr().out)["memory"]["activations"])
+    assert activations[1] == pytest.approx(activations[0] / 4, rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--accumulation", "0"], "accumulation is 0"),
         (["--optimizer.nmae", "lamb"], "nmae"),
         (["--budget", "soon"], "no duration"),
         (["--curriculum.layers", "0", "1", "0.5", "5"], "ends with 5 layers"),
@@ -125,7 +151,7 @@ def test_an_unknown_key_in_the_recipe_is_refused(
     assert "evry_steps" in error or "evry-steps" in error
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut", "other tokenizer"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "other tokenizer", "two tokenizers"])
 def test_broken_shards_are_named(
     recipe: Path,
     tiny_shards_dir: Path,
@@ -145,9 +171,18 @@ def test_broken_shards_are_named(
         settings = shards / "tokenizer" / "tokenizer_config.json"
         values = json.loads(settings.read_text())
         settings.write_text(json.dumps({**values, "do_lower_case": False}))
+    if damage == "two tokenizers":
+        manifest = shards / "manifest.json"
+        values = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps({**values, "tokenizer": ""}))  # not known
         command += ["--extra-data", str(tiny_shards_dir)]
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--out", str(tmp_path / "run"), "--steps", "2"])
     assert stopped.value.code == 2
     error = capsys.readouterr().err
-    assert ("another tokenizer" if damage == "other tokenizer" else "00000.bin") in error
+    expected = {
+        "other tokenizer": "another tokenizer than the one that made the tokens",
+        "two tokenizers": f"{tiny_shards_dir} was prepared with another tokenizer",
+    }
+    assert expected.get(damage, "00000.bin") in error
+    assert not (tmp_path / "run").exists()

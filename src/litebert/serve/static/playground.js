@@ -8,6 +8,7 @@ import { drawLayers, setUpPicture } from "/static/picture.js";
 const $ = (selector) => document.querySelector(selector);
 const SECONDS_BETWEEN_CHECKS = 3;
 let models = [];
+let layersAsked = false;
 
 function setUpTabs() {
   const tabs = [...document.querySelectorAll('[role="tab"]')];
@@ -21,6 +22,7 @@ function setUpTabs() {
     if (focus) tab.focus();
     tab.scrollIntoView({ block: "nearest", inline: "nearest" });
     history.replaceState(null, "", `#${tab.getAttribute("aria-controls")}`);
+    showLayers();
   };
   tabs.forEach((tab, index) => {
     tab.addEventListener("click", () => select(tab));
@@ -120,10 +122,25 @@ async function start() {
     const panel = document.getElementById(id);
     if (!panel.querySelector(".go").disabled) run(panel, ask);
   }
-  run($(".figure-one"), askLayers);
+  showLayers();
 }
 
-const askLayers = () => drawLayers($("#layers-text").value, models.filter((model) => model.can.includes("layers")));
+const withLayers = () => models.filter((model) => model.can.includes("layers"));
+const askLayers = () => drawLayers($("#layers-text").value, withLayers());
+
+// The first charts are drawn when their tab is first seen: they cost each model a run of its own.
+function showLayers() {
+  if (layersAsked || !models.length || $("#picture").hidden) return;
+  layersAsked = true;
+  if (withLayers().length) {
+    run($(".figure-one"), askLayers);
+    return;
+  }
+  $(".figure-one .go").disabled = true;
+  $(".figure-one .result").replaceChildren(make("div", { class: "note" },
+    "None of the loaded models shows its layers. A model folder does, and so does one made with ",
+    make("code", {}, "litebert export onnx"), "."));
+}
 
 setUpTabs();
 setUpTheme();
