@@ -49,7 +49,7 @@ class ServeConfig:
     """how long a batch waits for company while several clients are active"""
     max_queue_tokens: int = 16_384
     """tokens that may wait; once there are so many, a request gets status 429"""
-    max_connections: int = 512
+    max_connections: int = 2048
     """open connections; on further ones a request gets status 503"""
     timeout_s: float = 30.0
     """seconds after which a request is given up with status 503, or with 408 if its body has not
