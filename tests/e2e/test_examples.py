@@ -69,6 +69,12 @@ def test_continue_the_pretraining_of_a_folder_of_transformers(
     assert again.config.hidden_size == 32
 
 
+def test_every_kind_of_own_task_in_one_script(tmp_path: Path, model: Path) -> None:
+    said = run("custom_task/run.py", model, tmp_path, "--epochs", 0.2)
+    kinds = [path.stem for path in sorted((EXAMPLES / "custom_task").glob("*.toml"))]
+    assert [line.split()[0] for line in said.splitlines()] == ["task", *kinds]
+
+
 def test_finetune_a_csv(tmp_path: Path, model: Path) -> None:
     rows = [f'"a {word} day, number {n}",{label}' for n in range(15)
             for word, label in (("sunny", "good"), ("rainy", "bad"))]  # fmt: skip

@@ -29,8 +29,8 @@ USED_WAVES = 0.4
 """Share of the waves, shortest first, that heads compare: long ones tell neighbours little."""
 MAX_NEIGHBOUR_HEADS = 8
 GLOBAL_SHARE = 3
-"""One head in so many stays as drawn and sees all words alike: without one, `[CLS]` sees only its
-neighbours, and neither sentence tasks nor fine-tuning find anything in it."""
+"""One head in so many stays as drawn and sees all words alike: with few heads, `[CLS]` would see
+nothing but its neighbours at first."""
 
 
 def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
