@@ -28,9 +28,6 @@ PEAK_SCORE = 8.0
 USED_WAVES = 0.4
 """Share of the waves, shortest first, that heads compare: long ones tell neighbours little."""
 MAX_NEIGHBOUR_HEADS = 8
-GLOBAL_SHARE = 3
-"""One head in so many stays as drawn and sees all words alike: with few heads, `[CLS]` would see
-nothing but its neighbours at first."""
 
 
 def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
@@ -52,8 +49,7 @@ def look_at_neighbours(encoder: Encoder, generator: torch.Generator) -> None:
     Positions become waves, of which a shift by n tokens is a rotation R_n. With queries G R_n x and
     keys G x, where G picks some waves, the score of tokens i and j is largest for j = i + n.
     Projection, values and outputs get the variance that keeps what they read at its size, so that
-    a neighbour's word arrives audibly. At most eight heads are set, and one in three stays as
-    drawn, for what concerns the whole text.
+    a neighbour's word arrives audibly. At most eight heads are set, the others stay as drawn.
 
     Args:
         encoder: changed in place.
@@ -90,8 +86,7 @@ def _set_heads(attention: Attention, num_heads: int, waves: Tensor, back: Tensor
     keys[rows, picked] = scale
     keys[rows + num_picked, picked + len(waves)] = scale
     keys = nn.functional.pad(keys, (0, back.shape[0] - keys.shape[1]))
-    num_global = num_heads // GLOBAL_SHARE
-    for head in range(min(num_heads - num_global, MAX_NEIGHBOUR_HEADS)):
+    for head in range(min(num_heads, MAX_NEIGHBOUR_HEADS)):
         shift = (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
         rotation = nn.functional.pad(
             _rotation(waves * shift), (0, back.shape[0] - 2 * len(waves)) * 2
