@@ -17,6 +17,10 @@ from litebert.cli import COMMANDS, _without_overridden_lengths, main
         (["params", "--hiden-size", "3"], "--hidden-size"),
         (["params", "albert-bsae"], "albert-base"),
         (["pretrain", "--config"], "--config needs a file name"),
+        (
+            ["evaluate", "rte", "--predictions", "p.tsv", "--data", "d.tsv", "--out", "o"],
+            "--out does nothing together with --predictions",
+        ),
         (["pretrain", "--config", "nowhere.toml"], "nowhere.toml does not exist"),
     ],
 )

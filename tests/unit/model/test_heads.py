@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -198,3 +200,11 @@ def test_squad2_loss_by_hand() -> None:
 def test_squad2_beam_is_no_wider_than_the_window() -> None:
     model, _ = _squad2_inputs()
     assert model(IDS[:, :4]).end_top_index_BKK.shape == (3, 4, 4)
+
+
+def test_the_span_head_drops_out_only_if_asked_and_in_training() -> None:
+    for rate, differs in ((0.0, False), (0.5, True)):
+        model = SpanExtractor(replace(CONFIG, classifier_dropout=rate)).train()
+        one, other = (model(IDS, MASK).start_logits_BS for _ in range(2))
+        assert (not torch.equal(one, other)) == differs
+    assert torch.equal(model.eval()(IDS).start_logits_BS, model(IDS).start_logits_BS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,19 @@ def test_strict_stops_at_each_kind_of_bad_row(tmp_path: Path, row: int) -> None:
     path = write(tmp_path / "train.tsv", BAD_ROWS[0], BAD_ROWS[row])
     with pytest.raises(DataError, match=r"train\.tsv:2: .*--strict"):
         GLUE_TASKS["qqp"].read(path, "train", RowProblems(strict=True))
+
+
+def test_every_bad_row_is_written(tmp_path: Path) -> None:
+    path = write(tmp_path / "dev.tsv", "sentence\tlabel", "fine\t1", *["odd\tmaybe"] * 5)
+    problems = RowProblems()
+    GLUE_TASKS["sst2"].read(path, "dev", problems)
+    problems.write(tmp_path / "bad_rows.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "bad_rows.jsonl").read_text().splitlines()]
+    assert [(row["row"], row["reason"]) for row in rows] == [
+        (number, "unknown label") for number in range(3, 8)
+    ]
+    RowProblems().write(tmp_path / "none.jsonl")
+    assert not (tmp_path / "none.jsonl").exists()
 
 
 def test_missing_files_and_columns_say_what_was_expected(tmp_path: Path) -> None:

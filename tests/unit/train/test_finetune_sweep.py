@@ -97,3 +97,9 @@ def test_an_interrupted_sweep_stops(tmp_path: Path) -> None:
 
     rows, signum = sweep(SweepConfig(("rte", "mrpc"), model="m", out=tmp_path), run)
     assert (rows, signum) == ([], 15)
+
+
+def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
+    config = SweepConfig(("a/task.toml", "b/task.toml"), model="m", out=tmp_path)
+    with pytest.raises(ConfigError, match="need names of their own"):
+        sweep(config, lambda config: FinetuneResult(tmp_path, "task", "accuracy"))
