@@ -115,14 +115,14 @@ def test_ctrl_c_is_one_line_and_the_build_can_be_continued(
 ) -> None:
     out = tmp_path / "out"
     arguments = command(corpus, tiny_tokenizer_dir, out, 2)
-    process = started(arguments, out, parts=3)
+    process = started(arguments, out, parts=1)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
     process.send_signal(signal.SIGCONT)
     _, errors = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert "finished parts are kept; run the same command again to go on" in errors
-    assert num_parts(out) >= 3
+    assert num_parts(out) >= 1
     assert not (out / "manifest.json").exists()
     subprocess.run(arguments, check=True)
     assert (out / "manifest.json").exists()
