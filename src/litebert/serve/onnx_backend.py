@@ -101,6 +101,7 @@ class OnnxBackend:
             ) from None
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
+        options.enable_mem_pattern = False  # one pattern per shape of a batch: memory without end
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(self._path.parent)
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +91,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # For long texts and for reading answers; every thread keeps a heap of its own.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2, "text"))
         batcher.start()
         yield
         await batcher.drain()
