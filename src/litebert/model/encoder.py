@@ -178,18 +178,35 @@ class Encoder(nn.Module):
         rows_R: Tensor | None,
     ) -> Tensor:
         """One post-norm block with the given parameter sets; [R, H] for given rows."""
-        attention = self._attention(sets.attention)
+        attention = self.attention_of(sets)
+        mixed = attention(x_BSH, packed, mask_B11S, self.attention_implementation)
+        return self.after_attention(x_BSH, mixed, sets, rows_R)
+
+    def after_attention(
+        self, x: Tensor, mixed: Tensor, sets: BlockSets, rows_R: Tensor | None
+    ) -> Tensor:
+        """What follows the attention of a block: token by token, in whatever shape they come.
+
+        Args:
+            x: the block's input [..., H].
+            mixed: what the heads of its attention made of it [..., H].
+            sets: the block's parameter sets.
+            rows_R: go on with these of the flattened tokens only, and return [R, H].
+        """
+        attention = self.attention_of(sets)
         feed_forward = self.feed_forward[sets.feed_forward]
         norms = cast(BlockNorms, self.norms[sets.norms])
         rate, training = self.config.hidden_dropout, self.training
-        mixed = attention(x_BSH, packed, mask_B11S, self.attention_implementation)
-        x = x_BSH
         if rows_R is not None:
-            x = x.flatten(0, 1).index_select(0, rows_R)
-            mixed = mixed.flatten(0, 1).index_select(0, rows_R)
+            x = x.reshape(-1, x.shape[-1]).index_select(0, rows_R)
+            mixed = mixed.reshape(-1, mixed.shape[-1]).index_select(0, rows_R)
         x = norms.attention(x + F.dropout(attention.output(mixed), rate, training))
         out: Tensor = norms.feed_forward(x + F.dropout(feed_forward(x), rate, training))
         return out
+
+    def attention_of(self, sets: BlockSets) -> Attention:
+        """The attention of a block."""
+        return cast(Attention, self.attention[sets.attention])
 
     def _packed(self, plan: SharingPlan) -> dict[int, PackedQKV]:
         """Joined projections of the attention sets in use.
@@ -198,10 +215,7 @@ class Encoder(nn.Module):
         batch may be one short sentence, the three projections run as they are.
         """
         used = sorted(set(plan.attention)) if torch.is_grad_enabled() else []
-        return {index: self._attention(index).packed() for index in used}
-
-    def _attention(self, index: int) -> Attention:
-        return cast(Attention, self.attention[index])
+        return {index: cast(Attention, self.attention[index]).packed() for index in used}
 
     def pool(self, sequence_BSH: Tensor) -> Tensor:
         """[B, S, H] -> [B, H]: tanh of a linear map of the first token, `[CLS]`."""

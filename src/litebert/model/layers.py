@@ -155,21 +155,30 @@ class Attention(nn.Module):
 
         Keys are the positions where the mask (bool) is true; all of them without a mask.
         """
-        batch, length, hidden = x_BSH.shape
+        return self.mix(self.project(x_BSH, packed), mask_B11S, implementation)
+
+    def project(self, x: Tensor, packed: PackedQKV | None = None) -> Sequence[Tensor]:
+        """Query, key and value, each [..., H] like `x`."""
+        if packed is None:
+            return self.query(x), self.key(x), self.value(x)
+        return F.linear(x, packed.weight, packed.bias).chunk(3, dim=-1)
+
+    def mix(
+        self,
+        projected: Sequence[Tensor],
+        mask_B11S: Tensor | None,
+        implementation: AttentionImplementation,
+    ) -> Tensor:
+        """Query, key and value [B, S, H] -> mixtures [B, S, H]."""
+        batch, length, hidden = projected[0].shape
         head_shape = (batch, length, self.num_heads, hidden // self.num_heads)
         query_BASD, key_BASD, value_BASD = (
-            part_BSH.view(head_shape).transpose(1, 2) for part_BSH in self._project(x_BSH, packed)
+            part_BSH.view(head_shape).transpose(1, 2) for part_BSH in projected
         )
         dropout = self.dropout if self.training else 0.0
         attend = sdpa_attention if implementation == "sdpa" else eager_attention
         mixed_BASD = attend(query_BASD, key_BASD, value_BASD, mask_B11S, dropout)
         return mixed_BASD.transpose(1, 2).reshape(batch, length, hidden)
-
-    def _project(self, x_BSH: Tensor, packed: PackedQKV | None) -> Sequence[Tensor]:
-        """Query, key and value, each [B, S, H]."""
-        if packed is None:
-            return self.query(x_BSH), self.key(x_BSH), self.value(x_BSH)
-        return F.linear(x_BSH, packed.weight, packed.bias).chunk(3, dim=-1)
 
 
 def sdpa_attention(

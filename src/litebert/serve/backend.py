@@ -57,6 +57,8 @@ class BackendInfo:
     """Layers that run if no depth is asked for."""
     max_depth: int | None
     """Repeats of the shared block that ``depth`` may ask for; None if depth is fixed."""
+    pads: bool
+    """Whether padding in a batch is computed, so that its inputs should be of nearly one length."""
 
 
 class Backend(Protocol):

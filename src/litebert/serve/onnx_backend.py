@@ -55,6 +55,7 @@ class OnnxBackend:
             # An export may be shallower than the model that its config.json describes.
             num_layers=int(model.metadata.get("num_layers", described.config.num_layers)),
             max_depth=None,
+            pads=True,
         )
 
     def run(self, inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:

@@ -15,7 +15,7 @@ from litebert.serve import questions
 from litebert.serve.backend import Backend, Runtime, open_backend
 from litebert.serve.depth import check_depth
 from litebert.serve.features import Feature, FloatArray, Row, pad, split
-from litebert.serve.packing import pack
+from litebert.serve.packing import fill, pack
 from litebert.serve.questions import Pooling, Question
 from litebert.serve.results import FilledText, LayerPath, SentenceOrder
 from litebert.tasks.base import Example, Form, Prediction, Task
@@ -315,7 +315,8 @@ class Predictor:
         """Yield the index of each feature with what the model says, batch by batch."""
         self.require(outputs)
         lengths = [len(feature) for feature in features]
-        for batch in pack(lengths, self.max_tokens):
+        batches = pack if self.backend.info.pads else fill
+        for batch in batches(lengths, self.max_tokens):
             members = [features[index] for index in batch]
             inputs = pad(members, self.tokenizer.pad_id, self.depth)
             yield from zip(batch, split(members, self.backend.run(inputs, outputs)), strict=True)

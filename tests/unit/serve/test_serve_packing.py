@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litebert.serve.packing import CALL_TOKENS, first_batch, pack
+from litebert.serve.packing import CALL_TOKENS, MAX_PADDING, fill, first_batch, pack
 
 lengths = st.lists(st.integers(1, 512), min_size=1, max_size=60)
 
@@ -23,6 +23,16 @@ def test_packing_keeps_every_input_and_the_budget(lengths: list[int], max_tokens
 
 
 @given(lengths, st.integers(64, 4096))
+def test_filling_keeps_every_input_and_both_budgets(lengths: list[int], max_tokens: int) -> None:
+    batches = fill(lengths, max_tokens)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        longest = max(lengths[i] for i in batch)
+        assert len(batch) == 1 or sum(lengths[i] for i in batch) <= max_tokens
+        assert len(batch) == 1 or len(batch) * longest <= MAX_PADDING * max_tokens
+
+
+@given(lengths, st.integers(64, 4096))
 def test_the_oldest_input_always_goes_next(lengths: list[int], max_tokens: int) -> None:
     batch = first_batch(lengths, max_tokens)
     assert batch[0] == 0
@@ -34,6 +44,7 @@ def test_the_oldest_input_always_goes_next(lengths: list[int], max_tokens: int) 
 @given(st.integers(1, 512), st.integers(2, 20))
 def test_equal_lengths_share_a_batch(length: int, count: int) -> None:
     assert pack([length] * count, length * count) == [list(range(count))]
+    assert fill([length] * count, length * count) == [list(range(count))]
     assert first_batch([length] * count, length * count) == list(range(count))
 
 
@@ -71,3 +82,4 @@ def test_many_inputs_are_hardly_padded() -> None:
 
 def test_nothing_is_packed_into_nothing() -> None:
     assert pack([], 100) == []
+    assert fill([], 100) == []
