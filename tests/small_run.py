@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
 from litebert.common.config import from_dict
 from litebert.train.config import PretrainConfig
+from litebert.train.objective import PretrainingLoss
 
 
 def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:
@@ -35,6 +39,20 @@ def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:
         "checkpoint": {"every_steps": 0},
     }
     return replace(from_dict(PretrainConfig, base, "test"), **changes)  # type: ignore[arg-type]
+
+
+def poison(patch: pytest.MonkeyPatch, is_bad: Callable[[int], bool]) -> None:
+    """Make the loss of some micro-batches, counted from 1, not a number."""
+    calls = 0
+    original = PretrainingLoss.__call__
+
+    def poisoned(self, model, batch):  # type: ignore[no-untyped-def]
+        nonlocal calls
+        calls += 1
+        loss, statistics = original(self, model, batch)
+        return (loss * math.nan if is_bad(calls) else loss), statistics
+
+    patch.setattr(PretrainingLoss, "__call__", poisoned)
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

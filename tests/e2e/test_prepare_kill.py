@@ -89,7 +89,7 @@ def started(arguments: list[str], out: Path, parts: int) -> subprocess.Popen[str
             time.sleep(0.01)
         # Held for a moment: on a busy machine it may come to its end before a signal is sent.
         process.send_signal(signal.SIGSTOP)
-        if process.poll() is None and num_parts(out) >= parts:
+        if process.poll() is None and num_parts(out) >= parts and not (out / "train").exists():
             return process
         process.kill()
         process.communicate()

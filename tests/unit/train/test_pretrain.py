@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import signal
@@ -28,7 +27,7 @@ from litebert.train.evaluate import DevSet
 from litebert.train.pretrain import pretrain
 from litebert.train.records import Records
 from litebert.train.setup import open_corpora
-from small_run import assert_bitwise_equal, small_config, weights
+from small_run import assert_bitwise_equal, poison, small_config, weights
 
 
 def lines(run: Path, key: str = "mlm_loss") -> list[dict]:
@@ -361,18 +360,7 @@ def test_many_such_steps_stop_with_an_intact_checkpoint(
 
 def poison_steps(monkeypatch: pytest.MonkeyPatch, bad_steps: set[int]) -> None:
     """Make the loss of some steps (four micro-batches each) not a number."""
-    from litebert.train.objective import PretrainingLoss
-
-    calls = 0
-    original = PretrainingLoss.__call__
-
-    def poisoned(self, model, batch):  # type: ignore[no-untyped-def]
-        nonlocal calls
-        calls += 1
-        loss, statistics = original(self, model, batch)
-        return (loss * math.nan if (calls + 3) // 4 in bad_steps else loss), statistics
-
-    monkeypatch.setattr(PretrainingLoss, "__call__", poisoned)
+    poison(monkeypatch, lambda call: (call + 3) // 4 in bad_steps)
 
 
 def test_the_best_checkpoint_is_kept(tiny_shards_dir: Path, tmp_path: Path) -> None:
