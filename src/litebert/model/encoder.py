@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.common.errors import InputError
+from litebert.model.block import Block, blocks_of
 from litebert.model.config import ModelConfig
 from litebert.model.layers import (
     Attention,
@@ -19,10 +21,9 @@ from litebert.model.layers import (
     FeedForward,
     LayerNorm,
     Linear,
-    PackedQKV,
     initialize,
 )
-from litebert.model.sharing import BlockSets, SharingPlan, plan_of
+from litebert.model.sharing import SharingPlan, plan_of
 
 
 class EncoderOutput(NamedTuple):
@@ -149,73 +150,29 @@ class Encoder(nn.Module):
             raise ValueError("hidden states are of all tokens: ask for them without rows_R")
         plan = self.plan if num_layers is None else self.plan.at_depth(num_layers)
         mask_B11S = None if attention_mask_BS is None else attention_mask_BS.bool()[:, None, None]
-        packed = self._packed(plan)
         x_BSH = self.embeddings(input_ids_BS, token_type_ids_BS)
         hidden_states = [x_BSH]
-        last = len(plan.blocks) - 1
-        for number, sets in enumerate(plan.blocks):
-            arguments = (
-                x_BSH,
-                mask_B11S,
-                packed.get(sets.attention),
-                sets,
-                rows_R if number == last else None,
-            )
+        blocks = self.blocks(plan)
+        for block in blocks:
+            rows = rows_R if block is blocks[-1] else None
+            arguments = (x_BSH, mask_B11S, self.attention_implementation, rows)
             if self.checkpoint_activations and torch.is_grad_enabled():
-                x_BSH = checkpoint(self._block, *arguments, use_reentrant=False)
+                x_BSH = checkpoint(block, *arguments, use_reentrant=False)
             else:
-                x_BSH = self._block(*arguments)
+                x_BSH = block(*arguments)
             if return_hidden_states:
                 hidden_states.append(x_BSH)
         return EncoderOutput(x_BSH, tuple(hidden_states) if return_hidden_states else None)
 
-    def _block(
-        self,
-        x_BSH: Tensor,
-        mask_B11S: Tensor | None,
-        packed: PackedQKV | None,
-        sets: BlockSets,
-        rows_R: Tensor | None,
-    ) -> Tensor:
-        """One post-norm block with the given parameter sets; [R, H] for given rows."""
-        attention = self.attention_of(sets)
-        mixed = attention(x_BSH, packed, mask_B11S, self.attention_implementation)
-        return self.after_attention(x_BSH, mixed, sets, rows_R)
-
-    def after_attention(
-        self, x: Tensor, mixed: Tensor, sets: BlockSets, rows_R: Tensor | None
-    ) -> Tensor:
-        """What follows the attention of a block: token by token, in whatever shape they come.
-
-        Args:
-            x: the block's input [..., H].
-            mixed: what the heads of its attention made of it [..., H].
-            sets: the block's parameter sets.
-            rows_R: go on with these of the flattened tokens only, and return [R, H].
-        """
-        attention = self.attention_of(sets)
-        feed_forward = self.feed_forward[sets.feed_forward]
-        norms = cast(BlockNorms, self.norms[sets.norms])
-        rate, training = self.config.hidden_dropout, self.training
-        if rows_R is not None:
-            x = x.reshape(-1, x.shape[-1]).index_select(0, rows_R)
-            mixed = mixed.reshape(-1, mixed.shape[-1]).index_select(0, rows_R)
-        x = norms.attention(x + F.dropout(attention.output(mixed), rate, training))
-        out: Tensor = norms.feed_forward(x + F.dropout(feed_forward(x), rate, training))
-        return out
-
-    def attention_of(self, sets: BlockSets) -> Attention:
-        """The attention of a block."""
-        return cast(Attention, self.attention[sets.attention])
-
-    def _packed(self, plan: SharingPlan) -> dict[int, PackedQKV]:
-        """Joined projections of the attention sets in use.
-
-        Joining costs a copy of the weights and pays in backward; without gradients, where a
-        batch may be one short sentence, the three projections run as they are.
-        """
-        used = sorted(set(plan.attention)) if torch.is_grad_enabled() else []
-        return {index: cast(Attention, self.attention[index]).packed() for index in used}
+    def blocks(self, plan: SharingPlan) -> list[Block]:
+        """The blocks of one forward pass."""
+        return blocks_of(
+            plan,
+            cast(Sequence[Attention], self.attention),
+            cast(Sequence[FeedForward], self.feed_forward),
+            cast(Sequence[BlockNorms], self.norms),
+            self.config.hidden_dropout if self.training else 0.0,
+        )
 
     def pool(self, sequence_BSH: Tensor) -> Tensor:
         """[B, S, H] -> [B, H]: tanh of a linear map of the first token, `[CLS]`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -105,25 +105,14 @@ class LayerNorm(nn.LayerNorm):
         return normed.to(self.weight.dtype)
 
 
-class PackedQKV(NamedTuple):
-    """Query, key and value as one matrix, so that a layer multiplies once."""
-
-    weight: Tensor
-    """[3H, H]"""
-    bias: Tensor
-    """[3H]"""
-
-
 class Attention(nn.Module):
-    """Multi-head self-attention; its `output` map is left to the caller.
+    """The parameters of multi-head self-attention, and how heads mix values; see `Block`.
 
-    Query, key and value are separate parameters, as in the folder and for LAMB's trust ratios;
-    `packed()` joins them once per forward, which with sharing serves every layer. Without a
-    packed projection the three run one by one.
+    Query, key and value are separate parameters, as in the folder and for LAMB's trust ratios.
 
     Example:
         >>> attention = Attention(ModelConfig(hidden_size=64, num_heads=2))
-        >>> attention(torch.randn(2, 5, 64), attention.packed(), None, "sdpa").shape
+        >>> attention.mix(attention.project(torch.randn(2, 5, 64)), None, "sdpa").shape
         torch.Size([2, 5, 64])
     """
 
@@ -137,31 +126,16 @@ class Attention(nn.Module):
         self.num_heads = config.heads
         self.dropout = config.attention_dropout
 
-    def packed(self) -> PackedQKV:
-        """The three input projections as one."""
-        return PackedQKV(
+    def project(self, x: Tensor) -> Sequence[Tensor]:
+        """Query, key and value, each [..., H] like `x`."""
+        return self.query(x), self.key(x), self.value(x)
+
+    def joined(self) -> tuple[Tensor, Tensor]:
+        """Weight [3H, H] and bias [3H] of the three projections as one."""
+        return (
             torch.cat((self.query.weight, self.key.weight, self.value.weight)),
             torch.cat((self.query.bias, self.key.bias, self.value.bias)),
         )
-
-    def forward(
-        self,
-        x_BSH: Tensor,
-        packed: PackedQKV | None,
-        mask_B11S: Tensor | None,
-        implementation: AttentionImplementation,
-    ) -> Tensor:
-        """The heads' mixtures of values, side by side [B, S, H], before the `output` map.
-
-        Keys are the positions where the mask (bool) is true; all of them without a mask.
-        """
-        return self.mix(self.project(x_BSH, packed), mask_B11S, implementation)
-
-    def project(self, x: Tensor, packed: PackedQKV | None = None) -> Sequence[Tensor]:
-        """Query, key and value, each [..., H] like `x`."""
-        if packed is None:
-            return self.query(x), self.key(x), self.value(x)
-        return F.linear(x, packed.weight, packed.bias).chunk(3, dim=-1)
 
     def mix(
         self,
@@ -169,7 +143,10 @@ class Attention(nn.Module):
         mask_B11S: Tensor | None,
         implementation: AttentionImplementation,
     ) -> Tensor:
-        """Query, key and value [B, S, H] -> mixtures [B, S, H]."""
+        """Query, key and value [B, S, H] -> the heads' mixtures of values, side by side [B, S, H].
+
+        Keys are the positions where the mask (bool) is true; all of them without a mask.
+        """
         batch, length, hidden = projected[0].shape
         head_shape = (batch, length, self.num_heads, hidden // self.num_heads)
         query_BASD, key_BASD, value_BASD = (
@@ -211,11 +188,12 @@ def eager_attention(
 
 
 class FeedForward(nn.Module):
-    """H -> FFN width -> H with the activation between.
+    """The parameters of H -> FFN width -> H with the activation between; see `Block`.
 
     Example:
-        >>> FeedForward(ModelConfig(hidden_size=64))(torch.randn(2, 5, 64)).shape
-        torch.Size([2, 5, 64])
+        >>> feed_forward = FeedForward(ModelConfig(hidden_size=64))
+        >>> feed_forward.activation(feed_forward.expand(torch.randn(2, 5, 64))).shape
+        torch.Size([2, 5, 256])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -223,11 +201,6 @@ class FeedForward(nn.Module):
         self.expand = Linear(config.hidden_size, config.ffn)
         self.contract = Linear(config.ffn, config.hidden_size)
         self.activation = ACTIVATIONS[config.activation]
-
-    def forward(self, x_BSH: Tensor) -> Tensor:
-        """[B, S, H] -> [B, S, H]."""
-        contracted: Tensor = self.contract(self.activation(self.expand(x_BSH)))
-        return contracted
 
 
 class BlockNorms(nn.Module):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import platform
-
 import torch
 from torch import Tensor, nn
 
-_OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
-"""What torch's compiler itself uses for frozen weights. They are not public: looked up, and done
-without where they are missing."""
+from litebert.model.onednn import can_pack, packed_product, reordered
 
 
 class PackedLinear(nn.Module):
@@ -27,22 +23,12 @@ class PackedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), None)
+        self.weight = reordered(linear.weight.detach())
         self.bias = None if linear.bias is None else linear.bias.detach()
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., I] -> [..., O]."""
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return y
-
-
-def can_pack() -> bool:
-    """Whether this torch on this processor has what packing needs."""
-    return (
-        platform.machine() in ("x86_64", "AMD64")
-        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        and all(hasattr(torch.ops.mkldnn, name) for name in _OPERATORS)
-    )
+        return packed_product(x, self.weight, self.bias)
 
 
 def pack_linears(model: nn.Module) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from litebert.model.block import Block
 from litebert.model.encoder import Encoder
-from litebert.model.sharing import BlockSets
+from litebert.model.layers import AttentionImplementation
 from litebert.serve.features import IntArray, ModelInputs
 
 
@@ -53,10 +54,11 @@ class RaggedBatch:
         depth = self.inputs.depth
         plan = encoder.plan if depth is None else encoder.plan.at_depth(depth)
         x_TH = torch.cat(list(self._embedded(encoder)))
-        for sets in plan.blocks[:-1]:
-            x_TH = encoder.after_attention(x_TH, self._mixed(encoder, x_TH, sets), sets, None)
-        last = plan.blocks[-1]
-        return encoder.after_attention(x_TH, self._mixed(encoder, x_TH, last), last, rows_R)
+        blocks = encoder.blocks(plan)
+        for block in blocks:
+            mixed_TH = self._mixed(block, x_TH, encoder.attention_implementation)
+            x_TH = block.after_attention(x_TH, mixed_TH, rows_R if block is blocks[-1] else None)
+        return x_TH
 
     def padded(self, x_TH: Tensor) -> Tensor:
         """Put the tokens back to their places; [B, S, H], zero at padding."""
@@ -78,14 +80,12 @@ class RaggedBatch:
             types = torch.from_numpy(self.inputs.token_type_ids.ravel()[group])
             yield encoder.embeddings(ids, types).flatten(0, 1)
 
-    def _mixed(self, encoder: Encoder, x_TH: Tensor, sets: BlockSets) -> Tensor:
+    def _mixed(self, block: Block, x_TH: Tensor, implementation: AttentionImplementation) -> Tensor:
         """Let every text attend to itself; [T, H]."""
-        attention = encoder.attention_of(sets)
         sizes = [group.size for group in self.groups]
-        projected = [part_TH.split_with_sizes(sizes) for part_TH in attention.project(x_TH)]
+        projected = [part_TH.split_with_sizes(sizes) for part_TH in block.project(x_TH)]
         mixed: list[Tensor] = []
         for group, *parts in zip(self.groups, *projected, strict=True):
             of_length = [part.view(*group.shape, -1) for part in parts]
-            mixed_NLH = attention.mix(of_length, None, encoder.attention_implementation)
-            mixed.append(mixed_NLH.flatten(0, 1))
+            mixed.append(block.attention.mix(of_length, None, implementation).flatten(0, 1))
         return torch.cat(mixed)

@@ -233,10 +233,10 @@ def test_without_gradients_the_numbers_are_the_same() -> None:
     torch.testing.assert_close(separate, encoder(_ids()).sequence_BSH, rtol=1e-5, atol=1e-5)
 
 
-def test_query_key_and_value_are_packed_in_this_order() -> None:
+def test_query_key_and_value_are_joined_in_this_order() -> None:
     attention = _encoder().attention[0]
     assert isinstance(attention, Attention)
-    packed = attention.packed()
-    assert torch.equal(packed.weight[:16], attention.query.weight)
-    assert torch.equal(packed.weight[16:32], attention.key.weight)
-    assert torch.equal(packed.weight[32:], attention.value.weight)
+    weight, _ = attention.joined()
+    assert torch.equal(weight[:16], attention.query.weight)
+    assert torch.equal(weight[16:32], attention.key.weight)
+    assert torch.equal(weight[32:], attention.value.weight)

@@ -8,8 +8,9 @@ from torch import nn
 
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
+from litebert.model.onednn import can_pack
 from litebert.serve import packed_linear
-from litebert.serve.packed_linear import PackedLinear, can_pack, pack_linears
+from litebert.serve.packed_linear import PackedLinear, pack_linears
 
 CONFIG = ModelConfig(vocab_size=50, hidden_size=64, num_heads=2, num_layers=3, embedding_size=16)
 IDS = torch.arange(14).view(2, 7)
@@ -45,7 +46,7 @@ def test_packed_encoder_keeps_its_sharing_and_its_numbers(encoder: Encoder) -> N
 def test_where_packing_is_impossible_nothing_changes(
     encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed_linear, "_OPERATORS", ("_no_such_operator",))
+    monkeypatch.setattr(packed_linear, "can_pack", lambda: False)
     pack_linears(encoder)
     assert not any(isinstance(module, PackedLinear) for module in encoder.modules())
     assert any(isinstance(module, nn.Linear) for module in encoder.modules())
