@@ -26,11 +26,11 @@ demo: $(STAMP)  ## the whole way on text that is on every machine
 	@$(BIN)/litebert demo
 
 test: $(STAMP)  ## the default tests: no network, no extra data
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not ray and not browser"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not ray and not browser"
 
 test-all: $(STAMP) browser  ## every test, with ray and a browser
 	@$(PIP) --editable ".[ray]"
-	@$(BIN)/python -m pytest -n $(WORKERS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 lint: $(STAMP)  ## ruff: rules and formatting
 	@$(BIN)/ruff check .

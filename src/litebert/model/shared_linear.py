@@ -13,6 +13,9 @@ from litebert.model.onednn import can_pack, packed_product, reordered
 
 LinearMap = Callable[[Tensor], Tensor]
 
+LEAST_ELEMENTS = 2**16
+"""Weights with fewer are left as they are: preparing them costs more than it gains."""
+
 
 class SharedLinear:
     """A linear map for one forward pass and its backward pass.
@@ -67,6 +70,7 @@ def pays_to_share(weight: Tensor, num_uses: int) -> bool:
     """Whether preparing a weight pays: used more than once, for gradients, on a CPU in float32."""
     return (
         num_uses > 1
+        and weight.numel() >= LEAST_ELEMENTS
         and torch.is_grad_enabled()
         and weight.device.type == "cpu"
         and weight.dtype == torch.float32

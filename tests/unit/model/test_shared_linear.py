@@ -63,8 +63,9 @@ def test_nothing_is_kept_when_the_pass_is_over() -> None:
 
 
 def test_when_it_pays() -> None:
-    weight = torch.ones(4, 4)
+    weight = torch.ones(256, 256)
     assert pays_to_share(weight, 2)
+    assert not pays_to_share(weight[:255], 2)
     assert not pays_to_share(weight, 1)
     assert not pays_to_share(weight.double(), 2)
     with torch.no_grad():
@@ -77,6 +78,7 @@ def test_when_it_pays() -> None:
 def test_a_model_learns_the_same_without_it(
     monkeypatch: pytest.MonkeyPatch, checkpoint: bool
 ) -> None:
+    monkeypatch.setattr(shared_linear, "LEAST_ELEMENTS", 0)
     found = step_gradients(checkpoint)
     monkeypatch.setattr(shared_linear, "can_pack", lambda: False)
     for name, wanted in step_gradients(checkpoint).items():
