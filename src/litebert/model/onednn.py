@@ -15,12 +15,20 @@ without where they are missing."""
 
 @functools.cache
 def can_pack() -> bool:
-    """Whether this torch on this processor has what packing needs."""
-    return (
-        platform.machine() in ("x86_64", "AMD64")
-        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        and all(hasattr(torch.ops.mkldnn, name) for name in _OPERATORS)
-    )
+    """Whether this torch on this processor has what packing needs, and it multiplies rightly."""
+    if (
+        platform.machine() not in ("x86_64", "AMD64")
+        or not torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        or not all(hasattr(torch.ops.mkldnn, name) for name in _OPERATORS)
+    ):
+        return False
+    weight, bias, x = torch.arange(6.0).view(3, 2), torch.ones(3), torch.ones(4, 2)
+    try:
+        with torch.no_grad():
+            product = packed_product(x, reordered(weight), bias)
+    except (RuntimeError, TypeError):  # other arguments in another version
+        return False
+    return torch.equal(product, x @ weight.t() + bias)
 
 
 def reordered(weight: Tensor) -> Tensor:
