@@ -29,7 +29,7 @@ TORCH_FREE = (
     "model.config", "model.sharing", "interop.names", "interop.onnx",
 )  # fmt: skip
 # Imported only when a torch model is opened.
-TORCH_BACKENDS = frozenset({"serve.torch_backend", "serve.packed_linear"})
+TORCH_BACKENDS = frozenset({"serve.torch_backend", "serve.packed_linear", "serve.ragged"})
 
 # Imported at the top of a module these make every command slow to start.
 HEAVY = frozenset({"torch", "transformers", "matplotlib", "tensorboard"})

@@ -79,11 +79,20 @@ def test_five_kills_change_no_byte(
     assert content(out) == content(whole)
 
 
+def heed_interrupts() -> None:
+    """A shell starts its background jobs, and so perhaps these tests, with SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def started(arguments: list[str], out: Path, parts: int) -> subprocess.Popen[str]:
     """A build that has written so many parts and is still at work."""
     for _ in range(10):
         process = subprocess.Popen(
-            arguments, stderr=subprocess.PIPE, start_new_session=True, text=True
+            arguments,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+            preexec_fn=heed_interrupts,
         )
         while process.poll() is None and num_parts(out) < parts:
             time.sleep(0.01)
@@ -119,7 +128,7 @@ def test_ctrl_c_is_one_line_and_the_build_can_be_continued(
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
     process.send_signal(signal.SIGCONT)
     _, errors = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert "finished parts are kept; run the same command again to go on" in errors
     assert num_parts(out) >= 1
