@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from litebert.model.layers import (
-    Attention,
-    AttentionImplementation,
-    BlockNorms,
-    FeedForward,
-)
+from litebert.model.layers import Attention, AttentionImplementation, BlockNorms, FeedForward
 from litebert.model.shared_linear import LinearMap, SharedLinear, pays_to_share
 from litebert.model.sharing import SharingPlan
 
@@ -125,11 +121,9 @@ def _attention_maps(attention: Attention, num_uses: int) -> AttentionMaps:
     if not torch.is_grad_enabled():
         return AttentionMaps(attention.project, attention.output)
     weight, bias = attention.joined()
-    joined: LinearMap
+    joined: LinearMap = partial(F.linear, weight=weight, bias=bias)
     if pays_to_share(weight, num_uses):
         joined = SharedLinear(weight, bias)
-    else:
-        joined = lambda x: F.linear(x, weight, bias)  # noqa: E731
     return AttentionMaps(lambda x: joined(x).chunk(3, dim=-1), _map_of(attention.output, num_uses))
 
 

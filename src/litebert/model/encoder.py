@@ -23,7 +23,7 @@ from litebert.model.layers import (
     Linear,
     initialize,
 )
-from litebert.model.sharing import SharingPlan, plan_of
+from litebert.model.sharing import plan_of
 
 
 class EncoderOutput(NamedTuple):
@@ -148,11 +148,10 @@ class Encoder(nn.Module):
         """
         if rows_R is not None and return_hidden_states:
             raise ValueError("hidden states are of all tokens: ask for them without rows_R")
-        plan = self.plan if num_layers is None else self.plan.at_depth(num_layers)
         mask_B11S = None if attention_mask_BS is None else attention_mask_BS.bool()[:, None, None]
         x_BSH = self.embeddings(input_ids_BS, token_type_ids_BS)
         hidden_states = [x_BSH]
-        blocks = self.blocks(plan)
+        blocks = self.blocks(num_layers)
         for block in blocks:
             rows = rows_R if block is blocks[-1] else None
             arguments = (x_BSH, mask_B11S, self.attention_implementation, rows)
@@ -164,10 +163,10 @@ class Encoder(nn.Module):
                 hidden_states.append(x_BSH)
         return EncoderOutput(x_BSH, tuple(hidden_states) if return_hidden_states else None)
 
-    def blocks(self, plan: SharingPlan) -> list[Block]:
-        """The blocks of one forward pass."""
+    def blocks(self, num_layers: int | None = None) -> list[Block]:
+        """The blocks of one forward pass, for the configured number of layers or another."""
         return blocks_of(
-            plan,
+            self.plan if num_layers is None else self.plan.at_depth(num_layers),
             cast(Sequence[Attention], self.attention),
             cast(Sequence[FeedForward], self.feed_forward),
             cast(Sequence[BlockNorms], self.norms),

@@ -51,10 +51,8 @@ class RaggedBatch:
         With places the last block runs only there, behind its attention.
         """
         rows_R = None if places_R is None else self._rows(places_R)
-        depth = self.inputs.depth
-        plan = encoder.plan if depth is None else encoder.plan.at_depth(depth)
         x_TH = torch.cat(list(self._embedded(encoder)))
-        blocks = encoder.blocks(plan)
+        blocks = encoder.blocks(self.inputs.depth)
         for block in blocks:
             mixed_TH = self._mixed(block, x_TH, encoder.attention_implementation)
             x_TH = block.after_attention(x_TH, mixed_TH, rows_R if block is blocks[-1] else None)
