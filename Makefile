@@ -49,13 +49,13 @@ bench: $(STAMP)  ## measure against peers (needs the machine to itself)
 docs-test: $(STAMP)  ## run the README's commands, the pages' first commands and the examples
 	@$(BIN)/python -m pytest -m "" tests/test_docs.py tests/e2e/test_examples.py
 
-map: $(STAMP)  ## write the README's file map from the modules' first lines
-	@$(BIN)/python tests/file_map.py --write
+map: $(STAMP)  ## write docs/files.md, the file map, from the modules' first lines
+	@$(BIN)/python tools/file_map.py --write
 
 exactness: $(STAMP)  ## measure the distance to every reference, write docs/exactness.md
 	@rm -rf build/exactness
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/parity
-	@$(BIN)/python tests/exactness.py
+	@$(BIN)/python tools/exactness.py
 
 browser: $(STAMP)  ## Chromium (Debian) and playwright, for the playground's tests
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
@@ -72,8 +72,8 @@ wheel-test: $(STAMP)  ## the wheel in an environment of its own: demo, fill-mask
 
 pictures: $(STAMP)  ## the README's pictures; runs the demo if there is none
 	@$(BIN)/litebert demo > /dev/null
-	@$(BIN)/python docs/images/draw.py pipeline
-	@$(BIN)/python docs/images/draw.py demo demo
+	@$(BIN)/python tools/pictures.py pipeline
+	@$(BIN)/python tools/pictures.py demo demo
 
 clean:  ## remove everything that make created
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo

@@ -37,9 +37,9 @@ from transformers.utils.logging import disable_progress_bar
 from litebert.interop.folder import ModelFolder
 from litebert.interop.hf import build_model, load_model, save_model
 from litebert.interop.names import Head
-from litebert.interop.onnx import export_onnx
+from litebert.interop.onnx.export import export_onnx
 from litebert.model.config import preset
-from litebert.serve.predictor import Predictor
+from litebert.predict.predictor import Predictor
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))

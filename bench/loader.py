@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from litebert.common.files import open_binary
-from litebert.data.config import PrepareConfig
-from litebert.data.examples import ExampleConfig, Task
-from litebert.data.loader import Loader
-from litebert.data.prepare import prepare
-from litebert.data.shards import ShardSet, write_documents
+from litebert.data.batches.example import ExampleConfig, Task
+from litebert.data.batches.loader import Loader
+from litebert.data.corpus.config import PrepareConfig
+from litebert.data.corpus.prepare import prepare
+from litebert.data.corpus.shards import ShardSet, write_documents
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
@@ -63,7 +63,7 @@ def random_shards(folder: Path) -> Path:
 def open_loader(shards: Path, config: ExampleConfig) -> Loader:
     if (shards / "tokenizer").is_dir():
         return Loader.open([shards], config, seed=1)
-    from litebert.data.examples import Vocabulary
+    from litebert.data.batches.example import Vocabulary
 
     words = np.random.default_rng(0).random(30_000) < 0.7
     return Loader([(ShardSet.open(shards, "train"), 1.0)], config, 1, Vocabulary(words))

@@ -30,7 +30,7 @@ from transformers import AlbertForMaskedLM
 from transformers.utils.logging import disable_progress_bar
 
 from litebert.interop.hf import build_model, save_model
-from litebert.interop.onnx import export_onnx
+from litebert.interop.onnx.export import export_onnx
 from litebert.model.config import preset
 
 if TYPE_CHECKING:

@@ -47,10 +47,10 @@ class Result:
 
 def prepare_ours(text: Path, tokenizer: Path, out: Path, workers: int) -> Result:
     """Prepare shards, then draw every example once with pairs and masks."""
-    from litebert.data.config import PrepareConfig
-    from litebert.data.examples import ExampleConfig
-    from litebert.data.loader import Loader
-    from litebert.data.prepare import prepare
+    from litebert.data.batches.example import ExampleConfig
+    from litebert.data.batches.loader import Loader
+    from litebert.data.corpus.config import PrepareConfig
+    from litebert.data.corpus.prepare import prepare
 
     started = time.perf_counter()
     config = PrepareConfig(input=(text,), tokenizer=tokenizer, out=out, workers=workers)
@@ -161,7 +161,7 @@ def write_slice(folder: Path, megabytes: float) -> Path:
     corpus = SHARED / "data" / "corpus" / "wiki.txt.xz"
     path = folder / "slice.txt"
     if not corpus.is_file():
-        from litebert.experiments.python_text import library
+        from litebert.demo.python_text import library
 
         print(f"no corpus at {corpus} (LITEBERT_SHARED): using the standard library's docstrings")
         path.write_text("\n\n".join("\n".join(text) for _, text in library()), encoding="utf-8")

@@ -24,18 +24,18 @@ from pathlib import Path
 import torch
 
 from litebert.common.runs import RunFolder
-from litebert.data.config import PrepareConfig
-from litebert.data.examples import Batch, ExampleConfig, Vocabulary
-from litebert.data.loader import Loader
-from litebert.data.prepare import prepare
-from litebert.data.shards import ShardSet
+from litebert.data.batches.example import Batch, ExampleConfig, Vocabulary
+from litebert.data.batches.loader import Loader
+from litebert.data.corpus.config import PrepareConfig
+from litebert.data.corpus.prepare import prepare
+from litebert.data.corpus.shards import ShardSet
 from litebert.interop.hf_config import foreign_config
 from litebert.model.config import ModelConfig, preset
 from litebert.optim.config import OptimizerConfig
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
-from litebert.train.config import Checkpoints, Evaluation, ModelSection, PretrainConfig
-from litebert.train.pretrain import pretrain
+from litebert.train.pretraining.config import Checkpoints, Evaluation, ModelSection, PretrainConfig
+from litebert.train.pretraining.engine import pretrain
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
@@ -91,7 +91,7 @@ def _documents(wiki: Path, num_bytes: int) -> Iterator[bytes]:
             content = stream.read(num_bytes)
         yield content[: content.rfind(b"\n\n")]
         return
-    from litebert.experiments.python_text import topics
+    from litebert.demo.python_text import topics
 
     yield "\n\n".join("\n".join(document) for document in topics()).encode()
 

@@ -38,7 +38,7 @@ def default_model() -> Path:
     import torch
 
     from litebert.interop.hf import build_model, save_model
-    from litebert.interop.onnx import export_onnx
+    from litebert.interop.onnx.export import export_onnx
     from litebert.model.config import preset
 
     out = BUILD / "int8"

@@ -28,14 +28,14 @@ from pretrain import REPOSITORY, corpus, peer_inputs, peer_model
 
 from litebert.common.config import from_dict, read_toml
 from litebert.common.runs import RunFolder
-from litebert.data.examples import Batch, ExampleConfig
-from litebert.data.loader import Loader
+from litebert.data.batches.example import Batch, ExampleConfig
+from litebert.data.batches.loader import Loader
 from litebert.model.config import ModelConfig, preset
 from litebert.optim.config import OptimizerConfig
-from litebert.train.config import Curriculum, Evaluation, PretrainConfig, parse_duration
-from litebert.train.evaluate import DevSet
-from litebert.train.pretrain import pretrain
-from litebert.train.setup import Corpora, open_corpora
+from litebert.train.pretraining.config import Curriculum, Evaluation, PretrainConfig, parse_duration
+from litebert.train.pretraining.engine import pretrain
+from litebert.train.pretraining.evaluate import DevSet
+from litebert.train.pretraining.setup import Corpora, open_corpora
 
 LENGTH = 128
 PEER_RATES = (1e-4, 3e-4, 1e-3)
@@ -239,7 +239,7 @@ def padded() -> object:
     """Pad every example to the full length."""
     import numpy as np
 
-    from litebert.train.feed import Feed
+    from litebert.train.pretraining.feed import Feed
 
     original = Feed.take
 

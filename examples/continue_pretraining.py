@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from litebert import PrepareConfig, prepare, pretrain
-from litebert.data.examples import ExampleConfig
+from litebert.data.batches.example import ExampleConfig
 from litebert.optim.config import OptimizerConfig
 from litebert.optim.schedule import ScheduleConfig
-from litebert.train.config import PretrainConfig
+from litebert.train.pretraining.config import PretrainConfig
 
 
 def main() -> None:

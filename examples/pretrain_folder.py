@@ -11,9 +11,9 @@ import argparse
 from pathlib import Path
 
 from litebert import PrepareConfig, TokenizerTrainConfig, prepare, pretrain, train_tokenizer
-from litebert.data.examples import ExampleConfig
+from litebert.data.batches.example import ExampleConfig
 from litebert.optim.config import OptimizerConfig
-from litebert.train.config import InitialWeights, ModelSection, PretrainConfig
+from litebert.train.pretraining.config import InitialWeights, ModelSection, PretrainConfig
 
 
 def main() -> None:

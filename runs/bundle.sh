@@ -16,7 +16,7 @@ TEXTS="Articles of the English Wikipedia and novels out of copyright. The articl
 python="${PYTHON:-.venv/bin/python}"
 
 # shellcheck disable=SC2086  # FINETUNED is a list
-"$python" -m litebert.experiments.bundle "$RUN" --shards "$SHARDS" --data "${DATA:-$TEXTS}" \
+"$python" tools/bundle.py "$RUN" --shards "$SHARDS" --data "${DATA:-$TEXTS}" \
   --finetuned ${FINETUNED:-}
 
 # What a newcomer will do first.

@@ -32,7 +32,7 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def python_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small text file (paragraphs layout) cut from CPython's documentation topics."""
-    from litebert.experiments.python_text import topics
+    from litebert.demo.python_text import topics
 
     path = tmp_path_factory.mktemp("text") / "topics.txt"
     path.write_text("\n\n".join("\n".join(document) for document in topics()), encoding="utf-8")
@@ -62,8 +62,8 @@ def tiny_shards_dir(
     tmp_path_factory: pytest.TempPathFactory, python_text: Path, tiny_tokenizer_dir: Path
 ) -> Path:
     """Token shards of the documentation topics, with a dev split."""
-    from litebert.data.config import PrepareConfig
-    from litebert.data.prepare import prepare
+    from litebert.data.corpus.config import PrepareConfig
+    from litebert.data.corpus.prepare import prepare
 
     folder = tmp_path_factory.mktemp("shards") / "tiny"
     prepare(

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from litebert.common.config import from_dict
-from litebert.train.config import PretrainConfig
-from litebert.train.objective import PretrainingLoss
+from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.objective import PretrainingLoss
 
 
 def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:

@@ -16,8 +16,9 @@ ROWS: tuple[frozenset[str], ...] = (
     frozenset({"common"}),
     frozenset({"text", "model", "optim", "bundled"}),
     frozenset({"data", "tasks", "dist", "interop"}),
-    frozenset({"train", "serve", "analysis", "report"}),
-    frozenset({"experiments"}),
+    frozenset({"predict"}),
+    frozenset({"train", "serve", "report"}),
+    frozenset({"demo"}),
     frozenset({"commands"}),
     frozenset({"cli"}),
     frozenset({"__init__", "__main__"}),
@@ -25,18 +26,20 @@ ROWS: tuple[frozenset[str], ...] = (
 ROW_OF = {package: row for row, packages in enumerate(ROWS) for package in packages}
 
 TORCH_FREE = (
-    "common", "text", "data", "tasks", "commands", "cli", "report", "serve", "bundled",
+    "common", "text", "data", "tasks", "commands", "cli", "report", "predict", "serve", "bundled",
     "model.config", "model.sharing", "interop.names", "interop.onnx",
 )  # fmt: skip
 # Imported only when a torch model is opened.
-TORCH_BACKENDS = frozenset({"serve.torch_backend", "serve.packed_linear", "serve.ragged"})
+TORCH_BACKENDS = frozenset(
+    {"predict.torch_backend", "predict.packed_linear", "predict.ragged", "predict.layers"}
+)
 
 # Imported at the top of a module these make every command slow to start.
 HEAVY = frozenset({"torch", "transformers", "matplotlib", "tensorboard"})
 
 
 def package_of(module: str) -> str:
-    """`litebert.data.shards` -> `data`; the bare package counts as `__init__`."""
+    """`litebert.data.corpus.shards` -> `data`; the bare package counts as `__init__`."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 
@@ -100,8 +103,8 @@ def test_every_package_has_a_row() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("litebert.model.encoder", "from litebert.data.shards import ShardSet"),
-        ("litebert.data.loader", "def f():\n    import litebert.train.step"),
+        ("litebert.model.encoder", "from litebert.data.corpus.shards import ShardSet"),
+        ("litebert.data.batches.loader", "def f():\n    import litebert.train.step"),
         ("litebert.text.tokenizer", "from litebert.model import config"),
         ("litebert.common.files", "from litebert import cli"),
     ],
@@ -133,7 +136,10 @@ def test_help_does_not_import_torch() -> None:
     assert answer.stdout.strip().endswith("False")
 
 
-@pytest.mark.parametrize("package", ["text.tokenizer", "data.loader", "tasks.base", "serve.server"])
+@pytest.mark.parametrize(
+    "package",
+    ["text.tokenizer", "data.batches.loader", "tasks.base", "predict.predictor", "serve.app"],
+)
 def test_torch_free_modules_really_run_without_torch(package: str) -> None:
     """What a module imports indirectly counts too: hide torch and import it."""
     if not (SOURCE / (package.replace(".", "/") + ".py")).exists():

@@ -17,7 +17,7 @@ def files(kind: str) -> list[Path]:
 
 @pytest.mark.parametrize("path", files("pretrain"), ids=lambda p: p.name)
 def test_pretraining_recipes_load(path: Path) -> None:
-    from litebert.train.config import PretrainConfig
+    from litebert.train.pretraining.config import PretrainConfig
 
     values = {"data": "shards", "out": "run", **read_toml(path)}
     from_dict(PretrainConfig, values, str(path))

@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from file_map import PAGE, REPOSITORY, file_map
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from file_map import README, REPOSITORY, with_map
 from litebert.cli import COMMANDS, build_app
 
+README = REPOSITORY / "README.md"
 PAGES = [
     *sorted(REPOSITORY.glob("*.md")),
     *sorted((REPOSITORY / "docs").rglob("*.md")),
@@ -42,8 +42,7 @@ def commands(path: Path) -> list[str]:
 
 
 def test_the_file_map_is_true() -> None:
-    readme = README.read_text(encoding="utf-8")
-    assert readme == with_map(readme), "run `make map`"
+    assert PAGE.read_text(encoding="utf-8") == file_map(), "run `make map`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))

@@ -22,7 +22,7 @@ expect = playwright.expect
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) -> dict[str, Path]:
-    from litebert.interop.onnx import export_onnx
+    from litebert.interop.onnx.export import export_onnx
 
     made = {}
     for head in ("pretraining", "classification", "span"):
@@ -193,7 +193,7 @@ def test_the_picture_counts_exactly(page: Page) -> None:
 def test_the_way_through_the_layers_is_that_of_the_text(
     page: Page, folders: dict[str, Path]
 ) -> None:
-    from litebert.serve.predictor import Predictor
+    from litebert.predict.predictor import Predictor
 
     page.get_by_role("tab", name="What ALBERT is").click()
     expect(page.locator(".chart .dot")).to_have_count(2 * 3 * 3)
@@ -272,7 +272,7 @@ def without_layers(folders: dict[str, Path], tmp_path: Path) -> Path:
     """A classifier as Optimum exports it: logits and nothing else."""
     import onnx
 
-    from litebert.interop.onnx_file import OnnxFile
+    from litebert.interop.onnx.file import OnnxFile
 
     folder = tmp_path / "logits-only"
     shutil.copytree(folders["classification"], folder)

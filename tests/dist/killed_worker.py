@@ -9,9 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from litebert.train.config import Checkpoints
-from litebert.train.pretrain import pretrain
-from litebert.train.records import Records
+from litebert.train.pretraining.config import Checkpoints
+from litebert.train.pretraining.engine import pretrain
+from litebert.train.pretraining.records import Records
 from small_run import small_config
 
 KILLED_AT_STEP = 23

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from litebert.common.errors import ConfigError
 from litebert.dist.runtime import Parallel
 from litebert.optim.config import OptimizerConfig
-from litebert.train.config import Checkpoints, Evaluation, ModelSection
-from litebert.train.pretrain import pretrain
+from litebert.train.pretraining.config import Checkpoints, Evaluation, ModelSection
+from litebert.train.pretraining.engine import pretrain
 from small_run import poison, small_config
 
 

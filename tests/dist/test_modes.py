@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from litebert.common.runs import RunFolder
-from litebert.data.config import PrepareConfig
-from litebert.data.prepare import prepare
+from litebert.data.corpus.config import PrepareConfig
+from litebert.data.corpus.prepare import prepare
 from litebert.optim.config import OptimizerConfig
-from litebert.train.config import Checkpoints, Evaluation
-from litebert.train.pretrain import pretrain
+from litebert.train.pretraining.config import Checkpoints, Evaluation
+from litebert.train.pretraining.engine import pretrain
 from small_run import poison, small_config, weights
 
 TOLERANCE = 1e-5
@@ -58,7 +58,7 @@ def runs(
         pretrain(replace(base, out=out / "single-poisoned"), quiet=True)
     # The schedule of twelve steps, stopped after six.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("litebert.train.pretrain.Pretraining._share", share_until(6))
+        patch.setattr("litebert.train.pretraining.engine.Pretraining._share", share_until(6))
         pretrain(replace(base, out=out / "begun-alone"), quiet=True)
     torch.set_num_threads(threads)
     prepare(

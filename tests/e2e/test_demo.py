@@ -14,13 +14,13 @@ from rich.console import Console
 from litebert.common.errors import ConfigError, InputError
 from litebert.common.files import read_json
 from litebert.common.runs import RunFolder
-from litebert.experiments import demo_stages
-from litebert.experiments.demo import DemoConfig, DemoResult, demo
-from litebert.experiments.demo_folder import DemoFolder
-from litebert.experiments.demo_show import Screen
-from litebert.experiments.labelled_task import cut_task
-from litebert.experiments.text_curve import text_curve
-from litebert.experiments.text_parts import Part, corpus_parts, python_parts
+from litebert.demo import stages as demo_stages
+from litebert.demo.folder import DemoFolder
+from litebert.demo.labelled_task import cut_task
+from litebert.demo.pipeline import DemoConfig, DemoResult, demo
+from litebert.demo.show import Screen
+from litebert.demo.text_curve import text_curve
+from litebert.demo.text_parts import Part, corpus_parts, python_parts
 from litebert.text.tokenizer import Tokenizer
 
 STEPS = 3

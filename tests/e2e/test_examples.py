@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tiny_models import random_model_folder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -90,7 +89,7 @@ def test_finetune_a_csv(tmp_path: Path, model: Path) -> None:
 
 def test_answer_with_onnx_only(tmp_path: Path, tiny_tokenizer_dir: Path) -> None:
     """The script itself fails if torch was imported."""
-    from litebert.interop.onnx import export_onnx
+    from litebert.interop.onnx.export import export_onnx
 
     export_onnx(
         random_model_folder(tmp_path / "span", "span", tiny_tokenizer_dir), tmp_path / "onnx"

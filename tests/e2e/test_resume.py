@@ -14,8 +14,8 @@ import torch
 
 from litebert.common.runs import RunFolder
 from litebert.train.checkpoint import WEIGHTS_FILE, steps_in
-from litebert.train.config import Checkpoints, PretrainConfig
-from litebert.train.pretrain import pretrain
+from litebert.train.pretraining.config import Checkpoints, PretrainConfig
+from litebert.train.pretraining.engine import pretrain
 from small_run import assert_bitwise_equal, small_config, weights
 
 SIGNAL_AT_STEP = """
@@ -23,9 +23,9 @@ import os, sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from small_run import small_config
-from litebert.train.config import Checkpoints
-from litebert.train.pretrain import pretrain
-from litebert.train.records import Records
+from litebert.train.pretraining.config import Checkpoints
+from litebert.train.pretraining.engine import pretrain
+from litebert.train.pretraining.records import Records
 
 log = Records.log
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from litebert.interop.names import Head
-from litebert.interop.onnx import export_onnx
-from litebert.interop.onnx_embedding import Pooling
-from litebert.serve.backend import Backend, Runtime, open_backend, outputs_of_head
-from litebert.serve.features import Feature, FloatArray, pad, split
-from litebert.serve.predictor import Predictor
+from litebert.interop.onnx.embedding import Pooling
+from litebert.interop.onnx.export import export_onnx
+from litebert.predict.backend import Backend, Runtime, open_backend, outputs_of_head
+from litebert.predict.features import Feature, FloatArray, pad, split
+from litebert.predict.predictor import Predictor
 from tiny_models import HEADS, TINY, random_model_folder
 
 COMPOSITIONS = ([1], [5], [64], [3, 3, 3], [2, 17, 9, 64], [40] * 6)

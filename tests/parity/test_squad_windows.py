@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from litebert.tasks.alignment import answer_alignment
 from litebert.tasks.base import Example
+from litebert.tasks.benchmarks.squad import SQUAD_TASKS
+from litebert.tasks.forms.alignment import answer_alignment
+from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.problems import RowProblems
-from litebert.tasks.spans import SpanForm
-from litebert.tasks.squad import SQUAD_TASKS
 from litebert.text.tokenizer import Tokenizer
 
 MAX_LENGTH, STRIDE = 384, 128

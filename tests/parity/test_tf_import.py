@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from litebert.interop.hf import load_model
-from litebert.interop.tf import Variable, build, import_tf, read_config, variable_names
-from litebert.interop.tf_bundle import TensorBundle
+from litebert.interop.tf.bundle import TensorBundle
+from litebert.interop.tf.importer import Variable, build, import_tf, read_config, variable_names
 from litebert.model.heads import PretrainingModel, Squad2Model
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"

@@ -10,20 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from bundle import make_bundle, write_half_precision
+from hidden_words import find_hidden_words
 from safetensors.numpy import load_file, save_file
 
 from litebert import bundled
 from litebert.cli import run
 from litebert.common.errors import CheckpointError
 from litebert.common.files import read_json
-from litebert.experiments.bundle import make_bundle, write_half_precision
-from litebert.experiments.hidden_words import find_hidden_words
 from litebert.interop.folder import resolve
 from litebert.interop.hf import load_model
 from litebert.serve.config import ServeConfig
 from litebert.serve.service import Service
-from litebert.train.config import PretrainConfig
-from litebert.train.pretrain import pretrain
+from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.engine import pretrain
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TASK = REPOSITORY / "examples" / "custom_task" / "classification.toml"

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from litebert.bundled import BUNDLED
 
 if TYPE_CHECKING:
-    from litebert.analysis import LayerAnalysis, Spread
+    from litebert.predict.layers import LayerAnalysis, Spread
 
 
 def layers(
@@ -39,7 +39,7 @@ def layers(
         length: longest window in tokens; by default what the model allows.
         json_: print JSON.
     """
-    from litebert.analysis import analyze_layers, check_plot_path, plot_layers
+    from litebert.predict.layers import analyze_layers, check_plot_path, plot_layers
 
     if plot is not None:
         check_plot_path(plot)
@@ -56,7 +56,7 @@ def _print_table(analyses: list[LayerAnalysis]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from litebert.analysis import short_names
+    from litebert.predict.layers import short_names
 
     table = Table(title="Movement per layer: mean ± standard deviation over tokens")
     table.add_column("layer", justify="right")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from litebert.experiments.demo_folder import DemoConfig
+from litebert.demo.folder import DemoConfig
 
 
 def demo(*, config: Annotated[DemoConfig, Parameter(name="*")] = DemoConfig()) -> None:  # noqa: B008
@@ -23,8 +23,8 @@ def demo(*, config: Annotated[DemoConfig, Parameter(name="*")] = DemoConfig()) -
     """
     from rich.console import Console
 
-    from litebert.experiments.demo import demo as run
-    from litebert.experiments.demo_show import Screen
+    from litebert.demo.pipeline import demo as run
+    from litebert.demo.show import Screen
 
     # A log has no width of its own; 80 columns would break the tables.
     console = Console() if sys.stdout.isatty() else Console(width=100)

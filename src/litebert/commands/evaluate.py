@@ -66,7 +66,7 @@ def evaluate(
         if len(models) == 1 and _has_onnx(models[0]):
             found = _evaluate_onnx(task, models[0], data, split, out, problems)
         else:
-            from litebert.train.finetune_evaluate import evaluate_models
+            from litebert.train.finetuning.evaluate import evaluate_models
 
             found = evaluate_models(
                 task, models, data, split=split, out=out, choose=choose, problems=problems
@@ -103,7 +103,7 @@ def _score_file(
 
 def _has_onnx(model: str) -> bool:
     from litebert.interop.folder import resolve
-    from litebert.serve.backend import onnx_file
+    from litebert.predict.backend import onnx_file
 
     return onnx_file(resolve(model)) is not None
 
@@ -117,7 +117,7 @@ def _evaluate_onnx(
     problems: RowProblems,
 ) -> list[TaskEvaluation]:
     """Score an exported model with its own runtime; torch is not needed."""
-    from litebert.serve.predictor import Predictor
+    from litebert.predict.predictor import Predictor
     from litebert.tasks.registry import data_folder, find_task
     from litebert.tasks.scoring import TaskEvaluation, is_scored, read_splits
 

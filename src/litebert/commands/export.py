@@ -44,8 +44,8 @@ def onnx(
         force: keep the export whatever it lost.
         json_: print JSON.
     """
-    from litebert.interop.onnx import export_onnx
-    from litebert.serve.depth import check_depth
+    from litebert.interop.onnx.export import export_onnx
+    from litebert.predict.depth import check_depth
 
     if out is None:  # one folder: where to write
         source, out = Path(BUNDLED), source
@@ -54,8 +54,8 @@ def onnx(
     if dev is None:
         report = export_onnx(source, out, int8=int8, depth=depth, pooling=pooling)
     else:
-        from litebert.serve.dev_check import DevSet
-        from litebert.serve.export import export_checked
+        from litebert.predict.dev_check import DevSet
+        from litebert.predict.export import export_checked
 
         report, drop = export_checked(
             source,

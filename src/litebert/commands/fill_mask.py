@@ -36,7 +36,7 @@ def fill_mask(
         force_depth: run at that depth even if the model was not trained for it.
         json_: print JSON.
     """
-    from litebert.serve.predictor import Predictor
+    from litebert.predict.predictor import Predictor
 
     predictor = Predictor.load(model, depth=depth, force_depth=force_depth)
     filled = predictor.fill_mask([text], top_k)[0]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from litebert.train.finetune_config import FinetuneConfig
+from litebert.train.finetuning.config import FinetuneConfig
 
 if TYPE_CHECKING:
-    from litebert.train.finetune_results import FinetuneResult
+    from litebert.train.finetuning.results import FinetuneResult
 
 _NOT_SCORES = ("total", "_thresh")
 
@@ -41,7 +41,7 @@ def finetune(
         json: print the result as JSON.
     """
     from litebert.report.write import write_reports
-    from litebert.train.finetune import finetune as run
+    from litebert.train.finetuning.engine import finetune as run
 
     result = run(config)
     if result.interrupted_by:

@@ -22,7 +22,7 @@ def tf(checkpoint: Path, out: Path, /) -> None:
             prefix when the folder holds several.
         out: model folder to write.
     """
-    from litebert.interop.tf import import_tf
+    from litebert.interop.tf.importer import import_tf
 
     found = import_tf(checkpoint, out)
     tokenizer = "with" if found.tokenizer else "without"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from litebert.data.examples import ExampleConfig
-from litebert.data.manifest import Split
+from litebert.data.batches.example import ExampleConfig
+from litebert.data.corpus.manifest import Split
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from litebert.data.statistics import Histogram, Inspection, ShownExample
+    from litebert.data.batches.statistics import Histogram, Inspection, ShownExample
 
 BAR_WIDTH = 24
 MANY_WORDS = 7
@@ -67,8 +67,8 @@ def inspect(
         plot: image file for the histograms, for example shards.png.
         json_: print JSON.
     """
-    from litebert.data.plots import check_plot_path, plot_inspection
-    from litebert.data.statistics import inspect_shards
+    from litebert.data.batches.plots import check_plot_path, plot_inspection
+    from litebert.data.batches.statistics import inspect_shards
 
     if plot is not None:
         check_plot_path(plot)
@@ -151,7 +151,7 @@ def _print(inspection: Inspection) -> None:
 
 
 def _histogram_table(title: str, histogram: Histogram) -> Table:
-    from litebert.data.plots import bin_names
+    from litebert.data.batches.plots import bin_names
 
     total = max(1, sum(histogram.counts))
     shares = {

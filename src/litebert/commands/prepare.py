@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from litebert.data.config import PrepareConfig
+from litebert.data.corpus.config import PrepareConfig
 
 if TYPE_CHECKING:
-    from litebert.data.prepare import PrepareReport
+    from litebert.data.corpus.prepare import PrepareReport
 
 
 def prepare(
@@ -39,7 +39,7 @@ def prepare(
         recipe: TOML file with settings; flags override it.
         json_: print the summary as JSON.
     """
-    from litebert.data.prepare import prepare as build
+    from litebert.data.corpus.prepare import prepare as build
 
     report = build(config)
     if json_:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from litebert.common.progress import format_duration
-from litebert.train.config import PretrainConfig
+from litebert.train.pretraining.config import PretrainConfig
 
 if TYPE_CHECKING:
     from litebert.train.dry_run import DryRun
-    from litebert.train.pretrain import PretrainResult
+    from litebert.train.pretraining.engine import PretrainResult
 
 
 def pretrain(
@@ -50,7 +50,7 @@ def pretrain(
         if _is_main():
             print(json.dumps(asdict(found)) if json_ else _describe_estimate(found))
         return
-    from litebert.train.pretrain import pretrain as run
+    from litebert.train.pretraining.engine import pretrain as run
 
     result = run(config)
     if _is_main():
@@ -76,7 +76,7 @@ def _finish(result: PretrainResult, *, json_: bool) -> None:
 
 
 def _describe_result(result: PretrainResult, report: Path) -> str:
-    from litebert.train.evaluate import interval
+    from litebert.train.pretraining.evaluate import interval
 
     lines = [
         f"{result.step:,} steps, {result.tokens:,} tokens in {format_duration(result.elapsed_s)}"

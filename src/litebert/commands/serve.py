@@ -20,6 +20,6 @@ def serve(config: Annotated[ServeConfig, Parameter(name="*")] = ServeConfig()) -
         litebert serve --model exported/ --model sst2-int8/ --host 0.0.0.0 --port 8080
         LITEBERT_API_KEY=secret litebert serve --model exported/ --max-queue-tokens 32768
     """
-    from litebert.serve.server import serve as serve_models
+    from litebert.serve.app import serve as serve_models
 
     serve_models(config)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from litebert.train.finetune_sweep import SweepConfig
+from litebert.train.finetuning.sweep import SweepConfig
 
 if TYPE_CHECKING:
-    from litebert.train.finetune_config import FinetuneConfig
-    from litebert.train.finetune_results import FinetuneResult
+    from litebert.train.finetuning.config import FinetuneConfig
+    from litebert.train.finetuning.results import FinetuneResult
 
 
 def sweep(
@@ -33,9 +33,9 @@ def sweep(
         json: print the table as JSON.
     """
     from litebert.report.write import write_reports
-    from litebert.train.finetune import finetune
-    from litebert.train.finetune_sweep import sweep as run
-    from litebert.train.finetune_sweep import table
+    from litebert.train.finetuning.engine import finetune
+    from litebert.train.finetuning.sweep import sweep as run
+    from litebert.train.finetuning.sweep import table
 
     def finetune_with_report(one: FinetuneConfig) -> FinetuneResult:
         result = finetune(one)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import ConfigError
-from litebert.serve.backend import Runtime
+from litebert.predict.backend import Runtime
 
 _AT_LEAST_ONE = (
     "max_tokens",

@@ -11,16 +11,16 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from litebert.common.errors import InputError
-from litebert.serve import questions
+from litebert.predict import questions
+from litebert.predict.predictor import Predictor
+from litebert.predict.questions import Question
+from litebert.predict.results import FilledText, LayerPath, SentenceOrder
 from litebert.serve import schemas as s
-from litebert.serve.batching import Batcher
+from litebert.serve.batcher import Batcher
 from litebert.serve.config import ServeConfig
 from litebert.serve.guards import ClientLeftError
-from litebert.serve.predictor import Predictor
-from litebert.serve.questions import Question
-from litebert.serve.results import FilledText, LayerPath, SentenceOrder
 from litebert.serve.service import Service
-from litebert.tasks.spans import SpanForm
+from litebert.tasks.forms.spans import SpanForm
 
 Result = TypeVar("Result")
 

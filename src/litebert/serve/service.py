@@ -11,10 +11,10 @@ from litebert.common.errors import LitebertError, suggestion
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
 from litebert.model.counts import count_parameters
+from litebert.predict.predictor import Predictor
 from litebert.serve.config import ServeConfig
-from litebert.serve.predictor import Predictor
 from litebert.serve.schemas import ModelInfo
-from litebert.tasks.spans import SpanForm
+from litebert.tasks.forms.spans import SpanForm
 
 _ABILITIES: dict[str, frozenset[str]] = {
     "fill-mask": frozenset({"masked_logits"}),

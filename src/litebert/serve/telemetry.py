@@ -17,7 +17,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from litebert.serve.batching import BatchReport
+from litebert.serve.batcher import BatchReport
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)

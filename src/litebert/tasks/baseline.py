@@ -9,7 +9,7 @@ import numpy as np
 
 from litebert.common.rng import rng
 from litebert.tasks.base import Example, Form, Prediction, Span
-from litebert.tasks.spans import SpanForm
+from litebert.tasks.forms.spans import SpanForm
 
 _SPAN_WORDS = 3
 """Words of a guessed span: about the median answer of SQuAD."""

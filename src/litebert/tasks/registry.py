@@ -6,10 +6,10 @@ from pathlib import Path
 
 from litebert.common.errors import ConfigError, DataError, suggestion
 from litebert.tasks.base import Task
-from litebert.tasks.custom import CustomTask
-from litebert.tasks.glue import GLUE_TASKS
-from litebert.tasks.race import RACE_TASKS
-from litebert.tasks.squad import SQUAD_TASKS
+from litebert.tasks.benchmarks.glue import GLUE_TASKS
+from litebert.tasks.benchmarks.race import RACE_TASKS
+from litebert.tasks.benchmarks.squad import SQUAD_TASKS
+from litebert.tasks.custom.task import CustomTask
 
 TASK_NAMES = (*GLUE_TASKS, *SQUAD_TASKS, *RACE_TASKS)
 

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder, sha256_file, write_json
-from litebert.dist.parallelize import copy_into, whole
+from litebert.dist.replica import copy_into, whole
 
 STATE_FILE = "state.json"
 WEIGHTS_FILE = "weights.safetensors"

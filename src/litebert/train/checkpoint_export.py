@@ -12,7 +12,7 @@ from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.train import checkpoint
-from litebert.train.state import RunState
+from litebert.train.pretraining.state import RunState
 
 _SHAPE_PREFIX = "model."
 

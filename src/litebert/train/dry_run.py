@@ -8,18 +8,24 @@ from typing import Literal
 
 import torch
 
-from litebert.data.examples import Batch
-from litebert.dist.parallelize import Single
+from litebert.data.batches.example import Batch
+from litebert.dist.replica import Single
 from litebert.dist.runtime import Runtime, runtime
 from litebert.model.config import ModelConfig
 from litebert.model.pieces import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
 from litebert.optim.build import build_optimizers
-from litebert.train.config import PretrainConfig
 from litebert.train.costs import Memory, measured_gemm_rate, step_flops
-from litebert.train.curriculum import Stage, stage_at
-from litebert.train.feed import Feed, rows_of
-from litebert.train.objective import PretrainingLoss, counts_of
-from litebert.train.setup import Corpora, autocast_dtype, build_model, open_corpora, resolve_model
+from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.curriculum import Stage, stage_at
+from litebert.train.pretraining.feed import Feed, rows_of
+from litebert.train.pretraining.objective import PretrainingLoss, counts_of
+from litebert.train.pretraining.setup import (
+    Corpora,
+    autocast_dtype,
+    build_model,
+    open_corpora,
+    resolve_model,
+)
 from litebert.train.step import accumulate, update
 
 Bound = Literal["steps", "tokens", "budget"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from litebert.dist.parallelize import Single, whole
+from litebert.dist.replica import Single, whole
 
 T = TypeVar("T")
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.data.examples import Batch
-from litebert.dist.parallelize import Single
+from litebert.data.batches.example import Batch
+from litebert.dist.replica import Single
 from litebert.dist.runtime import Runtime
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.optim.build import build_optimizers
 from litebert.optim.config import OptimizerConfig
-from litebert.train.config import Objective
-from litebert.train.feed import rows_of
-from litebert.train.objective import PretrainingLoss, counts_of
+from litebert.train.pretraining.config import Objective
+from litebert.train.pretraining.feed import rows_of
+from litebert.train.pretraining.objective import PretrainingLoss, counts_of
 from litebert.train.step import accumulate, update
 
 CPU = torch.device("cpu")

@@ -1,0 +1,277 @@
+"""The loader: an endless row of batches, each a pure function of the seed and its position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from litebert.common.errors import ConfigError, DataError
+from litebert.common.rng import rng
+from litebert.data.batches.example import Batch, ExampleConfig, Ints, Vocabulary
+from litebert.data.batches.masks import draw_masks, ranges
+from litebert.data.batches.order import Corpus, Window
+from litebert.data.corpus.manifest import Split
+from litebert.data.corpus.shards import ShardSet
+
+MIXTURE_PERIOD = 1000
+"""Positions after which corpora have had their exact shares of the batches."""
+
+
+class Loader:
+    """Draws batches from one corpus, or from several by weight.
+
+    The position of a batch is one integer and the only state: ranks, workers and resumed runs that
+    ask for the same position get the same batch. A batch has about ``micro_batch_size * length``
+    tokens, so every step costs the same; how many examples that is depends on their length.
+    Several corpora are mixed batch by batch: a batch holds examples of one of them.
+
+    Args:
+        sources: corpora with their weights, the shares of batches they get.
+        config: what examples and batches are like.
+        seed: of all pairs, masks and orders.
+        vocabulary: special ids and word starts of the tokenizer that made the shards.
+        stage: number of the stage of a curriculum. Other lengths need another loader: give it the
+            next stage and begin at position 0, and it draws an order of its own.
+
+    Example:
+        >>> loader = Loader.open(["shards/"], ExampleConfig(length=128), seed=1)
+        >>> loader.batch(1000).input_ids.shape
+        (32, 128)
+        >>> for batch in loader.iterate(start=rank, stride=num_ranks, num_workers=1):
+        ...     train(batch)
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[ShardSet, float]],
+        config: ExampleConfig,
+        seed: int,
+        vocabulary: Vocabulary,
+        stage: int = 0,
+    ) -> None:
+        if not sources:
+            raise ConfigError("no corpus given; name at least one folder of shards")
+        if len(sources) > MIXTURE_PERIOD:
+            raise ConfigError(
+                f"{len(sources):,} corpora are too many to mix; join them to {MIXTURE_PERIOD:,}"
+            )
+        for shards, weight in sources:
+            if not weight > 0:
+                raise ConfigError(f"weight {weight} of {shards.folder} must be above 0")
+            if shards.vocab_size != vocabulary.size:
+                raise DataError(
+                    f"{shards.folder} has tokens of {shards.vocab_size} pieces, but the tokenizer "
+                    f"has {vocabulary.size}; prepare it with the same tokenizer"
+                )
+        self.config = config
+        self.vocabulary = vocabulary
+        self.seed = seed
+        self.stage = stage
+        self.corpora = tuple(
+            Corpus(shards, config, seed, stage, number)
+            for number, (shards, _) in enumerate(sources)
+        )
+        self._shares = _shares([weight for _, weight in sources])
+        self._pattern: tuple[int, Ints, Ints] | None = None
+
+    @classmethod
+    def open(
+        cls,
+        folders: Sequence[Path | str],
+        config: ExampleConfig,
+        seed: int,
+        *,
+        weights: Sequence[float] | None = None,
+        split: Split = "train",
+        stage: int = 0,
+    ) -> Loader:
+        """Open prepared folders of one tokenizer; without weights each counts by its tokens."""
+        from litebert.text.tokenizer import Tokenizer
+
+        sources = [ShardSet.open(folder, split) for folder in folders]
+        if not sources:
+            raise ConfigError("no corpus given; name at least one folder of shards")
+        if weights is None:
+            weights = [max(1, shards.num_tokens) for shards in sources]
+        if len(weights) != len(sources):
+            raise ConfigError(f"{len(weights)} weights for {len(sources)} corpora; give one each")
+        tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in sources]
+        for shards, tokenizer in zip(sources, tokenizers, strict=True):
+            if tokenizer.fingerprint != tokenizers[0].fingerprint:
+                raise DataError(
+                    f"{shards.folder} was prepared with another tokenizer than "
+                    f"{sources[0].folder}; prepare both with the same one"
+                )
+        pairs = list(zip(sources, weights, strict=True))
+        return cls(pairs, config, seed, Vocabulary.of(tokenizers[0]), stage)
+
+    def with_mask_rate(self, rate: float) -> Loader:
+        """A loader of the same examples in the same order, masked at another rate."""
+        sibling = object.__new__(Loader)
+        sibling.__dict__.update(self.__dict__)
+        sibling.config = replace(self.config, mask=replace(self.config.mask, rate=rate))
+        return sibling
+
+    def batch(self, position: int) -> Batch:
+        """The batch at a position: always the same one."""
+        if position < 0:
+            raise ConfigError(f"position {position} is negative; positions begin at 0")
+        source, own_position = self._own_position(position)
+        return self._assemble(source, own_position, position)
+
+    def iterate(self, start: int = 0, *, stride: int = 1, num_workers: int = 0) -> Iterator[Batch]:
+        """Yield the batches at ``start``, ``start + stride``, ... without end, in this order.
+
+        Worker processes prepare batches ahead; closing the iterator stops them.
+        """
+        if start < 0 or stride < 1 or num_workers < 0:
+            raise ConfigError(
+                f"start {start}, stride {stride}, num_workers {num_workers}: start and workers "
+                "cannot be negative, stride must be at least 1"
+            )
+        if num_workers:
+            from litebert.data.batches.workers import iterate_with_workers
+
+            return iterate_with_workers(self, start, stride, num_workers)
+        return self._iterate(start, stride)
+
+    def epoch_batches(self, epoch: int = 0, source: int | None = None) -> Iterator[Batch]:
+        """Yield every batch of one pass over each corpus, or over one of them.
+
+        Positions count within the corpus.
+        """
+        for number in range(len(self.corpora)) if source is None else (source,):
+            num_batches = self.corpora[number].num_batches
+            for position in range(epoch * num_batches, (epoch + 1) * num_batches):
+                yield self._assemble(number, position, position)
+
+    @property
+    def batches_per_epoch(self) -> tuple[int, ...]:
+        """Batches of one pass over each corpus."""
+        return tuple(corpus.num_batches for corpus in self.corpora)
+
+    def epochs_at(self, position: int) -> tuple[float, ...]:
+        """Passes over each corpus that the batches before a position make."""
+        period, rest = divmod(position, MIXTURE_PERIOD)
+        before = period * self._shares
+        if rest:
+            order, _ = self._mixture(period)
+            before = before + np.bincount(order[:rest], minlength=len(self.corpora))
+        return tuple(
+            int(count) / corpus.num_batches
+            for count, corpus in zip(before, self.corpora, strict=True)
+        )
+
+    def text_tokens_at(self, position: int) -> int:
+        """Tokens of text (no specials, no padding) behind the batches before a position."""
+        epochs = self.epochs_at(position)
+        tokens = [corpus.shards.num_tokens for corpus in self.corpora]
+        return round(sum(e * t for e, t in zip(epochs, tokens, strict=True)))
+
+    def _iterate(self, start: int, stride: int) -> Iterator[Batch]:
+        position = start
+        while True:
+            yield self.batch(position)
+            position += stride
+
+    def _own_position(self, position: int) -> tuple[int, int]:
+        """The corpus of a position and the position within that corpus."""
+        if len(self.corpora) == 1:
+            return 0, position
+        period, rest = divmod(position, MIXTURE_PERIOD)
+        order, earlier = self._mixture(period)
+        source = int(order[rest])
+        return source, period * int(self._shares[source]) + int(earlier[rest])
+
+    def _mixture(self, period: int) -> tuple[Ints, Ints]:
+        """Corpus of each position of a period, and how often it came before in the period."""
+        if self._pattern is None or self._pattern[0] != period:
+            generator = rng(self.seed, "mixture", self.stage, period)
+            order = generator.permutation(np.repeat(np.arange(len(self._shares)), self._shares))
+            earlier = np.zeros_like(order)
+            for source, share in enumerate(self._shares):
+                earlier[order == source] = np.arange(share)
+            self._pattern = (period, order, earlier)
+        return self._pattern[1:]
+
+    def _assemble(self, source: int, own_position: int, position: int) -> Batch:
+        corpus = self.corpora[source]
+        epoch, number, batch = corpus.locate(own_position)
+        window = corpus.window(epoch, number)
+        examples = window.batch(batch)
+        segment_lengths = window.pairs.lengths[examples]
+        content = self._content(window, window.pairs.starts[examples], segment_lengths, corpus)
+        masks = draw_masks(
+            content,
+            segment_lengths,
+            self.config.num_specials,
+            self.config.mask,
+            self.vocabulary,
+            rng(self.seed, "masks", self.stage, source, epoch, number, batch),
+            cross_border=self.config.rules == "official",
+        )
+        labels = content[masks.places]
+        content[masks.places] = masks.replacements
+        input_ids, token_type_ids, places = self._lay_out(content, segment_lengths)
+        address = np.broadcast_to(np.array([epoch, number]), (len(examples), 2))
+        return Batch(
+            input_ids=input_ids,
+            token_type_ids=token_type_ids,
+            lengths=segment_lengths.sum(axis=1) + self.config.num_specials,
+            masked_positions=places[masks.places],
+            masked_labels=labels,
+            sentence_labels=window.pairs.labels[examples],
+            addresses=np.concatenate([address, examples[:, None]], axis=1),
+            position=position,
+            source=source,
+        )
+
+    def _content(self, window: Window, starts: Ints, segment_lengths: Ints, corpus: Corpus) -> Ints:
+        """The examples' tokens one behind the other, int64 [T]."""
+        indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
+        content = window.tokens[indices].astype(np.int64)
+        if content.max() >= self.vocabulary.size:
+            raise DataError(
+                f"{corpus.shards.folder} holds token {content.max()} but its vocabulary has "
+                f"{self.vocabulary.size} pieces: a shard is damaged; run `litebert prepare` again"
+            )
+        return content
+
+    def _lay_out(self, content: Ints, segment_lengths: Ints) -> tuple[Ints, Ints, Ints]:
+        """Put specials around the segments and pad.
+
+        Returns input ids [B, S], token types [B, S] and the flat place of each content token [T].
+        """
+        num_specials = self.config.num_specials
+        lengths = segment_lengths.sum(axis=1) + num_specials
+        size = int(lengths.max())
+        row = np.arange(len(lengths)) * size
+        # A begins behind [CLS], B behind A and its [SEP].
+        first = np.stack([row + 1, row + 2 + segment_lengths[:, 0]], axis=1)
+        places = ranges(first.reshape(-1), segment_lengths.reshape(-1))
+        input_ids = np.full(len(lengths) * size, self.vocabulary.pad_id, dtype=np.int64)
+        input_ids[row] = self.vocabulary.cls_id
+        input_ids[first[:, 1] - 1] = self.vocabulary.sep_id
+        input_ids[row + lengths - 1] = self.vocabulary.sep_id
+        input_ids[places] = content
+        token_type_ids = np.zeros_like(input_ids)
+        if num_specials == 3:
+            token_type_ids[ranges(first[:, 1], segment_lengths[:, 1] + 1)] = 1
+        shape = (len(lengths), size)
+        return input_ids.reshape(shape), token_type_ids.reshape(shape), places
+
+
+def _shares(weights: Sequence[float]) -> Ints:
+    """Batches of each corpus in a period, int64 [num_sources]: largest remainders, none without."""
+    exact = np.array(weights) / sum(weights) * MIXTURE_PERIOD
+    shares = np.maximum(1, np.floor(exact).astype(np.int64))
+    while (missing := MIXTURE_PERIOD - int(shares.sum())) != 0:
+        step = 1 if missing > 0 else -1
+        gain = step * (exact - shares)
+        if step < 0:
+            gain[shares == 1] = -np.inf
+        shares[np.argmax(gain)] += step
+    return shares

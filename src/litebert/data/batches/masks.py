@@ -1,0 +1,197 @@
+"""Masks: whole words and n-grams up to a budget, 80/10/10, for a whole batch at once.
+
+Tokens of a batch lie flat: A and B of the first example, of the second and so on, no specials.
+In this order every word and every run of words is a plain range, also one that the official rules
+carry across the border between A and B. The official selection is sequential (shuffled beginnings,
+each accepted or not in view of those before); here every round takes the next beginning of all
+examples together, so the law is the same and the loop is as long as one example needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.data.batches.example import Bools, Ints, MaskConfig, Vocabulary
+
+MASK_SHARE = 0.8
+KEEP_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a flat batch.
+
+    Example:
+        >>> words = find_words(content, lengths, vocabulary.word_starts, cross_border=False)
+        >>> content[words.first[3] : words.first[4]]  # the pieces of word 3
+    """
+
+    first: Ints
+    """int64 [W + 1]: flat index of each word's first token; the last entry ends the last word."""
+    limit: Ints
+    """int64 [W]: a run that begins with this word must end before this word."""
+    offsets: Ints
+    """int64 [B + 1]: first word of each example."""
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Predicted tokens of a flat batch.
+
+    Example:
+        >>> content[masks.places] = masks.replacements
+    """
+
+    places: Ints
+    """int64 [M]: ascending flat indices."""
+    replacements: Ints
+    """int64 [M]: what stands there instead."""
+
+
+def draw_masks(
+    content: Ints,
+    segment_lengths: Ints,
+    num_specials: int,
+    config: MaskConfig,
+    vocabulary: Vocabulary,
+    generator: np.random.Generator,
+    *,
+    cross_border: bool = False,
+) -> Masks:
+    """Choose the tokens to predict and what replaces them.
+
+    Args:
+        content: int64 [T], the tokens of all examples without specials.
+        segment_lengths: int64 [B, 2], tokens of A and of B; they sum to T.
+        num_specials: specials of an example; they count for the budget and are never masked.
+        config: budget, n-grams and replacement.
+        vocabulary: word starts, [MASK] and the number of pieces.
+        generator: all draws come from it.
+        cross_border: let runs and words go on from A to B, as the official code does.
+    """
+    starts = vocabulary.word_starts if config.whole_words else None
+    words = find_words(content, segment_lengths, starts, cross_border=cross_border)
+    budget = budgets(segment_lengths.sum(axis=1) + num_specials, config)
+    first, size = choose_spans(words, budget, config.max_ngram, generator)
+    order = np.argsort(first)
+    first, size = words.first[first[order]], size[order]
+    places = ranges(first, size)
+    per_token = config.replace == "token"
+    fate = generator.random(len(places) if per_token else len(size))
+    if not per_token:
+        fate = np.repeat(fate, size)
+    replacements = np.where(fate < MASK_SHARE, vocabulary.mask_id, content[places])
+    random = np.flatnonzero(fate >= MASK_SHARE + KEEP_SHARE)
+    # As in the official code any piece may come, specials and the original one included.
+    replacements[random] = generator.integers(vocabulary.size, size=len(random))
+    return Masks(places, replacements)
+
+
+def budgets(lengths: Ints, config: MaskConfig) -> Ints:
+    """Most predicted tokens of examples with these lengths, int64 [B].
+
+    Example:
+        >>> budgets(np.array([512, 10, 3]), MaskConfig())
+        array([77,  2,  1])
+    """
+    budget: Ints = np.maximum(1, np.rint(config.rate * lengths).astype(np.int64))
+    if config.max_predictions is not None:
+        budget = np.minimum(budget, config.max_predictions)
+    return budget
+
+
+def ngram_probabilities(max_ngram: int) -> npt.NDArray[np.float64]:
+    """p(n) for n = 1 .. max_ngram, proportional to 1/n.
+
+    Example:
+        >>> ngram_probabilities(3).round(4)
+        array([0.5455, 0.2727, 0.1818])
+    """
+    weights: npt.NDArray[np.float64] = 1 / np.arange(1, max_ngram + 1)
+    weights /= weights.sum()
+    return weights
+
+
+def find_words(
+    content: Ints, segment_lengths: Ints, word_starts: Bools | None, *, cross_border: bool
+) -> Words:
+    """Cut a flat batch into words; the first token of an example always begins one.
+
+    Without ``cross_border`` so does the first token of B, and runs end with their segment; with it,
+    a continuation piece at the beginning of B belongs to the last word of A.
+    """
+    ends = np.cumsum(segment_lengths.reshape(-1))
+    example_begins = np.concatenate([[0], ends[1::2]])
+    is_start = np.ones(len(content), dtype=np.bool_)
+    if word_starts is not None:
+        is_start = word_starts[content]
+        is_start[example_begins[:-1]] = True
+    borders = example_begins
+    if not cross_border:
+        # Where B is empty its beginning is that of the next example, or the end of the batch.
+        borders = np.concatenate([[0], ends])
+        is_start[borders[borders < len(content)]] = True
+    first = np.append(np.flatnonzero(is_start), len(content))
+    stretch_words = np.searchsorted(first, borders)
+    limit = np.repeat(stretch_words[1:], np.diff(stretch_words))
+    return Words(first, limit, np.searchsorted(first, example_begins))
+
+
+def choose_spans(
+    words: Words, budget: Ints, max_ngram: int, generator: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """Choose runs of words: int64 [R] first words and int64 [R] sizes in tokens, in no order.
+
+    For each example, beginnings in random order until the budget is spent: draw n, take fewer words
+    while the run exceeds what is left, pass over the beginning if even one word does or if a word
+    of the run is taken.
+    """
+    num_words = len(words.limit)
+    rows = np.repeat(np.arange(len(budget)), np.diff(words.offsets))
+    order = np.argsort(rows + generator.random(num_words), kind="stable")
+    cumulative = np.cumsum(ngram_probabilities(max_ngram))[:-1]
+    wanted = 1 + np.searchsorted(cumulative, generator.random(num_words), side="right")
+    wanted = np.minimum(wanted, (words.limit - np.arange(num_words))[order])
+
+    taken = np.zeros(num_words + max_ngram, dtype=np.bool_)
+    left = budget.copy()
+    active = np.flatnonzero((np.diff(words.offsets) > 0) & (left > 0))
+    candidate, last = words.offsets[active], words.offsets[active + 1]
+    steps = np.arange(max_ngram)
+    chosen_words, chosen_sizes = [], []
+    while active.size:
+        word, n, room = order[candidate], wanted[candidate], left[active]
+        begin = words.first[word]
+        size = words.first[word + n] - begin
+        while (too_long := (size > room) & (n > 1)).any():
+            n = n - too_long
+            size = words.first[word + n] - begin
+        run = word[:, None] + steps
+        in_run = steps < n[:, None]
+        hit = np.flatnonzero((size <= room) & ~(taken[run] & in_run).any(axis=1))
+        taken[run[hit][in_run[hit]]] = True
+        left[active[hit]] -= size[hit]
+        chosen_words.append(word[hit])
+        chosen_sizes.append(size[hit])
+        candidate += 1
+        go_on = np.flatnonzero((left[active] > 0) & (candidate < last))
+        if len(go_on) < len(active):
+            active, candidate, last = active[go_on], candidate[go_on], last[go_on]
+    if not chosen_words:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate(chosen_words), np.concatenate(chosen_sizes)
+
+
+def ranges(starts: Ints, lengths: Ints) -> Ints:
+    """All indices of the ranges, one behind the other, int64 [sum of lengths].
+
+    Example:
+        >>> ranges(np.array([7, 2]), np.array([2, 3]))
+        array([7, 8, 2, 3, 4])
+    """
+    before = np.cumsum(lengths) - lengths
+    indices: Ints = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    return indices

@@ -1,0 +1,258 @@
+"""The order of one corpus: blocks permuted per epoch, windows of blocks, batches in a window.
+
+An epoch has a fixed number of batches, and so has every block: its share of them by tokens. The
+examples of a window are dealt to exactly the batches its blocks stand for, of nearly equal tokens.
+So a batch number leads to epoch, window and batch by arithmetic, nothing has to be replayed to go
+on anywhere, and every chunk of the corpus is in exactly one batch of an epoch.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+
+from litebert.common.errors import DataError
+from litebert.common.rng import rng
+from litebert.data.batches.example import ExampleConfig, Ints
+from litebert.data.batches.pairs import Pairs, form_pairs
+from litebert.data.corpus.shards import Shard, ShardSet, Tokens, offsets_of
+
+# The batches of a window differ from the wanted size as the window's mixture of documents differs
+# from the sample's; aiming a little lower keeps most of them at or below it.
+AIMED_FILL = 0.97
+SAMPLED_BLOCKS = 16
+MIN_BATCHES_PER_BLOCK = 4
+WINDOWS_KEPT = 2
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some blocks in memory with their examples and batches.
+
+    Example:
+        >>> window = corpus.window(epoch=0, number=3)
+        >>> window.pairs.labels[window.batch(0)]
+    """
+
+    tokens: Tokens
+    """uint16 or uint32 [T]: the blocks' tokens, one block behind the other."""
+    pairs: Pairs
+    """The examples, as ranges of ``tokens``."""
+    order: Ints
+    """int64 [n]: example numbers by ascending length, equal lengths shuffled."""
+    bounds: Ints
+    """int64 [num_batches, 2]: range of ``order`` of each batch; the batches are shuffled."""
+
+    def batch(self, number: int) -> Ints:
+        """Examples of a batch, int64 [B]."""
+        first, last = self.bounds[number]
+        return self.order[first:last]
+
+
+@dataclass(frozen=True)
+class _Block:
+    shard: Shard
+    first_document: int
+    last_document: int
+    num_tokens: int
+
+
+class Corpus:
+    """One source of documents as an endless, addressable row of batches.
+
+    Example:
+        >>> corpus = Corpus(ShardSet.open("shards/", "train"), ExampleConfig(), seed=1)
+        >>> epoch, window, batch = corpus.locate(123_456)
+        >>> corpus.window(epoch, window).batch(batch)
+    """
+
+    def __init__(
+        self, shards: ShardSet, config: ExampleConfig, seed: int, stage: int = 0, source: int = 0
+    ) -> None:
+        if not shards.num_tokens:
+            raise DataError(
+                f"{shards.folder} has no {shards.split} documents; prepare it with more text"
+            )
+        if config.task == "nsp" and shards.num_documents < 2:
+            raise DataError(
+                f"{shards.folder} has one {shards.split} document, but task nsp needs another one "
+                "for its negatives; use task sop"
+            )
+        self.shards = shards
+        self._config = config
+        self._seed = seed
+        self._address = (stage, source)
+        self._blocks = _cut_blocks(shards, config)
+        self._quotas = self._batches_of_blocks()
+        num_windows = max(1, len(self._blocks) // config.window_blocks)
+        self._window_bounds = np.arange(num_windows + 1) * len(self._blocks) // num_windows
+        self._windows: dict[tuple[int, int], Window] = {}
+        self._orders: dict[int, tuple[Ints, Ints]] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_windows": {}}  # a worker process reads its own
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of an epoch, the same in every epoch."""
+        return int(self._quotas.sum())
+
+    @property
+    def num_windows(self) -> int:
+        """Windows of an epoch."""
+        return len(self._window_bounds) - 1
+
+    def locate(self, position: int) -> tuple[int, int, int]:
+        """Epoch, window and batch of a position, without reading anything."""
+        epoch, rest = divmod(position, self.num_batches)
+        _, ends = self._epoch_order(epoch)
+        window = int(np.searchsorted(ends, rest, side="right"))
+        return epoch, window, rest - (int(ends[window - 1]) if window else 0)
+
+    def window(self, epoch: int, number: int) -> Window:
+        """Load a window and form its examples; the last ones are kept."""
+        key = (epoch, number)
+        if key not in self._windows:
+            while len(self._windows) >= WINDOWS_KEPT:
+                del self._windows[next(iter(self._windows))]
+            self._windows[key] = self._build_window(epoch, number)
+        return self._windows[key]
+
+    def _epoch_order(self, epoch: int) -> tuple[Ints, Ints]:
+        """Permutation of the blocks and the number of batches up to the end of each window."""
+        if epoch not in self._orders:
+            generator = rng(self._seed, "blocks", *self._address, epoch)
+            permutation = generator.permutation(len(self._blocks))
+            batches = np.cumsum(self._quotas[permutation])
+            self._orders = {epoch: (permutation, batches[self._window_bounds[1:] - 1])}
+        return self._orders[epoch]
+
+    def _build_window(self, epoch: int, number: int) -> Window:
+        permutation, _ = self._epoch_order(epoch)
+        chosen = permutation[self._window_bounds[number] : self._window_bounds[number + 1]]
+        tokens, sentence_offsets, document_offsets = _read_blocks([self._blocks[i] for i in chosen])
+        generator = rng(self._seed, "pairs", *self._address, epoch, number)
+        pairs = form_pairs(sentence_offsets, document_offsets, self._config, generator)
+        if not len(pairs):
+            raise DataError(
+                f"{self.shards.folder}: {len(tokens)} tokens around document "
+                f"{self._blocks[chosen[0]].first_document} make no pair; the text is too short"
+            )
+        lengths = pairs.lengths.sum(axis=1) + self._config.num_specials
+        shuffled = generator.permutation(len(pairs))
+        order = shuffled[np.argsort(lengths[shuffled], kind="stable")]
+        bounds = deal(lengths[order], int(self._quotas[chosen].sum()))
+        return Window(tokens, pairs, order, generator.permutation(bounds))
+
+    def _batches_of_blocks(self) -> Ints:
+        """How many batches each block stands for, int64 [num_blocks], at least one.
+
+        Tokens of examples per token of text depend on task, rules and documents (specials,
+        truncation, sentences used twice in NSP), so they are measured on a sample of blocks.
+        """
+        sample = np.unique(np.linspace(0, len(self._blocks) - 1, SAMPLED_BLOCKS).astype(np.int64))
+        tokens, sentence_offsets, document_offsets = _read_blocks([self._blocks[i] for i in sample])
+        generator = rng(self._seed, "quotas", *self._address)
+        pairs = form_pairs(sentence_offsets, document_offsets, self._config, generator)
+        cost = pairs.lengths.sum() + self._config.num_specials * len(pairs)
+        batches_per_token = cost / len(tokens) / (self._config.batch_tokens * AIMED_FILL)
+        block_tokens = np.array([block.num_tokens for block in self._blocks])
+        # Rounding the running sum keeps the rounding errors from adding up over the blocks.
+        ends = np.rint(np.cumsum(block_tokens) * batches_per_token).astype(np.int64)
+        quotas: Ints = np.maximum(1, np.diff(ends, prepend=0))
+        return quotas
+
+
+def deal(lengths: Ints, num_batches: int) -> Ints:
+    """Cut ascending lengths into batches: int64 [num_batches, 2] ranges, none empty.
+
+    The largest batch, padding counted, is as small as it can be. If there are fewer examples than
+    batches (a corpus of a few sentences), examples come again.
+
+    Example:
+        >>> deal(np.array([2, 2, 4, 8, 8]), 3)
+        array([[0, 3],
+               [3, 4],
+               [4, 5]])
+    """
+    if num_batches >= len(lengths):
+        example = np.arange(num_batches) % len(lengths)
+        return np.stack([example, example + 1], axis=1)
+    ascending = lengths.tolist()
+    too_small, enough = 0, ascending[-1] * len(ascending)
+    while enough - too_small > 1:
+        middle = (too_small + enough) // 2
+        if len(_fill(ascending, middle, num_batches + 1)) - 1 > num_batches:
+            too_small = middle
+        else:
+            enough = middle
+    edges = _fill(ascending, enough, num_batches)
+    # Sizes come in steps, so some batches may be missing: halve those with the most examples.
+    heap = [(first - last, first, last) for last, first in pairwise(edges)]
+    heapq.heapify(heap)
+    while len(heap) < num_batches:
+        _, first, last = heap[0]
+        middle = (first + last) // 2
+        heapq.heapreplace(heap, (first - middle, first, middle))
+        heapq.heappush(heap, (middle - last, middle, last))
+    return np.array(sorted((first, last) for _, first, last in heap))
+
+
+def _fill(ascending: list[int], batch_tokens: int, most: int) -> list[int]:
+    """Fill batches from the longest example down; their edges, at most ``most`` batches."""
+    edges = [len(ascending)]
+    while edges[-1] > 0 and len(edges) <= most:
+        edges.append(max(0, edges[-1] - max(1, batch_tokens // ascending[edges[-1] - 1])))
+    return edges
+
+
+def _cut_blocks(shards: ShardSet, config: ExampleConfig) -> list[_Block]:
+    """Cut every shard into blocks of whole documents with nearly equal numbers of tokens."""
+    wanted = max(config.block_tokens, MIN_BATCHES_PER_BLOCK * config.batch_tokens)
+    blocks = []
+    for shard in shards.shards:
+        _, sentences, documents = _read_shard(shard)
+        document_ends = sentences[documents]
+        num_blocks = max(1, round(shard.num_tokens / wanted))
+        targets = np.arange(num_blocks + 1) * shard.num_tokens // num_blocks
+        edges = np.unique(np.searchsorted(document_ends, targets))
+        for first, last in pairwise(edges.tolist()):
+            num_tokens = int(document_ends[last] - document_ends[first])
+            blocks.append(_Block(shard, first, last, num_tokens))
+    return blocks
+
+
+def _read_blocks(blocks: list[_Block]) -> tuple[Tokens, Ints, Ints]:
+    """Tokens, sentence offsets and document offsets of blocks, one behind the other."""
+    tokens, sentence_lengths, document_lengths = [], [], []
+    for shard in dict.fromkeys(block.shard for block in blocks):
+        mapped, sentences, documents = _read_shard(shard)
+        for block in blocks:
+            if block.shard == shard:
+                bounds = documents[block.first_document : block.last_document + 1]
+                offsets = sentences[bounds[0] : bounds[-1] + 1]
+                tokens.append(mapped[offsets[0] : offsets[-1]])
+                sentence_lengths.append(np.diff(offsets))
+                document_lengths.append(np.diff(bounds))
+    return (
+        cast(Tokens, np.concatenate(tokens)),
+        offsets_of(np.concatenate(sentence_lengths)),
+        offsets_of(np.concatenate(document_lengths)),
+    )
+
+
+def _read_shard(shard: Shard) -> tuple[Tokens, Ints, Ints]:
+    """Tokens, sentence offsets and document offsets of a shard; DataError if they make no sense."""
+    remedy = "run `litebert prepare` into a new folder"
+    try:
+        tokens, sentences, documents = shard.tokens, shard.sentence_offsets, shard.document_offsets
+    except (OSError, ValueError) as error:
+        raise DataError(f"shard {shard.path} cannot be read ({error}); {remedy}") from None
+    for offsets, end in ((sentences, shard.num_tokens), (documents, shard.num_sentences)):
+        if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] <= offsets[:-1]).any():
+            raise DataError(f"{shard.idx_path} is damaged: its offsets do not ascend; {remedy}")
+    return tokens, sentences, documents

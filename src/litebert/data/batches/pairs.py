@@ -1,0 +1,202 @@
+"""Pairs of segments (SOP, NSP, none) from sentence offsets alone; no token is touched.
+
+Sentences of a document lie one behind the other, so a segment is a range of tokens and an example
+is two ranges. The walk over a document (fill a chunk up to a target length, cut it in two, go on
+behind it) looks sequential, but what happens to a chunk depends only on the sentence at which it
+begins. So the outcome is drawn for every sentence at once, as if a chunk began there, and the walk
+is left with following pointers from one beginning to the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from litebert.data.batches.example import NO_LABEL, ExampleConfig, Ints
+
+SHORTEST_TARGET = 2
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Examples as ranges of tokens: n examples, segment A in column 0 and B in column 1.
+
+    Example:
+        >>> pairs = form_pairs(sentence_offsets, document_offsets, ExampleConfig(), generator)
+        >>> pairs.starts[0, 0], pairs.lengths[0, 0]  # segment A of the first example
+    """
+
+    starts: Ints
+    """int64 [n, 2]: first token, after truncation."""
+    lengths: Ints
+    """int64 [n, 2]: number of tokens, after truncation; B has none without a sentence task."""
+    labels: Ints
+    """int64 [n]: 0 in order, 1 swapped or from another document, -100 without a task."""
+    chunks: Ints
+    """int64 [n, 2]: first sentence taken from the walk and the one after the last."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def form_pairs(
+    sentence_offsets: Ints,
+    document_offsets: Ints,
+    config: ExampleConfig,
+    generator: np.random.Generator,
+) -> Pairs:
+    """Cut documents into examples; every sentence is in exactly one chunk.
+
+    A chunk holds whole sentences up to a target length and is cut into A and B between two of them.
+    SOP swaps half of the pairs. NSP takes B from another document for half of them and gives the
+    unused sentences back to the walk. ``paper`` draws the target for each chunk and splits a chunk
+    of one sentence between two of its tokens; ``official`` draws the target once for a document
+    and gives a chunk of one sentence a B from another document, label 1, in SOP too. A pair whose
+    B would be empty (a chunk of one token) is left out.
+
+    Args:
+        sentence_offsets: int64 [num_sentences + 1], into tokens; no sentence is empty.
+        document_offsets: int64 [num_documents + 1], into sentences; no document is empty.
+        config: length, task, rules and short_probability are used.
+        generator: all draws come from it.
+    """
+    room = config.length - config.num_specials
+    sentences_of_document = np.diff(document_offsets)
+    target = _targets(sentences_of_document, room, config, generator)
+    end = np.searchsorted(sentence_offsets, sentence_offsets[:-1] + target)
+    end = np.minimum(end, np.repeat(document_offsets[1:], sentences_of_document))
+    if config.task == "none":
+        pairs = _one_segment(sentence_offsets, end)
+    else:
+        pairs = _two_segments(sentence_offsets, document_offsets, target, end, config, generator)
+    return _truncate(pairs, room, generator)
+
+
+def truncated_lengths(first: Ints, second: Ints, room: int) -> tuple[Ints, Ints]:
+    """Lengths left when tokens go one by one from the longer segment (on a tie B) down to ``room``.
+
+    Example:
+        >>> truncated_lengths(np.array([9, 2]), np.array([9, 9]), 7)
+        (array([4, 2]), array([3, 5]))
+    """
+    over = first + second > room
+    kept = np.minimum(first, np.maximum(room - second, (room + 1) // 2))
+    return np.where(over, kept, first), np.where(over, room - kept, second)
+
+
+def _targets(
+    sentences_of_document: Ints, room: int, config: ExampleConfig, generator: np.random.Generator
+) -> Ints:
+    """Target length of a chunk for each sentence it may begin with, int64 [num_sentences]."""
+    per_document = config.rules == "official"
+    count = len(sentences_of_document) if per_document else int(sentences_of_document.sum())
+    is_short = generator.random(count) < config.short_probability
+    short = generator.integers(SHORTEST_TARGET, room, size=count, endpoint=True)
+    target = np.where(is_short, short, room)
+    return np.repeat(target, sentences_of_document) if per_document else target
+
+
+def _one_segment(sentence_offsets: Ints, end: Ints) -> Pairs:
+    chosen = _follow(end)
+    begin, stop = sentence_offsets[chosen], sentence_offsets[end[chosen]]
+    return Pairs(
+        starts=np.stack([begin, stop], axis=1),
+        lengths=np.stack([stop - begin, np.zeros_like(begin)], axis=1),
+        labels=np.full(len(chosen), NO_LABEL),
+        chunks=np.stack([chosen, end[chosen]], axis=1),
+    )
+
+
+def _two_segments(
+    sentence_offsets: Ints,
+    document_offsets: Ints,
+    target: Ints,
+    end: Ints,
+    config: ExampleConfig,
+    generator: np.random.Generator,
+) -> Pairs:
+    """Cut chunks in two; ``target`` and ``end`` are those of a chunk begun at each sentence."""
+    num_sentences = len(end)
+    cut = np.arange(1, num_sentences + 1)
+    cut += _below(end - cut, generator)
+    negative = generator.random(num_sentences) < 0.5
+    elsewhere = negative if config.task == "nsp" else np.zeros_like(negative)
+    if config.rules == "official":
+        elsewhere = elsewhere | (end == np.arange(1, num_sentences + 1))
+    after = np.where(elsewhere, cut, end)
+
+    chosen = _follow(after)
+    negative, elsewhere = negative[chosen], elsewhere[chosen]
+    begin, middle = sentence_offsets[chosen], sentence_offsets[cut[chosen]]
+    stop = sentence_offsets[end[chosen]]
+    between_tokens = begin + 1 + _below(stop - begin - 1, generator)
+    middle = np.where((middle == stop) & ~elsewhere, between_tokens, middle)
+    starts, ends = np.stack([begin, middle], axis=1), np.stack([middle, stop], axis=1)
+
+    away = np.flatnonzero(elsewhere)
+    document = np.searchsorted(document_offsets, chosen[away], side="right") - 1
+    spare = (target[chosen] - (middle - begin))[away]
+    starts[away, 1], ends[away, 1] = _elsewhere(
+        sentence_offsets, document_offsets, document, spare, generator
+    )
+    swapped = np.flatnonzero(negative & ~elsewhere)
+    starts[swapped], ends[swapped] = starts[swapped, ::-1], ends[swapped, ::-1]
+
+    lengths = ends - starts
+    keep = np.flatnonzero(lengths.min(axis=1) > 0)
+    return Pairs(
+        starts=starts[keep],
+        lengths=lengths[keep],
+        labels=(negative | elsewhere)[keep].astype(np.int64),
+        chunks=np.stack([chosen, after[chosen]], axis=1)[keep],
+    )
+
+
+def _follow(after: Ints) -> Ints:
+    """Chunk beginnings: from sentence 0 on, each leads to the one ``after`` it.
+
+    A document's last chunk leads to the first sentence of the next document.
+    """
+    following, chosen, sentence = after.tolist(), [], 0
+    while sentence < len(following):
+        chosen.append(sentence)
+        sentence = following[sentence]
+    return np.array(chosen, dtype=np.int64)
+
+
+def _below(limits: Ints, generator: np.random.Generator) -> Ints:
+    """A uniform integer in [0, limit) for each limit, 0 where the limit is 0."""
+    return (generator.random(len(limits)) * limits).astype(np.int64)
+
+
+def _elsewhere(
+    sentence_offsets: Ints,
+    document_offsets: Ints,
+    document: Ints,
+    spare: Ints,
+    generator: np.random.Generator,
+) -> tuple[Ints, Ints]:
+    """Token ranges in other documents: from a random sentence until ``spare`` tokens are reached.
+
+    The other document is uniform over all but the own one (which serves only if it is alone).
+    """
+    num_documents = len(document_offsets) - 1
+    step = 1 + _below(np.full(len(document), num_documents - 1), generator)
+    other = (document + step) % num_documents
+    size = document_offsets[other + 1] - document_offsets[other]
+    first = document_offsets[other] + _below(size, generator)
+    start = sentence_offsets[first]
+    end = np.searchsorted(sentence_offsets, start + spare)
+    end = np.minimum(np.maximum(end, first + 1), document_offsets[other + 1])
+    return start, sentence_offsets[end]
+
+
+def _truncate(pairs: Pairs, room: int, generator: np.random.Generator) -> Pairs:
+    """Drop tokens until a pair fits, each from the front or the back with equal probability.
+
+    How many a segment loses is settled by the lengths; how many of them at its front is binomial.
+    """
+    lengths = np.stack(truncated_lengths(pairs.lengths[:, 0], pairs.lengths[:, 1], room), axis=1)
+    starts = pairs.starts + generator.binomial(pairs.lengths - lengths, 0.5)
+    return Pairs(starts, lengths, pairs.labels, pairs.chunks)

@@ -1,0 +1,176 @@
+"""Assembly: finished parts become shards, without duplicates, the dev split apart."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.common.config import from_dict, to_dict
+from litebert.common.files import atomic_path, read_json, write_json
+from litebert.data.corpus.build import PROBLEMS, BuildFolder
+from litebert.data.corpus.dedup import find_duplicates
+from litebert.data.corpus.ingest import Problem
+from litebert.data.corpus.parts import Part, read_hashes, read_part
+from litebert.data.corpus.shards import Documents, ShardCutter, shard_path, write_shard
+
+_DROPPED = "dropped.npy"
+_SPILL = "hashes"
+_NAMED_PROBLEMS = 10_000
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive parts that make one train shard."""
+
+    first_part: int
+    last_part: int
+    """Exclusive."""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """How parts become shards, and the counts that are lost with the parts."""
+
+    groups: tuple[Group, ...]
+    first_documents: tuple[int, ...]
+    """Number of each part's first document, and of all documents at the end."""
+    text_bytes: int
+    train_documents: int
+    duplicate_documents: int
+    empty_documents: int
+    problems: dict[str, int]
+
+
+def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens: int) -> Assembly:
+    """Find duplicates, write the dev shards, and decide which parts make which train shard.
+
+    The plan is stored last: if it is there, the rest is done.
+    """
+    if build.assembly.is_file():
+        return from_dict(Assembly, read_json(build.assembly), str(build.assembly))
+    parts = [build.part(index) for index in range(num_parts)]
+    first_documents = [0, *accumulate(len(read_hashes(path)) for path in parts)]
+    num_duplicates = _mark_duplicates(build, parts, first_documents[-1]) if dedup else 0
+    tally = _Tally()
+    dev = ShardCutter(shard_tokens)
+    num_dev_shards = 0
+    for path, first in zip(parts, first_documents, strict=False):
+        part = read_part(path)
+        keep = _kept(build, first, len(part.is_dev))
+        tally.add(part, keep)
+        for shard in dev.add(part.documents.select(keep & part.is_dev)):
+            write_shard(shard_path(build.out, "dev", num_dev_shards), shard)
+            num_dev_shards += 1
+    if (rest := dev.rest()) is not None:
+        write_shard(shard_path(build.out, "dev", num_dev_shards), rest)
+    _write_problems(build.out / PROBLEMS, tally.named_problems)
+    assembly = Assembly(
+        groups=tuple(_groups(tally.tokens_of_parts, shard_tokens)),
+        first_documents=tuple(first_documents),
+        text_bytes=tally.text_bytes,
+        train_documents=tally.train_documents,
+        duplicate_documents=num_duplicates,
+        empty_documents=tally.empty_documents,
+        problems=dict(sorted(tally.problems.items())),
+    )
+    write_json(build.assembly, to_dict(assembly))
+    return assembly
+
+
+@dataclass
+class _Tally:
+    """Counts over all parts."""
+
+    tokens_of_parts: list[int] = field(default_factory=list)
+    """Train tokens of each part."""
+    text_bytes: int = 0
+    train_documents: int = 0
+    empty_documents: int = 0
+    problems: Counter[str] = field(default_factory=Counter)
+    named_problems: list[Problem] = field(default_factory=list)
+
+    def add(self, part: Part, keep: NDArray[np.bool_]) -> None:
+        """Count a part of which ``keep``, bool [D], are no duplicates."""
+        is_train = keep & ~part.is_dev
+        self.tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
+        self.train_documents += int(is_train.sum())
+        self.text_bytes += part.summary.text_bytes
+        self.empty_documents += part.summary.empty_documents
+        self.problems.update(part.summary.problem_counts)
+        missing = _NAMED_PROBLEMS - len(self.named_problems)
+        self.named_problems.extend(part.summary.problems[:missing])
+
+
+def write_train_shards(build: BuildFolder, assembly: Assembly) -> Iterator[int]:
+    """Join parts to train shards and remove them; yields each shard's number when it is there.
+
+    Shards that an earlier run wrote are kept.
+    """
+    for index, group in enumerate(assembly.groups):
+        path = shard_path(build.out, "train", index)
+        numbers = range(group.first_part, group.last_part)
+        if not path.with_suffix(".idx").is_file():  # it is written after the .bin
+            selected: list[Documents] = []
+            for number in numbers:
+                part = read_part(build.part(number))
+                keep = _kept(build, assembly.first_documents[number], len(part.is_dev))
+                selected.append(part.documents.select(keep & ~part.is_dev))
+            write_shard(path, Documents.join(selected))
+        for number in numbers:
+            build.part(number).unlink(missing_ok=True)
+        yield index
+
+
+def _mark_duplicates(build: BuildFolder, parts: Sequence[Path], num_documents: int) -> int:
+    """Write which documents are duplicates, bool [D], and return how many."""
+    if num_documents == 0:  # nothing can be mapped
+        return 0
+    # On disk: for thousands of millions of documents even one byte each is too much memory.
+    dropped = np.lib.format.open_memmap(
+        build.work / _DROPPED, mode="w+", dtype=np.bool_, shape=(num_documents,)
+    )
+    num_duplicates = 0
+    hashes = (read_hashes(path) for path in parts)
+    for numbers in find_duplicates(hashes, num_documents, build.work / _SPILL):
+        dropped[numbers] = True
+        num_duplicates += len(numbers)
+    dropped.flush()
+    return num_duplicates
+
+
+def _kept(build: BuildFolder, first: int, count: int) -> NDArray[np.bool_]:
+    """Return which of ``count`` documents are not duplicates, bool [count]."""
+    path = build.work / _DROPPED
+    if count == 0 or not path.is_file():
+        return np.ones(count, np.bool_)
+    dropped = np.load(path, mmap_mode="r", allow_pickle=False)
+    return cast(NDArray[np.bool_], ~dropped[first : first + count])
+
+
+def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[Group]:
+    """Cut the parts into shards: one ends with the part that fills it.
+
+    Cutting between parts, not between documents, lets a part be removed once its shard is there.
+    """
+    first = tokens = 0
+    for index, num_tokens in enumerate(tokens_of_parts, start=1):
+        tokens += num_tokens
+        is_last = index == len(tokens_of_parts)
+        if tokens >= shard_tokens or (is_last and tokens):
+            yield Group(first, index)
+            first, tokens = index, 0
+
+
+def _write_problems(path: Path, problems: Iterable[Problem]) -> None:
+    """List problems with file and line, in the order of the corpus."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        for problem in problems:
+            stream.write(json.dumps(asdict(problem), ensure_ascii=False) + "\n")

@@ -1,0 +1,195 @@
+"""An unfinished build: its plan, its finished parts, and what may be continued."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from litebert.common.config import from_dict
+from litebert.common.errors import DataError
+from litebert.common.files import atomic_path, read_json, write_json
+from litebert.data.corpus.manifest import FORMAT, MANIFEST, Manifest
+from litebert.data.corpus.sources import Source, read_sources, write_sources
+
+SOURCES = "sources.jsonl"
+PROBLEMS = "problems.jsonl"
+_WORK = ".work"
+_PLAN = "plan.json"
+_MADE = (MANIFEST, SOURCES, PROBLEMS, "train", "dev", "tokenizer", _WORK)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that the output depends on; a build is continued only with an equal plan."""
+
+    tokenizer: str
+    settings: dict[str, str]
+    sources: tuple[Source, ...]
+
+    def difference(self, old: Plan) -> str | None:
+        """Say what changed since ``old``, or None if nothing did."""
+        if self.tokenizer != old.tokenizer:
+            return f"the tokenizer changed (fingerprint {old.tokenizer[:12]} before)"
+        for key, value in self.settings.items():
+            if old.settings.get(key) != value:
+                return f"{key} was {old.settings.get(key)} and is now {value}"
+        for new_source, old_source in zip_longest(self.sources, old.sources):
+            if new_source is None or old_source is None or new_source.path != old_source.path:
+                return (
+                    f"it was of other source files ({len(old.sources)} then, "
+                    f"{len(self.sources)} now)"
+                )
+            if new_source.record() != old_source.record():
+                return f"source {new_source.path} changed"
+        return None
+
+
+class BuildFolder:
+    """The output folder of a build, locked while it is open.
+
+    Parts lie in ``.work/parts`` until they are joined to shards. Every file appears whole, so what
+    is there is finished, whenever the process was killed.
+
+    Example:
+        >>> with BuildFolder.open(Path("shards")) as build:
+        ...     build.begin(plan, restart=False)
+        ...     build.write_part(0, data)
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.work = out / _WORK
+
+    @classmethod
+    @contextmanager
+    def open(cls, out: Path) -> Iterator[BuildFolder]:
+        """Make the folder if need be and lock it against a second process."""
+        if out.exists() and not out.is_dir():
+            raise DataError(f"{out} is a file; choose another --out")
+        is_new = not out.exists()
+        out.mkdir(parents=True, exist_ok=True)
+        handle = os.open(out, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DataError(f"another `litebert prepare` is writing to {out}") from None
+            yield cls(out)
+        finally:
+            os.close(handle)
+            if is_new and not any(out.iterdir()):
+                out.rmdir()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the folder holds complete shards."""
+        return (self.out / MANIFEST).is_file()
+
+    def known_sources(self) -> Iterator[Source]:
+        """Yield the sources that an unfinished build hashed."""
+        path = self.work / SOURCES
+        if path.is_file():
+            yield from read_sources(path)
+
+    def begin(self, plan: Plan, restart: bool) -> None:
+        """Start a build, or go on with one of the same plan; refuse what would mix two."""
+        if any(self.out.iterdir()) and not self._is_ours():
+            raise DataError(f"{self.out} is not empty and holds no build; choose another --out")
+        if restart:
+            self._discard()
+        old = self._finished_plan() if self.is_finished else self._unfinished_plan()
+        if old is not None and (difference := plan.difference(old)) is not None:
+            if self.is_finished or any(self.parts.glob("*.npz")) or self.assembly.is_file():
+                kind = "a finished" if self.is_finished else "an unfinished"
+                raise DataError(
+                    f"{self.out} holds {kind} build: {difference}; choose another --out, or "
+                    "discard what it holds with --restart"
+                )
+            self._discard()  # nothing was done yet: nothing is lost
+        if self.is_finished:
+            shutil.rmtree(self.work, ignore_errors=True)
+            return
+        if old is None:
+            self._discard()  # what a process killed while discarding or planning left
+        self._remove_temporary_files()
+        self.parts.mkdir(parents=True, exist_ok=True)
+        with atomic_path(self.work / SOURCES) as temporary:
+            write_sources(temporary, plan.sources, times=True)
+        write_json(self.work / _PLAN, {"tokenizer": plan.tokenizer, "settings": plan.settings})
+
+    @property
+    def parts(self) -> Path:
+        """The folder of finished parts."""
+        return self.work / "parts"
+
+    @property
+    def assembly(self) -> Path:
+        """The file that says how parts become shards; it appears once all parts are there."""
+        return self.work / "assembly.json"
+
+    def part(self, index: int) -> Path:
+        """Return the file of a part."""
+        return self.parts / f"{index:06d}.npz"
+
+    def write_part(self, index: int, data: bytes) -> None:
+        """Keep a finished part."""
+        with atomic_path(self.part(index)) as temporary:
+            temporary.write_bytes(data)
+
+    def num_leading_parts(self) -> int:
+        """Return how many parts are finished without a gap from the first on."""
+        index = 0
+        while self.part(index).is_file():
+            index += 1
+        return index
+
+    def close(self) -> None:
+        """Remove what only an unfinished build needs."""
+        shutil.rmtree(self.work)
+
+    def _is_ours(self) -> bool:
+        """Whether a build made the folder: nothing else is ever written to or removed."""
+        path = self.out / MANIFEST
+        if self.work.is_dir() or not path.is_file():
+            return self.work.is_dir()
+        try:
+            return read_json(path).get("format") == FORMAT
+        except DataError:
+            return False
+
+    def _finished_plan(self) -> Plan:
+        manifest = Manifest.read(self.out)
+        path = self.out / SOURCES
+        if not path.is_file():
+            raise DataError(f"{path} is missing; prepare the corpus again with --restart")
+        return Plan(manifest.tokenizer, manifest.settings, tuple(read_sources(path)))
+
+    def _unfinished_plan(self) -> Plan | None:
+        if not (self.work / _PLAN).is_file():
+            return None
+        values = read_json(self.work / _PLAN)
+        return from_dict(Plan, {**values, "sources": tuple(self.known_sources())}, str(self.work))
+
+    def _discard(self) -> None:
+        """Remove a build: the manifest first, the mark that the folder is ours last."""
+        self.work.mkdir(exist_ok=True)
+        for name in _MADE:
+            path = self.out / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _remove_temporary_files(self) -> None:
+        """Remove half-written files that a killed process left."""
+        for path in [*self.out.rglob(".*.tmp")]:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()

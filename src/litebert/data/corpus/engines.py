@@ -1,0 +1,147 @@
+"""Engines: where blocks are turned into parts, in this process, in worker processes, or on Ray."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait as wait_for_sentinel
+from types import ModuleType
+from typing import Protocol
+
+from litebert.common.errors import ConfigError, DataError
+from litebert.common.processes import interrupts_held
+from litebert.data.corpus.ingest import Block
+from litebert.data.corpus.parts import Recipe, build_part
+
+Results = Generator[tuple[Block, bytes], None, None]
+"""Blocks with their parts, in any order; to be closed if not read to the end."""
+
+_QUEUED_PER_WORKER = 2
+"""Blocks on the way to a worker: enough to keep it busy, few enough to bound memory."""
+
+
+class Engine(Protocol):
+    """Runs :func:`build_part` on blocks and hands back the parts in any order.
+
+    Example:
+        >>> for block, part in SerialEngine().run(read_blocks(sources), recipe):
+        ...     path.write_bytes(part)
+    """
+
+    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
+        """Yield each block with its part as soon as it is done."""
+
+
+class SerialEngine:
+    """Does the work in this process."""
+
+    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
+        """Yield each block with its part, in order."""
+        for block in blocks:
+            yield block, build_part(block, recipe)
+
+
+class ProcessEngine:
+    """Does the work in processes of this machine; this one only reads and writes files."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+
+    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
+        """Yield each block with its part as soon as it is done."""
+        # Spawned, not forked: a fork would inherit the lock file and whatever threads hold.
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(self._workers, context, initializer=_follow_parent)
+        pending: dict[Future[bytes], Block] = {}
+        try:
+            for block in blocks:
+                with interrupts_held():  # the pool starts its processes here
+                    future = pool.submit(build_part, block, recipe)
+                pending[future] = block
+                if len(pending) >= self._workers * _QUEUED_PER_WORKER:
+                    yield from _finished(pending)
+            while pending:
+                yield from _finished(pending)
+        except BrokenProcessPool:
+            raise DataError(
+                "a worker process died, perhaps for want of memory; run the same command again, "
+                f"with fewer --workers than {self._workers}: finished work is kept"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _finished(pending: dict[Future[bytes], Block]) -> Iterator[tuple[Block, bytes]]:
+    """Wait for at least one part and take it out of ``pending``."""
+    for future in wait(pending, return_when=FIRST_COMPLETED).done:
+        yield pending.pop(future), future.result()
+
+
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the parent, and end when it is killed instead of waiting for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "runs in worker processes only"
+
+    def watch() -> None:
+        wait_for_sentinel([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class RayEngine:
+    """Does the work on a Ray cluster: the one at ``RAY_ADDRESS``, else one on this machine.
+
+    Blocks and parts travel through Ray, so the nodes need litebert but neither the input nor a
+    shared disk.
+    """
+
+    def __init__(self, workers: int | None) -> None:
+        self._workers = workers
+
+    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
+        """Yield each block with its part as soon as it is done."""
+        ray = _import_ray()
+        was_running = ray.is_initialized()
+        if not was_running:
+            address = os.environ.get("RAY_ADDRESS", "local")
+            cpus = self._workers if address == "local" else None
+            quiet = {"log_to_driver": False, "logging_level": logging.WARNING}
+            ray.init(address=address, num_cpus=cpus, **quiet)
+        try:
+            workers = self._workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+            function = ray.remote(build_part)
+            shared_recipe = ray.put(recipe)
+            pending: dict[object, Block] = {}
+            for block in blocks:
+                pending[function.remote(block, shared_recipe)] = block
+                if len(pending) >= workers * _QUEUED_PER_WORKER:
+                    yield _finished_on_ray(ray, pending)
+            while pending:
+                yield _finished_on_ray(ray, pending)
+        finally:
+            if not was_running:
+                ray.shutdown()
+
+
+def _import_ray() -> ModuleType:
+    try:
+        return importlib.import_module("ray")
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "--engine ray needs Ray, which is not installed; `pip install litebert[ray]`"
+        ) from None
+
+
+def _finished_on_ray(ray: ModuleType, pending: dict[object, Block]) -> tuple[Block, bytes]:
+    """Wait for a part and take it out of ``pending``."""
+    done, _ = ray.wait(list(pending), num_returns=1)
+    return pending.pop(done[0]), ray.get(done[0])

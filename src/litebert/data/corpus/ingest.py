@@ -1,0 +1,339 @@
+"""Ingestion: files of any size, read once and cut into blocks of whole documents.
+
+Where a block begins and ends depends on the files alone: not on workers, nor on where reading
+began, so an interrupted build goes on at the end of any block.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+
+from litebert.common.errors import DataError
+from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary
+from litebert.data.corpus.sources import Source
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
+BLOCK_BYTES = 4 << 20
+LARGEST = 4
+"""A document of more than four blocks is cut, a line of more than four blocks is skipped: so memory
+stays bounded."""
+
+_SKIP_BYTES = 1 << 20
+_BATCH_ROWS = 64
+_BINARY_BYTES = 1 << 16
+_BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
+
+ProblemKind = Literal[
+    "empty_file",
+    "binary_file",
+    "unreadable_file",
+    "missing_column",
+    "binary_line",
+    "broken_utf8",
+    "broken_json",
+    "overlong_line",
+    "document_cut",
+]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something in the input that was left out or changed.
+
+    Example:
+        >>> Problem("broken_utf8", "a.txt", 17, "invalid start byte").describe()
+        'a.txt:17: broken utf8 (invalid start byte)'
+    """
+
+    kind: ProblemKind
+    path: str
+    line: int
+    """Line, or row of a Parquet file, from 1; 0 for the file as a whole."""
+    detail: str
+
+    def describe(self) -> str:
+        """Return file, line, kind and detail as one line."""
+        where = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{where}: {self.kind.replace('_', ' ')} ({self.detail})"
+
+
+class Position(NamedTuple):
+    """A place between two documents of the corpus."""
+
+    source: int = 0
+    """Which source."""
+    offset: int = 0
+    """Bytes (decompressed) or Parquet rows before the place."""
+    line: int = 1
+    """Number of the next line."""
+
+
+BEGINNING = Position()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Whole documents of one source, still raw."""
+
+    source: Source
+    line: int
+    data: bytes | tuple[object, ...]
+    """Lines as bytes, or the column's values of Parquet rows."""
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """The unit of work: pieces of about four megabytes together."""
+
+    index: int
+    pieces: tuple[Piece, ...]
+    end: Position
+    """Where the next block begins."""
+    num_bytes: int
+
+
+class _Cut(NamedTuple):
+    """A piece's content and where it ends in its source."""
+
+    data: bytes | tuple[object, ...]
+    line: int
+    end_offset: int
+    end_line: int
+    problems: tuple[Problem, ...] = ()
+    ends_source: bool = False
+    """Nothing more is read of the source, whatever it still holds."""
+
+
+def read_blocks(
+    sources: Sequence[Source],
+    column: str = "text",
+    first_index: int = 0,
+    start: Position = BEGINNING,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[Block]:
+    """Yield the blocks of a corpus from a block's beginning on.
+
+    Args:
+        sources: the corpus in order.
+        column: name of the text in Parquet files.
+        first_index: the number of the first block.
+        start: the end of the block before it.
+        block_bytes: size of a block; it varies from half of that to four times that.
+    """
+    index, pieces, num_bytes = first_index, list[Piece](), 0
+    end = start
+    for number in range(start.source, len(sources)):
+        source = sources[number]
+        offset, line = (start.offset, start.line) if number == start.source else (0, 1)
+        for cut in _cuts(source, column, offset, line, block_bytes):
+            pieces.append(Piece(source, cut.line, cut.data, cut.problems))
+            num_bytes += _size(cut.data)
+            end = Position(number, cut.end_offset, cut.end_line)
+            if cut.ends_source:
+                end = Position(number + 1)
+            if num_bytes >= block_bytes // 2:
+                yield Block(index, tuple(pieces), end, num_bytes)
+                index, pieces, num_bytes = index + 1, [], 0
+    if pieces:
+        yield Block(index, tuple(pieces), end, num_bytes)
+
+
+def _size(data: bytes | tuple[object, ...]) -> int:
+    if isinstance(data, bytes):
+        return len(data)
+    return sum(len(text) for text in data if isinstance(text, str))
+
+
+def _cuts(source: Source, column: str, offset: int, line: int, block_bytes: int) -> Iterator[_Cut]:
+    if source.bytes == 0:
+        yield _failure(source, "empty_file", 0, "0 bytes")
+        return
+    if source.format == "parquet":
+        yield from _parquet_cuts(source, column, offset, block_bytes)
+        return
+    end_line = line
+    try:
+        with open_binary(source.path) as stream:
+            _skip(stream, offset, Path(source.path).suffix.lower() in COMPRESSIONS)
+            for cut in _text_cuts(stream, source, offset, line, block_bytes):
+                end_line = cut.end_line
+                yield cut
+    except READ_ERRORS as error:
+        _raise_if_the_machine_failed(error)
+        detail = f"{str(error) or type(error).__name__}; the rest of the file is left out"
+        yield _failure(source, "unreadable_file", end_line, detail)
+
+
+def _raise_if_the_machine_failed(error: Exception) -> None:
+    """A full or failing disk carries an error number, a damaged file does not.
+
+    Only the file's own damage may leave its text out: the rest must end the build.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
+
+
+def _text_cuts(
+    stream: IO[bytes], source: Source, offset: int, line: int, block_bytes: int
+) -> Iterator[_Cut]:
+    """Yield lines of plain text or JSON, cut where a document ends.
+
+    The buffer is filled to an exact size before a cut is sought, so that the cuts depend on the
+    text and on the beginning alone.
+    """
+    largest = LARGEST * block_bytes
+    first_size = largest if source.layout == "files" else block_bytes
+    buffer, size, is_fresh = b"", first_size, offset == 0
+    while True:
+        buffer += _read_exactly(stream, size - len(buffer))
+        if is_fresh and (not buffer or b"\0" in buffer[:_BINARY_BYTES]):
+            detail = "NUL bytes; if it is UTF-16, convert it to UTF-8" if buffer else "no text"
+            yield _failure(source, "binary_file" if buffer else "empty_file", 0, detail)
+            return
+        is_fresh = False
+        if len(buffer) < size:
+            if buffer:
+                yield _Cut(buffer, line, offset + len(buffer), line + buffer.count(b"\n"))
+            return
+        end, problems = _last_document_end(buffer, source), tuple[Problem, ...]()
+        if end == 0 and size < largest:
+            size = min(2 * size, largest)
+            continue
+        if end == 0:
+            end = buffer.rfind(b"\n") + 1
+            detail = f"longer than {largest:,} bytes; the rest becomes a document of its own"
+            problems = (Problem("document_cut", source.path, line, detail),)
+        if end == 0:
+            num_bytes, buffer = _skip_line(stream, len(buffer))
+            detail = f"{num_bytes:,} bytes, more than {largest:,}; the line is left out"
+            problems = (Problem("overlong_line", source.path, line, detail),)
+            yield _Cut(b"", line, offset + num_bytes, line + 1, problems)
+            offset, line = offset + num_bytes, line + 1
+        else:
+            data, buffer = buffer[:end], buffer[end:]
+            next_line = line + data.count(b"\n")
+            yield _Cut(data, line, offset + end, next_line, problems)
+            offset, line = offset + end, next_line
+        size = first_size
+
+
+def _last_document_end(buffer: bytes, source: Source) -> int:
+    """Return where the last whole document of a buffer ends, or 0."""
+    if source.format == "jsonl":
+        return buffer.rfind(b"\n") + 1
+    if source.layout == "files":
+        return 0
+    found = buffer.rfind(b"\n\n")
+    if found >= 0:
+        return found + 2
+    # Blank lines with spaces or carriage returns: slower to find, and rare.
+    end = 0
+    for match in _BLANK_LINE.finditer(buffer):
+        end = match.end()
+    return end
+
+
+def _read_exactly(stream: IO[bytes], num_bytes: int) -> bytes:
+    chunks: list[bytes] = []
+    while num_bytes > 0 and (chunk := stream.read(num_bytes)):
+        chunks.append(chunk)
+        num_bytes -= len(chunk)
+    return b"".join(chunks)
+
+
+def _skip(stream: IO[bytes], num_bytes: int, is_compressed: bool) -> None:
+    """Go to an offset; a compressed stream has to be read up to it."""
+    if not is_compressed:
+        stream.seek(num_bytes)
+        return
+    while num_bytes > 0 and (chunk := stream.read(min(num_bytes, _SKIP_BYTES))):
+        num_bytes -= len(chunk)
+
+
+def _skip_line(stream: IO[bytes], num_bytes: int) -> tuple[int, bytes]:
+    """Read past the end of a line; returns its length and what was read beyond it."""
+    while chunk := stream.read(_SKIP_BYTES):
+        end = chunk.find(b"\n") + 1
+        if end:
+            return num_bytes + end, chunk[end:]
+        num_bytes += len(chunk)
+    return num_bytes, b""
+
+
+def _failure(source: Source, kind: ProblemKind, line: int, detail: str) -> _Cut:
+    """Report a source of which nothing more is read."""
+    return _Cut(b"", 1, 0, 1, (Problem(kind, source.path, line, detail),), ends_source=True)
+
+
+def _parquet_cuts(source: Source, column: str, offset: int, block_bytes: int) -> Iterator[_Cut]:
+    """Yield values of the column; offsets are rows."""
+    try:
+        import pyarrow
+    except ModuleNotFoundError:
+        raise DataError(
+            f"{source.path}: reading Parquet needs `pip install litebert[data]`"
+        ) from None
+    first_row = offset
+    try:
+        with _parquet_file(source) as file:
+            schema = file.schema_arrow
+            if column not in schema.names:
+                names = ", ".join(schema.names)
+                yield _failure(source, "missing_column", 0, f"no '{column}' among: {names}")
+                return
+            values: list[object] = []
+            size = 0
+            for value in _parquet_values(file, column, offset):
+                values.append(value)
+                size += len(value) if isinstance(value, str) else 0
+                if size >= block_bytes:
+                    first_row, row = first_row + len(values), first_row
+                    yield _Cut(tuple(values), row + 1, first_row, first_row + 1)
+                    values, size = [], 0
+            if values:
+                last_row = first_row + len(values)
+                yield _Cut(tuple(values), first_row + 1, last_row, last_row + 1)
+    except (*READ_ERRORS, pyarrow.ArrowException) as error:
+        _raise_if_the_machine_failed(error)
+        detail = f"{' '.join(str(error).split())}; the rest of the file is left out"
+        yield _failure(source, "unreadable_file", first_row + 1, detail)
+
+
+@contextmanager
+def _parquet_file(source: Source) -> Iterator[pyarrow.parquet.ParquetFile]:
+    """Open a Parquet file so that a page of a column is in memory at a time, not a row group."""
+    import pyarrow.parquet
+
+    with ExitStack() as stack:
+        file: Path | IO[bytes] = Path(source.path)
+        if Path(source.path).suffix.lower() in COMPRESSIONS:
+            # Parquet is read from its end, so a compressed one is unpacked first.
+            file = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(stack.enter_context(open_binary(source.path)), file)
+        yield stack.enter_context(
+            pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+        )
+
+
+def _parquet_values(
+    file: pyarrow.parquet.ParquetFile, column: str, first_row: int
+) -> Iterator[object]:
+    """Yield a column's values from a row on; row groups before it are not read."""
+    group = 0
+    while group < file.num_row_groups and first_row >= file.metadata.row_group(group).num_rows:
+        first_row -= file.metadata.row_group(group).num_rows
+        group += 1
+    groups = list(range(group, file.num_row_groups))
+    for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=[column]):
+        yield from batch.column(0).to_pylist()[first_row:]
+        first_row = max(0, first_row - batch.num_rows)

@@ -1,0 +1,240 @@
+"""Parts: a block of raw text parsed, split into sentences, tokenised and hashed by one worker."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.data.corpus.ingest import Block, Piece, Position, Problem, ProblemKind
+from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
+from litebert.data.corpus.shards import Documents, Tokens, token_dtype
+from litebert.text.sentences import split_sentences
+from litebert.text.tokenizer import Tokenizer, TokenizerSettings
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SENTENCES_AT_ONCE = 20_000
+_NAMED_PROBLEMS = 100
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What turns any block into its part; it travels to the workers with the block.
+
+    Example:
+        >>> build_part(block, Recipe(model, TokenizerSettings(), "en", "text", dev_share=0.01))
+    """
+
+    model: bytes
+    """The SentencePiece model itself: a worker on another machine has no folder to load."""
+    settings: TokenizerSettings
+    language: str
+    column: str
+    dev_share: float
+
+
+@dataclass(frozen=True)
+class PartSummary:
+    """What is to be known of a part beside its documents."""
+
+    end: Position
+    text_bytes: int
+    empty_documents: int
+    problem_counts: dict[str, int]
+    problems: tuple[Problem, ...]
+    """The first hundred, with file and line."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The documents of one block in order, duplicates and both splits included."""
+
+    documents: Documents
+    hashes: NDArray[np.uint64]
+    """128-bit hash of each document's text, uint64 [D, 2]."""
+    is_dev: NDArray[np.bool_]
+    """Which documents belong to the dev split, bool [D]."""
+    summary: PartSummary
+
+    def to_bytes(self) -> bytes:
+        """Return the content of a part's file."""
+        file = io.BytesIO()
+        np.savez(
+            file,
+            tokens=self.documents.tokens,
+            sentence_lengths=self.documents.sentence_lengths.astype(np.uint32),
+            document_lengths=self.documents.document_lengths.astype(np.uint32),
+            hashes=self.hashes,
+            is_dev=self.is_dev,
+            summary=np.frombuffer(json.dumps(asdict(self.summary)).encode(), np.uint8),
+        )
+        return file.getvalue()
+
+
+def read_part(path: Path) -> Part:
+    """Read a part's file."""
+    with np.load(path, allow_pickle=False) as arrays:
+        documents = Documents(
+            arrays["tokens"],
+            arrays["sentence_lengths"].astype(np.int64),
+            arrays["document_lengths"].astype(np.int64),
+        )
+        return Part(documents, arrays["hashes"], arrays["is_dev"], _summary(arrays["summary"]))
+
+
+def read_hashes(path: Path) -> NDArray[np.uint64]:
+    """Read only the hashes of a part's documents, uint64 [D, 2]."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return cast(NDArray[np.uint64], arrays["hashes"])
+
+
+def read_summary(file: Path | io.BytesIO) -> PartSummary:
+    """Read only the summary of a part."""
+    with np.load(file, allow_pickle=False) as arrays:
+        return _summary(arrays["summary"])
+
+
+def _summary(data: NDArray[np.uint8]) -> PartSummary:
+    values = json.loads(data.tobytes())
+    values["end"] = Position(*values["end"])
+    values["problems"] = tuple(Problem(**problem) for problem in values["problems"])
+    return PartSummary(**values)
+
+
+def build_part(block: Block, recipe: Recipe) -> bytes:
+    """Turn a block into its part's file: the function that runs on every worker."""
+    tokenizer = _tokenizer(recipe.model, recipe.settings)
+    problems: list[Problem] = []
+    sentences: list[str] = []
+    lengths: list[int] = []
+    hashes: list[bytes] = []
+    from_dev: list[bool] = []
+    text_bytes = 0
+    for piece in block.pieces:
+        problems.extend(piece.problems)
+        for paragraphs in _documents(piece, recipe.column, problems):
+            text = "\n".join(paragraphs).encode()
+            text_bytes += len(text)
+            hashes.append(hashlib.blake2b(text, digest_size=16).digest())
+            from_dev.append(piece.source.split == "dev")
+            num_before = len(sentences)
+            if piece.source.layout == "sentences":
+                sentences.extend(paragraphs)
+            else:
+                for paragraph in paragraphs:
+                    sentences.extend(split_sentences(paragraph, recipe.language))
+            lengths.append(len(sentences) - num_before)
+    packed, keep = _encode(tokenizer, sentences, lengths)
+    keys = np.frombuffer(b"".join(hashes), "<u8").reshape(-1, 2)
+    is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < _dev_limit(recipe.dev_share))
+    counts = Counter[str](problem.kind for problem in problems)
+    summary = PartSummary(
+        end=block.end,
+        text_bytes=text_bytes,
+        empty_documents=int((~keep).sum()),
+        problem_counts=dict(counts),
+        problems=tuple(problems[:_NAMED_PROBLEMS]),
+    )
+    return Part(packed, keys[keep], is_dev[keep], summary).to_bytes()
+
+
+@lru_cache(maxsize=1)
+def _tokenizer(model: bytes, settings: TokenizerSettings) -> Tokenizer:
+    """Load the tokenizer once in each process."""
+    return Tokenizer(model, settings)
+
+
+def _dev_limit(share: float) -> np.uint64:
+    """Return the hash below which that share of all documents lies."""
+    return np.uint64(int(share * (1 << 53)) << 11)
+
+
+def _encode(
+    tokenizer: Tokenizer, sentences: Sequence[str], lengths: Sequence[int]
+) -> tuple[Documents, NDArray[np.bool_]]:
+    """Tokenise sentences; returns documents and which of the ``lengths`` were not empty.
+
+    Sentences without a token, and documents without a sentence, are left out.
+    """
+    dtype = token_dtype(tokenizer.vocab_size)
+    arrays = [np.empty(0, dtype)]
+    sentence_lengths = np.zeros(len(sentences), np.int64)
+    for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
+        batch = tokenizer.encode_batch(sentences[start : start + _SENTENCES_AT_ONCE])
+        sentence_lengths[start : start + len(batch)] = [len(ids) for ids in batch]
+        arrays.append(np.fromiter(chain.from_iterable(batch), dtype))
+    document_of = np.repeat(np.arange(len(lengths)), lengths)
+    is_full = sentence_lengths > 0
+    document_lengths = np.bincount(document_of[is_full], minlength=len(lengths))
+    keep = document_lengths > 0
+    tokens = cast(Tokens, np.concatenate(arrays))
+    return Documents(tokens, sentence_lengths[is_full], document_lengths[keep]), keep
+
+
+def _documents(piece: Piece, column: str, problems: list[Problem]) -> Iterator[list[str]]:
+    """Yield the documents of a piece as paragraphs (as sentences in the layout ``sentences``)."""
+    if isinstance(piece.data, tuple):
+        for row, value in enumerate(piece.data, start=piece.line):
+            yield from _document_of_value(value, column, piece.source.path, row, problems)
+        return
+    lines = _decode(piece, piece.data, problems)
+    if piece.source.format == "jsonl":
+        for number, line in enumerate(lines, start=piece.line):
+            if line is None or not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                problems.append(Problem("broken_json", piece.source.path, number, str(error)))
+                continue
+            value = record.get(column) if isinstance(record, dict) else None
+            yield from _document_of_value(value, column, piece.source.path, number, problems)
+    elif piece.source.layout == "files":
+        yield paragraphs_of("\n".join(line for line in lines if line is not None))
+    else:
+        stripped = [line.strip() for line in lines if line is not None]
+        yield from documents_between_blank_lines(stripped)
+
+
+def _document_of_value(
+    value: object, column: str, path: str, line: int, problems: list[Problem]
+) -> Iterator[list[str]]:
+    if isinstance(value, str):
+        yield paragraphs_of(value.encode(errors="replace").decode())
+    else:
+        found = "nothing" if value is None else type(value).__name__
+        detail = f"'{column}' holds {found}, expected text"
+        problems.append(Problem("missing_column", path, line, detail))
+
+
+def _decode(piece: Piece, data: bytes, problems: list[Problem]) -> list[str | None]:
+    """Return the lines of a piece; None stands for one that is binary or not UTF-8."""
+    if piece.line == 1:
+        data = data.removeprefix(_BYTE_ORDER_MARK)
+    if b"\0" not in data:
+        try:
+            return list(data.decode().split("\n"))
+        except UnicodeDecodeError:
+            pass  # find the lines, one by one
+    lines: list[str | None] = []
+    for number, line in enumerate(data.split(b"\n"), start=piece.line):
+        kind: ProblemKind = "binary_line"
+        detail = "NUL bytes" if b"\0" in line else ""
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            kind, detail = "broken_utf8", f"{error.reason} at byte {error.start}"
+        if detail:
+            problems.append(Problem(kind, piece.source.path, number, f"{detail}; line left out"))
+        lines.append(None if detail else text)
+    return lines

@@ -1,0 +1,329 @@
+"""Corpus preparation: raw text to token shards, in bounded memory, resumable, reproducible."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+from litebert.common.errors import DataError
+from litebert.common.files import atomic_folder, atomic_path, sha256_file
+from litebert.common.progress import progress
+from litebert.data.corpus.assemble import Assembly, plan_assembly, write_train_shards
+from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, Plan
+from litebert.data.corpus.config import PrepareConfig
+from litebert.data.corpus.engines import Engine, ProcessEngine, RayEngine, SerialEngine
+from litebert.data.corpus.ingest import BEGINNING, Block, read_blocks
+from litebert.data.corpus.manifest import Manifest, SourceCounts, SplitEntry
+from litebert.data.corpus.parts import PartSummary, Recipe, read_summary
+from litebert.data.corpus.shards import TOKENIZER_FOLDER, seal_split, token_dtype
+from litebert.data.corpus.sources import (
+    Input,
+    Source,
+    find_inputs,
+    fingerprint_sources,
+    write_sources,
+)
+from litebert.text.folder import JSON_FILE
+from litebert.text.tokenizer import CONFIG_FILE, MODEL_FILE, Tokenizer
+
+_SHOWN_PROBLEMS = 10
+
+
+@dataclass(frozen=True)
+class PrepareReport:
+    """What a build made, and how fast.
+
+    Example:
+        >>> report = prepare(config)
+        >>> report.manifest.splits["train"].tokens, report.mb_per_s
+        (51500000, 6.1)
+    """
+
+    out: Path
+    manifest: Manifest
+    was_complete: bool
+    """The shards were there already; nothing was done."""
+    resumed_parts: int
+    """Parts of text that an earlier, interrupted run had finished."""
+    workers: int
+    seconds: float
+    processed_bytes: int
+    """Bytes of text read and tokenised by this run."""
+    disk_bytes: int
+    peak_memory_bytes: int
+    """Upper bound of this process and its workers together."""
+
+    @property
+    def mb_per_s(self) -> float:
+        """Megabytes of text per second, all stages included."""
+        return self.processed_bytes / 1e6 / max(self.seconds, 1e-9)
+
+
+def prepare(config: PrepareConfig) -> PrepareReport:
+    """Turn raw text into token shards in ``config.out``.
+
+    The output is a function of the text, the tokenizer and the settings: worker count, engine,
+    interruptions and resumption change no byte of it. Progress goes to standard error.
+    """
+    started = time.monotonic()
+    tokenizer = Tokenizer.load(config.tokenizer)
+    skip = config.out.absolute()
+    inputs = [
+        *find_inputs(config.dev_input, "dev", config.layout, config.language, skip),
+        *find_inputs(config.input, "train", config.layout, config.language, skip),
+    ]
+    for found in inputs:
+        _say(found.describe())
+    workers = config.workers or _num_cores()
+    with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
+        sources = _hashed_sources(inputs, build)
+        plan = Plan(tokenizer.fingerprint, _settings(config), sources)
+        build.begin(plan, config.restart)
+        was_complete = build.is_finished
+        work = _Work()
+        if not was_complete:
+            if not build.assembly.is_file():
+                work = _tokenise(config, build, sources, tokenizer, workers)
+            _assemble(config, build, sources, tokenizer, work.num_parts)
+        return PrepareReport(
+            out=config.out,
+            manifest=Manifest.read(config.out),
+            was_complete=was_complete,
+            resumed_parts=work.num_resumed,
+            workers=workers,
+            seconds=time.monotonic() - started,
+            processed_bytes=work.num_bytes,
+            disk_bytes=sum(p.stat().st_size for p in config.out.rglob("*") if p.is_file()),
+            peak_memory_bytes=_peak_memory_bytes(workers),
+        )
+
+
+def _hashed_sources(inputs: Sequence[Input], build: BuildFolder) -> tuple[Source, ...]:
+    sizes = (path.stat().st_size for found in inputs for path in found.files)
+    sources: list[Source] = []
+    with progress("hashing sources", total=sum(sizes) / 1e6, unit="MB") as bar:
+        for source in fingerprint_sources(inputs, build.known_sources()):
+            sources.append(source)
+            bar.advance(source.bytes / 1e6)
+    return tuple(sources)
+
+
+@dataclass
+class _Work:
+    """Counts of one run's tokenisation."""
+
+    num_parts: int = 0
+    num_resumed: int = 0
+    num_bytes: int = 0
+    num_problems: int = 0
+
+
+def _tokenise(
+    config: PrepareConfig,
+    build: BuildFolder,
+    sources: Sequence[Source],
+    tokenizer: Tokenizer,
+    workers: int,
+) -> _Work:
+    """Read all blocks and make those parts that are not there yet."""
+    recipe = Recipe(
+        tokenizer.model, tokenizer.settings, config.language, config.column, config.dev_share
+    )
+    leading = build.num_leading_parts()
+    start = read_summary(build.part(leading - 1)).end if leading else BEGINNING
+    work = _Work(num_parts=leading, num_resumed=leading)
+    if any(build.parts.glob("*.npz")):
+        _say(f"{config.out}: going on with an unfinished build")
+    estimate = _Estimate(sources[start.source :])
+    with progress("tokenising", total=estimate.total_mb, unit="MB") as bar:
+
+        def missing_blocks() -> Iterator[Block]:
+            for block in read_blocks(sources, config.column, leading, start, config.block_bytes):
+                estimate.count(block)
+                work.num_parts += 1
+                if build.part(block.index).is_file():
+                    work.num_resumed += 1
+                else:
+                    yield block
+
+        # Closed at once when something fails: workers end before the folder is unlocked.
+        with closing(_engine(config, workers).run(missing_blocks(), recipe)) as results:
+            for block, data in results:
+                summary = read_summary(BytesIO(data))
+                _show_problems(summary, work, config.strict)
+                build.write_part(block.index, data)
+                work.num_bytes += summary.text_bytes
+                bar.advance(estimate.share_mb(block))
+    return work
+
+
+class _Estimate:
+    """Divides the estimated text of each source among its blocks, so that a bar ends at its end.
+
+    How much text a compressed file holds is known only when it has been read.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.total_mb = sum(source.text_bytes_estimate for source in sources) / 1e6
+        self._left = 0.0
+        self._source: Source | None = None
+        self._shares_mb: dict[int, float] = {}
+
+    def count(self, block: Block) -> None:
+        """Note a block when it has been read."""
+        share = 0.0
+        for piece in block.pieces:
+            if piece.source is not self._source:
+                share += self._left
+                self._source, self._left = piece.source, piece.source.text_bytes_estimate
+            used = min(self._left, len(piece.data) if isinstance(piece.data, bytes) else 0)
+            share, self._left = share + used, self._left - used
+        self._shares_mb[block.index] = share / 1e6
+
+    def share_mb(self, block: Block) -> float:
+        """Return the block's part of the total."""
+        return self._shares_mb.pop(block.index)
+
+
+def _engine(config: PrepareConfig, workers: int) -> Engine:
+    if config.engine == "ray":
+        return RayEngine(config.workers)
+    return SerialEngine() if workers == 1 else ProcessEngine(workers)
+
+
+def _show_problems(summary: PartSummary, work: _Work, strict: bool) -> None:
+    """Print the first problems as they are met; stop at one if asked to."""
+    for problem in summary.problems:
+        if strict:
+            raise DataError(f"{problem.describe()}; mend it, or run without --strict")
+        if work.num_problems < _SHOWN_PROBLEMS:
+            _say(problem.describe())
+        elif work.num_problems == _SHOWN_PROBLEMS:
+            _say(f"more problems: counted, and listed in {PROBLEMS} of the output")
+        work.num_problems += 1
+
+
+def _assemble(
+    config: PrepareConfig,
+    build: BuildFolder,
+    sources: Sequence[Source],
+    tokenizer: Tokenizer,
+    num_parts: int,
+) -> None:
+    """Make shards of the parts, and the manifest last."""
+    assembly = plan_assembly(build, num_parts, config.dedup, config.shard_tokens)
+    if config.strict and assembly.problems:
+        raise DataError(f"--strict: an earlier run met problems: {_list(assembly.problems)}")
+    if not assembly.train_documents:
+        found = _list(assembly.problems) or "no text"
+        raise DataError(f"nothing to train on in {len(sources)} files ({found}); check --input")
+    with progress("writing shards", total=len(assembly.groups), unit="shard") as bar:
+        for _ in write_train_shards(build, assembly):
+            bar.advance()
+    if not (build.out / TOKENIZER_FOLDER).is_dir():
+        _copy_tokenizer(config.tokenizer, tokenizer, build.out / TOKENIZER_FOLDER)
+    with atomic_path(build.out / SOURCES) as temporary:
+        write_sources(temporary, sources, times=False)
+    vocab_size = tokenizer.vocab_size
+    splits: dict[str, SplitEntry] = {
+        "train": seal_split(build.out, "train", vocab_size),
+        "dev": seal_split(build.out, "dev", vocab_size),
+    }
+    Manifest(
+        vocab_size=vocab_size,
+        dtype=token_dtype(vocab_size).name,
+        tokenizer=tokenizer.fingerprint,
+        splits=splits,
+        sources=_source_counts(build, sources, assembly),
+        problems=assembly.problems,
+        settings=_settings(config),
+    ).write(build.out)
+    build.close()
+
+
+def _copy_tokenizer(source: Path, tokenizer: Tokenizer, target: Path) -> None:
+    """Copy a tokenizer's files; those that a bare ``spiece.model`` lacks are made."""
+    files = [source / name for name in (MODEL_FILE, JSON_FILE, CONFIG_FILE)]
+    with atomic_folder(target) as folder:
+        if all(file.is_file() for file in files):
+            for file in files:
+                shutil.copyfile(file, folder / file.name)
+        else:
+            tokenizer.save(folder)
+
+
+def _source_counts(
+    build: BuildFolder, sources: Sequence[Source], assembly: Assembly
+) -> SourceCounts:
+    return SourceCounts(
+        files=len(sources),
+        file_bytes=sum(source.bytes for source in sources),
+        text_bytes=assembly.text_bytes,
+        documents=assembly.first_documents[-1] + assembly.empty_documents,
+        duplicate_documents=assembly.duplicate_documents,
+        empty_documents=assembly.empty_documents,
+        fingerprint=sha256_file(build.out / SOURCES),
+    )
+
+
+def _settings(config: PrepareConfig) -> dict[str, str]:
+    """Return the settings that change the output (layouts are kept with the sources)."""
+    values = {
+        "column": config.column,
+        "language": config.language,
+        "dev_share": config.dev_share,
+        "dedup": config.dedup,
+        "shard_tokens": config.shard_tokens,
+        "block_bytes": config.block_bytes,
+    }
+    return {key: str(value) for key, value in values.items()}
+
+
+@contextmanager
+def _keeping_what_is_done(out: Path) -> Iterator[None]:
+    """Say after an interruption or on a full disk that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say(f"{out}: finished parts are kept; run the same command again to go on")
+        raise
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DataError(
+            f"no space left on the disk of {out}; free some and run the same command again: "
+            "finished parts are kept"
+        ) from None
+
+
+def _num_cores() -> int:
+    """Return the cores that this process may use, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _peak_memory_bytes(workers: int) -> int:
+    """Return an upper bound: this process, and each worker as large as the largest."""
+    import resource
+
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    kilobytes = own + (workers * child if workers > 1 else 0)
+    return kilobytes * (1 if sys.platform == "darwin" else 1024)
+
+
+def _list(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {kind.replace('_', ' ')}" for kind, number in counts.items())
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,365 @@
+"""Token shards: memory-mapped piece ids with sentence and document offsets."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.common.errors import DataError
+from litebert.common.files import atomic_path, sha256_file
+from litebert.data.corpus.manifest import MANIFEST, Manifest, ShardEntry, Split, SplitEntry
+
+Tokens = NDArray[np.uint16] | NDArray[np.uint32]
+TokenType = np.dtype[np.uint16] | np.dtype[np.uint32]
+Integers = NDArray[np.int64]
+
+TOKENIZER_FOLDER = "tokenizer"
+UNIGRAMS = "unigrams.npy"
+SHARD_TOKENS = 1 << 24
+
+# An .idx file is four uint64 (magic, documents, sentences, tokens), then uint32 sentence offsets
+# and uint32 document offsets: half the size of int64, and a shard never has 2^32 tokens.
+_MAGIC = int.from_bytes(b"LBIDX\x00\x00\x01", "little")
+_HEADER_BYTES = 32
+_MAX_OFFSET = (1 << 32) - 1
+_COUNTED_AT_ONCE = 1 << 22
+
+
+def token_dtype(vocab_size: int) -> TokenType:
+    """Return the little-endian type of tokens: uint16 up to 65,535 pieces, else uint32."""
+    return np.dtype("<u2") if vocab_size <= 65_535 else np.dtype("<u4")
+
+
+def offsets_of(lengths: Integers) -> Integers:
+    """Turn lengths [N] into offsets [N + 1] that begin with 0."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Whole documents as columns: cut, selected and joined without a loop over tokens.
+
+    Example:
+        >>> two = Documents.of([[[5, 6], [7]], [[8]]], vocab_size=10)
+        >>> two.select(np.array([False, True])).tokens
+        array([8], dtype=uint16)
+    """
+
+    tokens: Tokens
+    """Piece ids of all sentences, uint16 or uint32 [T]."""
+    sentence_lengths: Integers
+    """Tokens of each sentence, int64 [S]."""
+    document_lengths: Integers
+    """Sentences of each document, int64 [D]."""
+
+    @classmethod
+    def of(cls, documents: Iterable[Sequence[Sequence[int]]], vocab_size: int) -> Documents:
+        """Pack documents given as lists of sentences given as lists of ids."""
+        tokens: list[int] = []
+        sentence_lengths: list[int] = []
+        document_lengths: list[int] = []
+        for document in documents:
+            document_lengths.append(len(document))
+            for sentence in document:
+                sentence_lengths.append(len(sentence))
+                tokens.extend(sentence)
+        return cls(
+            cast(Tokens, np.array(tokens, token_dtype(vocab_size))),
+            np.array(sentence_lengths, np.int64),
+            np.array(document_lengths, np.int64),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[Documents]) -> Documents:
+        """Concatenate at least one group of documents."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            cast(Tokens, np.concatenate([part.tokens for part in parts])),
+            np.concatenate([part.sentence_lengths for part in parts]),
+            np.concatenate([part.document_lengths for part in parts]),
+        )
+
+    @property
+    def document_tokens(self) -> Integers:
+        """Tokens of each document, int64 [D]."""
+        return np.diff(offsets_of(self.sentence_lengths)[offsets_of(self.document_lengths)])
+
+    def part(self, first: int, last: int) -> Documents:
+        """Return documents ``first`` to ``last`` (exclusive), sharing the tokens' memory."""
+        sentences = offsets_of(self.document_lengths)[[first, last]]
+        tokens = offsets_of(self.sentence_lengths)[sentences]
+        return Documents(
+            self.tokens[tokens[0] : tokens[1]],
+            self.sentence_lengths[sentences[0] : sentences[1]],
+            self.document_lengths[first:last],
+        )
+
+    def select(self, keep: NDArray[np.bool_]) -> Documents:
+        """Return the documents for which ``keep``, bool [D], is true."""
+        if keep.all():
+            return self
+        keep_sentences = np.repeat(keep, self.document_lengths)
+        keep_tokens = np.repeat(keep_sentences, self.sentence_lengths)
+        return Documents(
+            self.tokens[keep_tokens],
+            self.sentence_lengths[keep_sentences],
+            self.document_lengths[keep],
+        )
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One pair of ``.bin`` and ``.idx`` files. It holds no file open and no data in memory.
+
+    Each property maps or reads its file anew, so that thousands of shards cost nothing until they
+    are used; keep what it returns in a variable while you use it.
+
+    Example:
+        >>> sentences, documents = shard.sentence_offsets, shard.document_offsets
+        >>> first_document = shard.tokens[sentences[documents[0]] : sentences[documents[1]]]
+    """
+
+    path: Path
+    """The shard's files without their suffix."""
+    num_documents: int
+    num_sentences: int
+    num_tokens: int
+    dtype: TokenType
+
+    @property
+    def bin_path(self) -> Path:
+        """The file of tokens."""
+        return self.path.with_suffix(".bin")
+
+    @property
+    def idx_path(self) -> Path:
+        """The file of offsets."""
+        return self.path.with_suffix(".idx")
+
+    @property
+    def tokens(self) -> Tokens:
+        """All piece ids, memory-mapped, uint16 or uint32 [num_tokens]."""
+        if self.num_tokens == 0:  # an empty file cannot be mapped
+            return cast(Tokens, np.empty(0, self.dtype))
+        return cast(Tokens, np.memmap(self.bin_path, self.dtype, "r", shape=(self.num_tokens,)))
+
+    @property
+    def sentence_offsets(self) -> Integers:
+        """Where each sentence begins in ``tokens``, int64 [num_sentences + 1]."""
+        return self._offsets(0, self.num_sentences + 1)
+
+    @property
+    def document_offsets(self) -> Integers:
+        """Where each document begins among the sentences, int64 [num_documents + 1]."""
+        return self._offsets(self.num_sentences + 1, self.num_documents + 1)
+
+    def _offsets(self, first: int, count: int) -> Integers:
+        start = _HEADER_BYTES + 4 * first
+        return np.fromfile(self.idx_path, "<u4", count, offset=start).astype(np.int64)
+
+    def check(self) -> None:
+        """Raise DataError if a file is missing, cut short or of another shard."""
+        expected = {
+            self.bin_path: self.num_tokens * self.dtype.itemsize,
+            self.idx_path: _HEADER_BYTES + 4 * (self.num_sentences + self.num_documents + 2),
+        }
+        for path, num_bytes in expected.items():
+            if not path.is_file():
+                raise DataError(f"{path} is missing; run `litebert prepare` into a new folder")
+            found = path.stat().st_size
+            if found != num_bytes:
+                raise DataError(
+                    f"{path} has {found} bytes instead of {num_bytes}; "
+                    "run `litebert prepare` into a new folder"
+                )
+
+
+class ShardSet:
+    """The shards of one split of a prepared corpus.
+
+    Example:
+        >>> train = ShardSet.open("shards/", "train")
+        >>> train.num_tokens, train.vocab_size
+        (51500000, 30000)
+        >>> longest = max(np.diff(shard.sentence_offsets).max() for shard in train.shards)
+    """
+
+    def __init__(self, folder: Path, split: Split, manifest: Manifest) -> None:
+        entry, dtype = manifest.split(split), token_dtype(manifest.vocab_size)
+        self.folder = folder
+        self.split = split
+        self.vocab_size = manifest.vocab_size
+        self.fingerprint = manifest.fingerprint(split)
+        self.tokenizer_fingerprint = manifest.tokenizer
+        """Of the tokenizer that made the tokens; empty if it is not known."""
+        self.num_documents = entry.documents
+        self.num_sentences = entry.sentences
+        self.num_tokens = entry.tokens
+        self.shards = tuple(
+            Shard(shard_path(folder, split, i), row.documents, row.sentences, row.tokens, dtype)
+            for i, row in enumerate(entry.shards)
+        )
+        self._entries = entry.shards
+
+    @classmethod
+    def open(cls, folder: Path | str, split: Split) -> ShardSet:
+        """Open a split; the sizes of all files are checked, their content is not read.
+
+        A corpus that was prepared without a dev split has an empty one: ``shards == ()``.
+        """
+        folder = Path(folder)
+        opened = cls(folder, split, Manifest.read(folder))
+        for shard in opened.shards:
+            shard.check()
+        return opened
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        """The copy of the tokenizer that made the tokens."""
+        return self.folder / TOKENIZER_FOLDER
+
+    def unigram_counts(self) -> Integers:
+        """Return how often each piece occurs, int64 [V]."""
+        path = self.folder / self.split / UNIGRAMS
+        if not self.shards:
+            return np.zeros(self.vocab_size, np.int64)
+        try:
+            return cast(Integers, np.load(path, allow_pickle=False))
+        except (OSError, ValueError):
+            raise DataError(
+                f"{path} is missing or damaged; run `litebert prepare` into a new folder"
+            ) from None
+
+    def verify(self) -> None:
+        """Read every file and compare it with the manifest's hashes; DataError on damage."""
+        for shard, entry in zip(self.shards, self._entries, strict=True):
+            for path, expected in ((shard.bin_path, entry.bin), (shard.idx_path, entry.idx)):
+                if sha256_file(path) != expected:
+                    raise DataError(f"{path} is damaged; run `litebert prepare` into a new folder")
+
+
+def shard_path(folder: Path, split: Split, index: int) -> Path:
+    """Return the path of a shard's files without their suffix."""
+    return folder / split / f"{index:05d}"
+
+
+def write_shard(path: Path, documents: Documents) -> None:
+    """Write ``.bin``, then ``.idx``, each whole or not at all."""
+    sentences = offsets_of(documents.sentence_lengths)
+    assert sentences[-1] == len(documents.tokens) <= _MAX_OFFSET, "offsets must fit uint32"
+    counts = (len(documents.document_lengths), len(documents.sentence_lengths), sentences[-1])
+    _write(path.with_suffix(".bin"), documents.tokens)
+    _write(
+        path.with_suffix(".idx"),
+        np.array([_MAGIC, *counts], "<u8"),
+        sentences.astype("<u4"),
+        offsets_of(documents.document_lengths).astype("<u4"),
+    )
+
+
+def _write(path: Path, *arrays: NDArray[np.generic]) -> None:
+    # Not ndarray.tofile: its error for a full disk has no errno.
+    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+        for array in arrays:
+            stream.write(array.tobytes())
+
+
+class ShardCutter:
+    """Cuts a stream of documents into shards: one ends with the document that fills it.
+
+    Where it cuts depends on the documents alone, not on how they were grouped when added.
+
+    Example:
+        >>> cutter = ShardCutter(shard_tokens=3)
+        >>> [len(d.tokens) for d in cutter.add(Documents.of([[[1, 2]], [[3, 4]], [[5]]], 10))]
+        [4]
+        >>> len(cutter.rest().tokens)
+        1
+    """
+
+    def __init__(self, shard_tokens: int = SHARD_TOKENS) -> None:
+        self._shard_tokens = shard_tokens
+        self._waiting: list[Documents] = []
+        self._num_waiting = 0
+
+    def add(self, documents: Documents) -> list[Documents]:
+        """Take documents; return the shards that they fill, in order."""
+        filled: list[Documents] = []
+        while len(documents.document_lengths):
+            ends = np.cumsum(documents.document_tokens)
+            missing = self._shard_tokens - self._num_waiting
+            last = int(np.searchsorted(ends, missing)) + 1  # the first document that fills it
+            if last > len(ends):
+                self._waiting.append(documents)
+                self._num_waiting += int(ends[-1])
+                break
+            filled.append(Documents.join([*self._waiting, documents.part(0, last)]))
+            self._waiting, self._num_waiting = [], 0
+            documents = documents.part(last, len(ends))
+        return filled
+
+    def rest(self) -> Documents | None:
+        """Return what did not fill a shard, once no more documents come."""
+        return Documents.join(self._waiting) if self._waiting else None
+
+
+def seal_split(folder: Path, split: Split, vocab_size: int) -> SplitEntry:
+    """Count and hash the shards that lie in a split's folder; writes ``unigrams.npy``."""
+    dtype = token_dtype(vocab_size)
+    counts = np.zeros(vocab_size, np.int64)
+    entries: list[ShardEntry] = []
+    while (path := shard_path(folder, split, len(entries))).with_suffix(".idx").is_file():
+        magic, num_documents, num_sentences, num_tokens = (
+            int(value) for value in np.fromfile(path.with_suffix(".idx"), "<u8", 4)
+        )
+        shard = Shard(path, num_documents, num_sentences, num_tokens, dtype)
+        shard.check()
+        assert magic == _MAGIC, "only shards of this version are sealed"
+        tokens = shard.tokens
+        for start in range(0, num_tokens, _COUNTED_AT_ONCE):
+            piece = tokens[start : start + _COUNTED_AT_ONCE]
+            counts += np.bincount(piece, minlength=vocab_size)
+        hashes = sha256_file(shard.bin_path), sha256_file(shard.idx_path)
+        entries.append(ShardEntry(num_documents, num_sentences, num_tokens, *hashes))
+    if entries:
+        file = io.BytesIO()
+        np.save(file, counts)
+        _write(folder / split / UNIGRAMS, np.frombuffer(file.getvalue(), np.uint8))
+    return SplitEntry.of(tuple(entries))
+
+
+def write_documents(
+    folder: Path | str,
+    documents: Iterable[Sequence[Sequence[int]]],
+    vocab_size: int,
+    split: Split = "train",
+    shard_tokens: int = SHARD_TOKENS,
+) -> ShardSet:
+    """Write documents of sentences of ids as a split of a folder, and open it.
+
+    For corpora that fit in memory and are tokenised already. Call it once for each split; the
+    folder gets no copy of a tokenizer.
+    """
+    folder = Path(folder)
+    cutter = ShardCutter(shard_tokens)
+    filled = cutter.add(Documents.of(documents, vocab_size))
+    rest = cutter.rest()
+    for index, shard in enumerate([*filled, *([rest] if rest else [])]):
+        write_shard(shard_path(folder, split, index), shard)
+    manifest = Manifest(vocab_size, token_dtype(vocab_size).name)
+    if (folder / MANIFEST).is_file():
+        manifest = Manifest.read(folder)
+        if manifest.vocab_size != vocab_size:
+            raise DataError(f"{folder} has {manifest.vocab_size} pieces, not {vocab_size}")
+    entry = seal_split(folder, split, vocab_size)
+    replace(manifest, splits={**manifest.splits, split: entry}).write(folder)
+    return ShardSet.open(folder, split)

@@ -1,0 +1,184 @@
+"""Sources of a corpus: which files there are, their format and layout, their fingerprints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from litebert.common.errors import DataError
+from litebert.common.files import READ_ERRORS, open_binary, plain_suffix, sha256_file
+from litebert.data.corpus.config import Layout
+from litebert.data.corpus.layouts import TextLayout, detect_layout
+from litebert.data.corpus.manifest import Split
+from litebert.text.corpus import find_files
+
+Format = Literal["text", "jsonl", "parquet"]
+
+_FORMATS: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+
+_SAMPLE_FILES = 8
+_SAMPLE_BYTES = 1 << 18
+
+# Bytes of text in a byte of file: only for the progress bar, until the file has been read.
+_EXPANSION = {".gz": 2.7, ".xz": 3.7, ".zst": 3.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of the corpus.
+
+    Example:
+        >>> Source("wiki.txt.xz", "text", "paragraphs", "train", 42353908, "9f2c...")
+    """
+
+    path: str
+    format: Format
+    layout: TextLayout | None
+    """Layout of plain text; None for the other formats."""
+    split: Split
+    bytes: int
+    sha256: str
+    mtime_ns: int = 0
+    """Only to trust the hash of an unfinished build; no part of the fingerprint."""
+
+    @property
+    def text_bytes_estimate(self) -> float:
+        """Roughly how much text the file holds."""
+        return self.bytes * _EXPANSION.get(Path(self.path).suffix.lower(), 1.0)
+
+    def record(self) -> dict[str, object]:
+        """Return what identifies the source, for ``sources.jsonl``."""
+        values = asdict(self)
+        del values["mtime_ns"]
+        return values
+
+
+@dataclass(frozen=True)
+class Input:
+    """One path or pattern that the user gave: its files and how they are read."""
+
+    name: str
+    files: tuple[Path, ...]
+    layout: TextLayout | None
+    split: Split
+    reason: str
+    """Why the layout was chosen."""
+
+    def describe(self) -> str:
+        """Say in one line what was found."""
+        formats = sorted({format_of(path) for path in self.files})
+        number = f"{len(self.files):,} file{'s' if len(self.files) > 1 else ''}"
+        layout = f", layout {self.layout} ({self.reason})" if self.layout else ""
+        split = ", dev split" if self.split == "dev" else ""
+        return f"{self.name}: {number}, {' and '.join(formats)}{layout}{split}"
+
+
+def format_of(path: Path) -> Format:
+    """Return the format that a file's name says; what is not known is plain text."""
+    return _FORMATS.get(plain_suffix(path), "text")
+
+
+def find_inputs(
+    patterns: Iterable[Path], split: Split, layout: Layout, language: str, skip: Path
+) -> list[Input]:
+    """Resolve files, folders and globs, and detect the layout of each where it is not given.
+
+    Args:
+        patterns: what the user named.
+        split: where its documents go.
+        layout: the layout of plain text, or ``auto``.
+        language: for the sentence counts of the detection.
+        skip: the output folder, never taken as input.
+    """
+    inputs: list[Input] = []
+    for pattern in patterns:
+        found = find_files([pattern])
+        files = tuple(path for path in found if skip not in path.absolute().parents)
+        if not files:
+            raise DataError(f"input {pattern} holds only the output folder {skip}; choose another")
+        texts = [path for path in files if format_of(path) == "text"]
+        chosen: TextLayout | None = None
+        reason = ""
+        if texts and layout == "auto":
+            chosen, reason = detect_layout(_samples(texts), language)
+            reason = f"detected: {reason}"
+        elif texts and layout != "auto":
+            chosen, reason = layout, "as set"
+        inputs.append(Input(str(pattern), files, chosen, split, reason))
+    return inputs
+
+
+def fingerprint_sources(inputs: Sequence[Input], known: Iterable[Source]) -> Iterator[Source]:
+    """Yield the sources in order, each file once, hashed.
+
+    Args:
+        inputs: dev inputs first: of a document that is in both, the dev split keeps its copy.
+        known: sources hashed before; one of equal size and time is not read again.
+    """
+    trusted = {source.path: source for source in known}
+    seen: set[Path] = set()
+    for group in inputs:
+        for path in group.files:
+            resolved = path.resolve()
+            if resolved in seen:
+                continue
+            seen.add(resolved)
+            kind = format_of(path)
+            status = path.stat()
+            source = Source(
+                path=str(path),
+                format=kind,
+                layout=group.layout if kind == "text" else None,
+                split=group.split,
+                bytes=status.st_size,
+                sha256="",
+                mtime_ns=status.st_mtime_ns,
+            )
+            old = trusted.get(source.path)
+            unchanged = old and (old.bytes, old.mtime_ns) == (source.bytes, source.mtime_ns)
+            yield replace(source, sha256=old.sha256 if old and unchanged else _hash(path))
+
+
+def _hash(path: Path) -> str:
+    try:
+        return sha256_file(path)
+    except OSError as error:
+        raise DataError(f"input {path} cannot be read: {error.strerror}") from None
+
+
+def write_sources(path: Path, sources: Iterable[Source], *, times: bool) -> None:
+    """Write one source a line; with ``times`` for an unfinished build's own use."""
+    with path.open("w", encoding="utf-8") as stream:
+        for source in sources:
+            record = asdict(source) if times else source.record()
+            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def read_sources(path: Path) -> Iterator[Source]:
+    """Read what :func:`write_sources` wrote."""
+    with path.open(encoding="utf-8") as stream:
+        for line in stream:
+            yield Source(**json.loads(line))
+
+
+def _samples(files: Sequence[Path]) -> list[str]:
+    """Return the beginnings of a few files spread over all of them."""
+    step = max(1, len(files) // _SAMPLE_FILES)
+    samples: list[str] = []
+    for path in files[::step][:_SAMPLE_FILES]:
+        try:
+            with open_binary(path) as stream:
+                data = stream.read(_SAMPLE_BYTES)
+        except READ_ERRORS:
+            continue  # reported with its place when the file is read
+        if data and b"\0" not in data:
+            samples.append(data.decode("utf-8", errors="ignore"))
+    return samples

@@ -1,0 +1,1 @@
+"""The whole way, small, on text that is on every machine."""

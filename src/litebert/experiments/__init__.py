@@ -1,1 +1,0 @@
-"""Whole pipelines that one command runs."""

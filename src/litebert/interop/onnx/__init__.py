@@ -1,0 +1,1 @@
+"""ONNX graphs built from the weights, checked, and read."""

@@ -1,0 +1,183 @@
+"""Export a model folder to ONNX: built from the weights, verified, whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from litebert.common.errors import CheckpointError
+from litebert.common.files import atomic_folder
+from litebert.interop.folder import CONFIG_FILE, TASK_FILE, TOKENIZER_FILES, ModelFolder
+from litebert.interop.names import POOLER, Head
+from litebert.interop.onnx.embedding import EMBEDDING_HEADS, Pooling, write_embedding_files
+from litebert.interop.onnx.graph import Array, Float32, Precision
+from litebert.interop.onnx.int8 import Int8
+from litebert.interop.onnx.model import ModelGraph
+from litebert.interop.onnx.verify import verify
+from litebert.model.config import ModelConfig
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
+
+MODEL_FILE = "model.onnx"
+
+_LARGEST_PROTOBUF_BYTES = 1_900_000_000  # a file of 2 GiB or more cannot be parsed
+_DEFAULT_MASK_ID = 4
+
+PrecisionName = Literal["float32", "int8"]
+
+
+@dataclass(frozen=True)
+class OnnxReport:
+    """What an export wrote and how exact it is.
+
+    Example:
+        >>> report = export_onnx("runs/base/model", "exported", int8=True)
+        >>> report.file_bytes / report.weight_bytes
+        1.002
+    """
+
+    path: Path
+    """the folder"""
+    head: Head
+    """the model's head"""
+    precision: PrecisionName
+    """float32 or int8"""
+    num_layers: int
+    """layers that run"""
+    file_bytes: int
+    """size of model.onnx, with its external data if any"""
+    weight_bytes: int
+    """bytes of the stored tensors"""
+    num_integer_matmuls: int
+    """products of integers in the graph"""
+    difference: float
+    """to the weights' own arithmetic, see :class:`Verification`"""
+    shapes: tuple[tuple[int, int], ...]
+    """(batch, length) of the verified inputs"""
+
+
+def export_onnx(
+    source: Path | str,
+    out: Path | str,
+    *,
+    int8: bool = False,
+    depth: int | None = None,
+    pooling: Pooling = "mean",
+    accept: Callable[[Path], None] | None = None,
+) -> OnnxReport:
+    """Write ``model.onnx`` with its config and tokenizer to a new folder.
+
+    Args:
+        source: a model folder or hub name.
+        out: the new folder; must be absent or empty.
+        int8: store matrices and tables as int8 and multiply integers.
+        depth: layers to run, for a model whose layers share all parameters.
+        pooling: how sentence-transformers makes one vector of a text, for a model without a task.
+        accept: called with the finished folder before it gets its name; raises to refuse it.
+    """
+    folder = ModelFolder(source)
+    head = folder.head
+    parameters = _parameters(folder, head)
+    precision: Precision = Int8() if int8 else Float32()
+    builder = ModelGraph(folder.config, parameters, precision, _mask_id(folder.path), depth)
+    model = builder.build(head)
+    count = num_nodes(model.graph, "MatMulInteger")
+    expected = _num_products(folder.config, parameters, head, builder.plan.num_layers)
+    expected = expected if int8 else 0
+    assert count == expected, f"{count} integer products in the graph, expected {expected}"
+    with atomic_folder(out) as temporary:
+        weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+        _write(model, temporary / MODEL_FILE, weight_bytes)
+        _copy_beside(folder.path, temporary)
+        if head in EMBEDDING_HEADS:
+            write_embedding_files(temporary, folder.config, pooling)
+        checked = verify(temporary / MODEL_FILE, folder.config, parameters, head, depth)
+        if not checked.passed:
+            raise CheckpointError(
+                f"the exported model differs from the weights by {checked.difference:.2g} "
+                f"(allowed {checked.tolerance:g}), so nothing was written; "
+                + ("try without --int8" if int8 else "please report this with the config.json")
+            )
+        if accept is not None:
+            accept(temporary)
+        file_bytes = sum(path.stat().st_size for path in temporary.glob(MODEL_FILE + "*"))
+    return OnnxReport(
+        path=Path(out),
+        head=head,
+        precision="int8" if int8 else "float32",
+        num_layers=builder.plan.num_layers,
+        file_bytes=file_bytes,
+        weight_bytes=weight_bytes,
+        num_integer_matmuls=count,
+        difference=checked.difference,
+        shapes=checked.shapes,
+    )
+
+
+def num_nodes(graph: GraphProto, kind: str) -> int:
+    """Count the nodes of one operator."""
+    return sum(node.op_type == kind for node in graph.node)
+
+
+def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
+    found = folder.parameters(head)
+    # A bare encoder is useful without its pooler; other missing parts are not made up.
+    optional = set(POOLER) if head in ("encoder", "masked_lm", "span", "squad2") else set()
+    optional |= set(POOLER) if head == "token_classification" else set()
+    missing = [name for name in found.missing if name not in optional]
+    if missing:
+        raise CheckpointError(
+            f"{folder.path} lacks {missing[0]} ({len(missing)} tensors in all); "
+            "export a folder that litebert or transformers saved whole"
+        )
+    return found.found
+
+
+def _mask_id(folder: Path) -> int:
+    from litebert.text.tokenizer import MODEL_FILE as SENTENCEPIECE_FILE
+    from litebert.text.tokenizer import Tokenizer
+
+    if not (folder / SENTENCEPIECE_FILE).is_file():
+        return _DEFAULT_MASK_ID
+    return Tokenizer.load(folder).mask_id
+
+
+def _num_products(
+    config: ModelConfig, parameters: Mapping[str, Array], head: Head, num_layers: int
+) -> int:
+    """How many products with a weight matrix the graph of a model must have."""
+    blocks = num_layers * config.inner_group_num
+    count = 4 * blocks + config.has_projection
+    extra: dict[Head, int] = {
+        "encoder": int(POOLER[0] in parameters),
+        "pretraining": 1 + 2 * 2,  # pooler; transform and decoder at all and at masked positions
+        "masked_lm": 2 * 2,
+        "classification": 1,
+        "regression": 1,
+        "multiple_choice": 1,
+        "token_classification": 0,
+        "span": 0,
+        "squad2": 3,
+    }
+    return count + extra[head]
+
+
+def _write(model: ModelProto, path: Path, weight_bytes: int) -> None:
+    import onnx
+
+    if weight_bytes < _LARGEST_PROTOBUF_BYTES:
+        onnx.save_model(model, path)
+        return
+    onnx.save_model(
+        model, path, save_as_external_data=True, location=f"{MODEL_FILE}_data", size_threshold=1024
+    )
+
+
+def _copy_beside(source: Path, target: Path) -> None:
+    for name in (CONFIG_FILE, TASK_FILE, "README.md", *TOKENIZER_FILES):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)

@@ -1,0 +1,326 @@
+"""The ONNX graph of a model: embeddings, blocks by the sharing plan, and each head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from litebert.interop.names import Head
+from litebert.interop.onnx.graph import Array, Graph, Precision
+from litebert.model.config import ModelConfig
+from litebert.model.sharing import SharingPlan, plan_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+BATCH, SEQUENCE, CHOICES = "batch_size", "sequence_length", "num_choices"
+"""Names of the free dimensions, as Optimum calls them."""
+
+BEAM = 5
+"""Starts, and ends per start, that the paper's SQuAD 2.0 head keeps."""
+
+_MASKED_SCORE = -10_000.0  # as the official code: exp() of it is 0 beside any real score
+_FORBIDDEN = -1e30
+_WORDS = "encoder.embeddings.word.weight"
+
+
+class ModelGraph:
+    """Builds the graph of one model from its configuration and weights.
+
+    Example:
+        >>> model = ModelGraph(config, parameters, Float32(), mask_id=4).build("pretraining")
+        >>> [output.name for output in model.graph.output]
+        ['logits', 'masked_logits', 'pooler_output', 'sop_logits', 'last_hidden_state']
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        parameters: Mapping[str, Array],
+        precision: Precision,
+        mask_id: int,
+        depth: int | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            config: the model's shape.
+            parameters: our parameter names -> float32 arrays.
+            precision: how matrices are stored and multiplied.
+            mask_id: id of ``[MASK]``; ``masked_logits`` are computed where it stands.
+            depth: layers to run; by default the configured number.
+        """
+        self.config, self.parameters, self.precision = config, parameters, precision
+        self.mask_id = mask_id
+        plan = plan_of(config)
+        self.plan: SharingPlan = plan if depth is None else plan.at_depth(depth)
+        self.graph = Graph()
+        self.states: list[str] = []
+
+    def build(self, head: Head) -> ModelProto:
+        """Return the model with Optimum's inputs, the head's outputs first."""
+        shape = [BATCH, CHOICES, SEQUENCE] if head == "multiple_choice" else [BATCH, SEQUENCE]
+        ids = self.graph.input("input_ids", shape)
+        mask = self.graph.input("attention_mask", shape)
+        types = self.graph.input("token_type_ids", shape)
+        if head == "multiple_choice":
+            ids, mask, types = (self._flatten_choices(name) for name in (ids, mask, types))
+        sequence = self._encode(ids, mask, types)
+        self._head(head, sequence, ids)
+        if head != "encoder":
+            rows = "rows" if head == "multiple_choice" else BATCH
+            self._output_sequence(sequence, rows)
+        return self.graph.model(
+            {
+                "head": head,
+                "precision": self.precision.name,
+                "num_layers": str(self.plan.num_layers),
+                # Tensors inside the graph: the embeddings and the output of each block. They
+                # are not given out, but a reader can ask for them, see `with_outputs`.
+                "hidden_states": ",".join(self.states),
+            }
+        )
+
+    def _encode(self, ids: str, mask: str, types: str) -> str:
+        """ids, mask, types [B, S] -> [B, S, H]."""
+        graph = self.graph
+        bias = self._attention_bias(mask)
+        x = self._embed(ids, types)
+        self.states = [x]
+        for attention, feed_forward, norms in self.plan.blocks:
+            attended = self._attend(x, bias, f"encoder.attention.{attention}")
+            x = self._norm(graph.op("Add", [x, attended]), f"encoder.norms.{norms}.attention")
+            fed = self._linear(x, f"encoder.feed_forward.{feed_forward}.expand")
+            fed = graph.activate(fed, self.config.activation)
+            fed = self._linear(fed, f"encoder.feed_forward.{feed_forward}.contract")
+            x = self._norm(graph.op("Add", [x, fed]), f"encoder.norms.{norms}.feed_forward")
+            self.states.append(x)
+        return x
+
+    def _embed(self, ids: str, types: str) -> str:
+        words_first = self.config.embedding_layout == "projected_words"
+        x = self.precision.lookup(self.graph, ids, _WORDS, self.parameters[_WORDS])
+        if words_first:
+            x = self._project(x)
+        length = self.graph.op("Slice", [self.graph.op("Shape", [ids]), *self._range(1, 2)])
+        # The small tables stay in float32: int8 would save 0.2 MB.
+        table = self._weight("encoder.embeddings.position.weight")
+        start = self.graph.constant([0], np.int64)
+        x = self.graph.op("Add", [x, self.graph.op("Slice", [table, start, length])])
+        segment = self._weight("encoder.embeddings.segment.weight")
+        x = self.graph.op("Add", [x, self.graph.op("Gather", [segment, types])])
+        x = self._norm(x, "encoder.embeddings.norm")
+        return x if words_first else self._project(x)
+
+    def _project(self, x: str) -> str:
+        return self._linear(x, "encoder.embeddings.projection") if self.config.has_projection else x
+
+    def _attention_bias(self, mask: str) -> str:
+        """mask [B, S] (1 = token) -> float [B, 1, 1, S], 0 or a large negative number."""
+        from onnx import TensorProto
+
+        graph = self.graph
+        kept = graph.op("Cast", [mask], {"to": TensorProto.FLOAT})
+        hidden = graph.op("Sub", [graph.constant(1.0, np.float32), kept])
+        bias = graph.op("Mul", [hidden, graph.constant(_MASKED_SCORE, np.float32)])
+        return graph.op("Unsqueeze", [bias, graph.constant([1, 2], np.int64)])
+
+    def _attend(self, x: str, bias: str, name: str) -> str:
+        """Multi-head attention with query, key and value as one product; [B, S, H]."""
+        graph, config = self.graph, self.config
+        parts = [f"{name}.{part}" for part in ("query", "key", "value")]
+        weight = np.concatenate([self.parameters[f"{part}.weight"] for part in parts])
+        biases = np.concatenate([self.parameters[f"{part}.bias"] for part in parts])
+        qkv = self.precision.linear(graph, x, f"{name}.qkv", weight, biases)
+        sizes = graph.constant([config.hidden_size] * 3, np.int64)
+        heads = graph.constant([0, 0, config.heads, config.head_size], np.int64)
+        query, key, value = (
+            graph.op("Reshape", [part, heads])
+            for part in graph.ops("Split", [qkv, sizes], 3, {"axis": -1})
+        )
+        query = graph.op("Transpose", [query], {"perm": [0, 2, 1, 3]})
+        key = graph.op("Transpose", [key], {"perm": [0, 2, 3, 1]})
+        value = graph.op("Transpose", [value], {"perm": [0, 2, 1, 3]})
+        scale = graph.constant(config.head_size**-0.5, np.float32)
+        scores = graph.op("Mul", [graph.op("MatMul", [query, key]), scale])
+        weights = graph.op("Softmax", [graph.op("Add", [scores, bias])], {"axis": -1})
+        mixed = graph.op("MatMul", [weights, value])
+        mixed = graph.op("Transpose", [mixed], {"perm": [0, 2, 1, 3]})
+        merged = graph.constant([0, 0, config.hidden_size], np.int64)
+        return self._linear(graph.op("Reshape", [mixed, merged]), f"{name}.output")
+
+    def _head(self, head: Head, sequence: str, ids: str) -> None:
+        match head:
+            case "encoder":
+                self._output_sequence(sequence, BATCH)
+                if "encoder.pooler.weight" in self.parameters:
+                    self._output_pooled(sequence)
+            case "pretraining" | "masked_lm":
+                self._output_words(sequence, ids)
+                if head == "pretraining":
+                    sop = self._small(self._output_pooled(sequence), "sentence")
+                    self.graph.output("sop_logits", sop, np.float32, [BATCH, 2])
+            case "classification" | "regression":
+                logits = self._small(self._pool(sequence), "classifier")
+                self.graph.output("logits", logits, np.float32, [BATCH, self._labels()])
+            case "multiple_choice":
+                self._output_choices(sequence)
+            case "token_classification":
+                logits = self._small(sequence, "classifier")
+                self.graph.output("logits", logits, np.float32, [BATCH, SEQUENCE, self._labels()])
+            case "span":
+                self._output_span(sequence)
+            case "squad2":
+                self._output_beam(sequence)
+
+    def _pool(self, sequence: str) -> str:
+        first = self.graph.op("Gather", [sequence, self.graph.constant(0, np.int64)], {"axis": 1})
+        return self.graph.op("Tanh", [self._linear(first, "encoder.pooler")])
+
+    def _output_sequence(self, sequence: str, rows: str) -> None:
+        shape: list[str | int] = [rows, SEQUENCE, self.config.hidden_size]
+        self.graph.output("last_hidden_state", sequence, np.float32, shape)
+
+    def _output_pooled(self, sequence: str) -> str:
+        pooled = self._pool(sequence)
+        self.graph.output("pooler_output", pooled, np.float32, [BATCH, self.config.hidden_size])
+        return pooled
+
+    def _output_words(self, sequence: str, ids: str) -> None:
+        """``logits`` [B, S, V] as others expect, ``masked_logits`` [M, V] where a mask stands."""
+        graph, vocab = self.graph, self.config.vocab_size
+        flat = graph.op(
+            "Reshape", [sequence, graph.constant([-1, self.config.hidden_size], np.int64)]
+        )
+        every = self._words(flat)
+        sizes = graph.op("Shape", [ids])
+        shape = graph.op("Concat", [sizes, graph.constant([vocab], np.int64)], {"axis": 0})
+        logits = graph.op("Reshape", [every, shape])
+        graph.output("logits", logits, np.float32, [BATCH, SEQUENCE, vocab])
+        line = graph.op("Reshape", [ids, graph.constant([-1], np.int64)])
+        is_mask = graph.op("Equal", [line, graph.constant(self.mask_id, np.int64)])
+        places = graph.op("NonZero", [is_mask])
+        places = graph.op("Squeeze", [places, graph.constant([0], np.int64)])
+        masked = self._words(graph.op("Gather", [flat, places]))
+        graph.output("masked_logits", masked, np.float32, ["num_masks", vocab])
+
+    def _words(self, hidden: str) -> str:
+        """hidden [M, H] -> [M, V] through the tied word table."""
+        x = self.graph.activate(self._linear(hidden, "mlm.transform"), self.config.activation)
+        x = self._norm(x, "mlm.norm")
+        table, bias = self.parameters[_WORDS], self.parameters["mlm.bias"]
+        return self.precision.decode(self.graph, x, _WORDS, table, bias)
+
+    def _output_choices(self, sequence: str) -> None:
+        graph = self.graph
+        scores = self._small(self._pool(sequence), "classifier")
+        shape = graph.op("Slice", [graph.op("Shape", ["input_ids"]), *self._range(0, 2)])
+        logits = graph.op("Reshape", [scores, shape])
+        graph.output("logits", logits, np.float32, [BATCH, CHOICES])
+
+    def _output_span(self, sequence: str) -> None:
+        both = self._small(sequence, "span")
+        for index, name in enumerate(("start_logits", "end_logits")):
+            column = self.graph.op(
+                "Gather", [both, self.graph.constant(index, np.int64)], {"axis": 2}
+            )
+            self.graph.output(name, column, np.float32, [BATCH, SEQUENCE])
+
+    def _output_beam(self, sequence: str) -> None:
+        """Best starts, best ends for each, and answerability; spec section 5.2."""
+        graph = self.graph
+        forbidden = graph.input("p_mask", [BATCH, SEQUENCE])
+        penalty = self._penalty(forbidden)
+        last = graph.constant([-1], np.int64)
+        start = graph.op("Squeeze", [self._small(sequence, "start"), last])
+        start = graph.op("LogSoftmax", [graph.op("Add", [start, penalty])], {"axis": -1})
+        starts = self._top(start, sequence)
+        ends = self._top(self._end_scores(sequence, starts[1], penalty), sequence)
+        beam: list[str | int] = [BATCH, "num_starts"]
+        graph.output("start_top_log_probs", starts[0], np.float32, beam)
+        graph.output("start_top_index", starts[1], np.int64, beam)
+        graph.output("end_top_log_probs", ends[0], np.float32, [*beam, "num_ends"])
+        graph.output("end_top_index", ends[1], np.int64, [*beam, "num_ends"])
+        graph.output("answer_logits", self._answerability(sequence, start), np.float32, [BATCH])
+
+    def _penalty(self, forbidden: str) -> str:
+        from onnx import TensorProto
+
+        blocked = self.graph.op("Cast", [forbidden], {"to": TensorProto.FLOAT})
+        return self.graph.op("Mul", [blocked, self.graph.constant(_FORBIDDEN, np.float32)])
+
+    def _top(self, scores: str, sequence: str) -> list[str]:
+        """The best BEAM (or all, if fewer) of the last dimension: values and positions."""
+        length = self.graph.op("Slice", [self.graph.op("Shape", [sequence]), *self._range(1, 2)])
+        count = self.graph.op("Min", [length, self.graph.constant([BEAM], np.int64)])
+        return self.graph.ops("TopK", [scores, count], 2, {"axis": -1})
+
+    def _end_scores(self, sequence: str, starts: str, penalty: str) -> str:
+        """[B, K, S]: log-probability of each end, given each start."""
+        graph, hidden = self.graph, self.config.hidden_size
+        weight = self.parameters["end_hidden.weight"]
+        nothing = np.zeros(hidden, np.float32)
+        at_start = graph.op("GatherND", [sequence, self._last(starts)], {"batch_dims": 1})
+        bias = self.parameters["end_hidden.bias"]
+        here = self.precision.linear(graph, sequence, "end_hidden.here", weight[:, :hidden], bias)
+        there = self.precision.linear(
+            graph, at_start, "end_hidden.start", weight[:, hidden:], nothing
+        )
+        pairs = graph.op(
+            "Add",
+            [
+                graph.op("Unsqueeze", [here, graph.constant([1], np.int64)]),
+                graph.op("Unsqueeze", [there, graph.constant([2], np.int64)]),
+            ],
+        )
+        normed = self._norm(graph.op("Tanh", [pairs]), "end_norm")
+        scores = graph.op("Squeeze", [self._small(normed, "end"), graph.constant([-1], np.int64)])
+        blocked = graph.op("Unsqueeze", [penalty, graph.constant([1], np.int64)])
+        return graph.op("LogSoftmax", [graph.op("Add", [scores, blocked])], {"axis": -1})
+
+    def _answerability(self, sequence: str, start_log_probs: str) -> str:
+        graph = self.graph
+        weights = graph.op("Exp", [start_log_probs])
+        weights = graph.op("Unsqueeze", [weights, graph.constant([1], np.int64)])
+        expected = graph.op("MatMul", [weights, sequence])
+        expected = graph.op("Squeeze", [expected, graph.constant([1], np.int64)])
+        first = graph.op("Gather", [sequence, graph.constant(0, np.int64)], {"axis": 1})
+        both = graph.op("Concat", [expected, first], {"axis": -1})
+        features = graph.op("Tanh", [self._linear(both, "answer_hidden")])
+        matrix = graph.weight("answer.weight", self.parameters["answer.weight"].T)
+        logits = graph.op("MatMul", [features, matrix])
+        return graph.op("Squeeze", [logits, graph.constant([-1], np.int64)])
+
+    def _flatten_choices(self, name: str) -> str:
+        """[B, choices, S] -> [B * choices, S]."""
+        length = self.graph.op("Slice", [self.graph.op("Shape", [name]), *self._range(2, 3)])
+        shape = self.graph.op("Concat", [self.graph.constant([-1], np.int64), length], {"axis": 0})
+        return self.graph.op("Reshape", [name, shape])
+
+    def _linear(self, x: str, name: str) -> str:
+        weight, bias = self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"]
+        return self.precision.linear(self.graph, x, name, weight, bias)
+
+    def _small(self, x: str, name: str) -> str:
+        """A last linear map to a few outputs: too small to gain from int8, so always float."""
+        matrix = self.graph.weight(f"{name}.weight", self.parameters[f"{name}.weight"].T)
+        bias = self.graph.weight(f"{name}.bias", self.parameters[f"{name}.bias"])
+        return self.graph.op("Add", [self.graph.op("MatMul", [x, matrix]), bias])
+
+    def _weight(self, name: str) -> str:
+        return self.graph.weight(name, self.parameters[name])
+
+    def _norm(self, x: str, name: str) -> str:
+        weight, bias = self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"]
+        return self.graph.layer_norm(x, name, weight, bias, self.config.layer_norm_eps)
+
+    def _labels(self) -> int:
+        return len(self.parameters["classifier.bias"])
+
+    def _range(self, start: int, stop: int) -> list[str]:
+        return [self.graph.constant([value], np.int64) for value in (start, stop)]
+
+    def _last(self, x: str) -> str:
+        return self.graph.op("Unsqueeze", [x, self.graph.constant([-1], np.int64)])

@@ -1,0 +1,1 @@
+"""Official TensorFlow checkpoints to model folders."""

@@ -1,0 +1,247 @@
+"""Read TensorFlow checkpoint files (tensor bundles: index table, data shards) without TensorFlow.
+
+A checkpoint ``PREFIX`` is ``PREFIX.index``, a sorted table (the LevelDB file layout) from variable
+name to a small protobuf record, and ``PREFIX.data-00000-of-0000N``, the raw bytes. Only the few
+protobuf fields needed are decoded. Every byte that is used is checked against its CRC-32C.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.common.errors import CheckpointError
+from litebert.interop.tf.crc32c import masked_crc32c
+
+_FOOTER_BYTES = 48
+_TABLE_MAGIC = 0xDB4775248B80FB57
+_BLOCK_TRAILER_BYTES = 5
+
+_FLOAT_TYPES: dict[int, str] = {1: "<f4", 2: "<f8", 19: "<f2"}
+_BFLOAT16 = 14
+
+
+@dataclass(frozen=True)
+class BundleEntry:
+    """Where the bytes of one variable are.
+
+    Attributes:
+        dtype: TensorFlow's number for the element type (1 is float32).
+        shape: the variable's shape.
+        shard: number of the data file.
+        offset: first byte in the data file.
+        size: number of bytes.
+        crc: masked CRC-32C of the bytes.
+        sliced: whether the variable is stored in partitions.
+    """
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    crc: int
+    sliced: bool
+
+
+class TensorBundle:
+    """A TensorFlow checkpoint, opened by its prefix.
+
+    Example:
+        >>> bundle = TensorBundle(Path("albert_base/model.ckpt-best"))
+        >>> bundle.entries["bert/pooler/dense/bias"].shape
+        (768,)
+        >>> bundle.read("bert/pooler/dense/bias").dtype
+        dtype('float32')
+    """
+
+    def __init__(self, prefix: Path) -> None:
+        self.prefix = prefix
+        self.index_path = prefix.with_name(prefix.name + ".index")
+        try:
+            table = dict(_table_items(self.index_path.read_bytes()))
+            header = dict(_fields(table.pop(b"")))
+            self.num_shards = _integer(header, 1)
+            big_endian = _integer(header, 2) != 0
+            self.entries = {name.decode(): _entry(value) for name, value in table.items()}
+        except OSError as error:
+            raise CheckpointError(f"{self.index_path} cannot be read: {error.strerror}") from None
+        except (IndexError, KeyError, ValueError) as error:
+            reason = str(error) if isinstance(error, _FormatError) else "it is cut or damaged"
+            raise CheckpointError(
+                f"{self.index_path} is not the index of a TensorFlow checkpoint: {reason}"
+            ) from None
+        if big_endian:
+            raise CheckpointError(f"{self.index_path} is big-endian; only little-endian is read")
+
+    def read(self, name: str) -> npt.NDArray[np.float32]:
+        """Return a variable as float32, its bytes checked against the stored checksum."""
+        entry = self.entries[name]
+        itemsize = 2 if entry.dtype == _BFLOAT16 else np.dtype(_float_type(name, entry)).itemsize
+        if entry.size != math.prod(entry.shape) * itemsize:
+            raise CheckpointError(
+                f"{self.index_path}: {name} has {entry.size} bytes for shape {entry.shape}"
+            )
+        data = self._bytes(name, entry)
+        if entry.dtype == _BFLOAT16:
+            # The upper half of a float32: widen and view.
+            values = (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
+        else:
+            values = np.frombuffer(data, _float_type(name, entry))
+        return values.astype(np.float32).reshape(entry.shape)
+
+    def _bytes(self, name: str, entry: BundleEntry) -> bytes:
+        if entry.sliced:
+            raise CheckpointError(f"{self.prefix}: {name} is partitioned; merge its slices first")
+        shard = f"{self.prefix.name}.data-{entry.shard:05d}-of-{self.num_shards:05d}"
+        path = self.prefix.with_name(shard)
+        try:
+            with path.open("rb") as stream:
+                stream.seek(entry.offset)
+                data = stream.read(entry.size)
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+        if len(data) != entry.size:
+            raise CheckpointError(f"{path} is cut: {name} ends after the end of the file")
+        if masked_crc32c(data) != entry.crc:
+            raise CheckpointError(f"{path} is damaged: the checksum of {name} does not match")
+        return data
+
+
+class _FormatError(ValueError):
+    """What makes a file no index table, said for people."""
+
+
+def _float_type(name: str, entry: BundleEntry) -> str:
+    try:
+        return _FLOAT_TYPES[entry.dtype]
+    except KeyError:
+        raise CheckpointError(
+            f"variable {name} has element type {entry.dtype}, not a float"
+        ) from None
+
+
+# The index table: blocks of prefix-compressed keys, an index block over them, a footer.
+
+
+def _table_items(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the (key, value) pairs of a sorted table in order."""
+    if len(data) < _FOOTER_BYTES:
+        raise _FormatError(f"{len(data)} bytes are too few")
+    footer = data[-_FOOTER_BYTES:]
+    if int.from_bytes(footer[-8:], "little") != _TABLE_MAGIC:
+        raise _FormatError("its last bytes are not the table's mark (a cut or foreign file)")
+    _, position = _handle(footer, 0)  # the meta-index is always empty
+    index_handle, _ = _handle(footer, position)
+    for _, value in _block_items(_block(data, *index_handle)):
+        handle, _ = _handle(value, 0)
+        yield from _block_items(_block(data, *handle))
+
+
+def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
+    offset, position = _varint(data, position)
+    size, position = _varint(data, position)
+    return (offset, size), position
+
+
+def _block(data: bytes, offset: int, size: int) -> bytes:
+    """Return the content of a block after checking its trailer (compression, checksum)."""
+    end = offset + size
+    if end + _BLOCK_TRAILER_BYTES > len(data) - _FOOTER_BYTES:
+        raise _FormatError("a block ends after the end of the file")
+    stored_crc = int.from_bytes(data[end + 1 : end + _BLOCK_TRAILER_BYTES], "little")
+    if masked_crc32c(data[offset : end + 1]) != stored_crc:
+        raise _FormatError("the checksum of a block does not match")
+    if data[end] != 0:
+        # TensorFlow's checkpoint writer always turns compression off.
+        raise _FormatError("its blocks are compressed")
+    return data[offset:end]
+
+
+def _block_items(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    num_restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 * (num_restarts + 1)
+    position, key = 0, b""
+    while position < end:
+        shared, position = _varint(block, position)
+        unshared, position = _varint(block, position)
+        value_size, position = _varint(block, position)
+        key = key[:shared] + block[position : position + unshared]
+        position += unshared
+        yield key, block[position : position + value_size]
+        position += value_size
+
+
+# Protobuf: fields as (number, value), where a value is an integer or a byte string.
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == 0:
+            value, position = _varint(message, position)
+            yield number, value
+            continue
+        if wire_type == 2:
+            size, position = _varint(message, position)
+        elif wire_type in (1, 5):
+            size = 8 if wire_type == 1 else 4
+        else:
+            raise _FormatError(f"a record has the unknown wire type {wire_type}")
+        chunk = message[position : position + size]
+        if len(chunk) != size:
+            raise _FormatError("a record ends too early")
+        position += size
+        yield number, chunk if wire_type == 2 else int.from_bytes(chunk, "little")
+
+
+# A dict of the fields keeps the last of each number, which is protobuf's own rule.
+
+
+def _integer(fields: dict[int, int | bytes], number: int) -> int:
+    value = fields.get(number, 0)  # proto3 leaves zeros out
+    if not isinstance(value, int):
+        raise _FormatError(f"field {number} of a record is not a number")
+    return value
+
+
+def _entry(message: bytes) -> BundleEntry:
+    fields = dict(_fields(message))
+    return BundleEntry(
+        dtype=_integer(fields, 1),
+        shape=_shape(fields.get(2, b"")),
+        shard=_integer(fields, 3),
+        offset=_integer(fields, 4),
+        size=_integer(fields, 5),
+        crc=_integer(fields, 6),
+        sliced=7 in fields,
+    )
+
+
+def _shape(message: int | bytes) -> tuple[int, ...]:
+    dimensions = (value for number, value in _fields(_record(message)) if number == 2)
+    return tuple(_integer(dict(_fields(_record(value))), 1) for value in dimensions)
+
+
+def _record(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise _FormatError("a shape is a number instead of a record")
+    return value
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        octet = data[position]
+        position += 1
+        result |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            return result, position
+        shift += 7

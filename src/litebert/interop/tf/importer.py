@@ -1,0 +1,280 @@
+"""Import official TensorFlow checkpoints (encoder, pretraining, SQuAD 2.0) without TensorFlow.
+
+Every variable is used exactly once or is known to be an optimizer's; anything else is refused by
+name. The official ``gelu`` is the tanh form, so the folder written says ``gelu_new``.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.common.errors import CheckpointError, DataError
+from litebert.common.files import read_json
+from litebert.interop.hf_config import OWN_TYPE, model_config
+from litebert.interop.names import Head, tensor_names
+from litebert.interop.tf.bundle import TensorBundle
+from litebert.model.config import ModelConfig
+from litebert.model.sharing import plan_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+CONFIG_FILE = "albert_config.json"
+
+_NOT_WEIGHTS = re.compile(
+    r"(global_step|save_counter(/.*)?|_CHECKPOINTABLE_OBJECT_GRAPH|beta[12]_power"
+    r"|.*/(adam_m|adam_v|lamb_m|lamb_v|Adam|Adam_1))"
+)
+"""Step counters and optimizer slots; none of them is part of the model."""
+
+
+class Variable(NamedTuple):
+    """A TensorFlow variable and how it lies there.
+
+    Attributes:
+        name: its name in the checkpoint.
+        transposed: whether it is [in, out], as TensorFlow's kernels are, and torch wants [out, in].
+    """
+
+    name: str
+    transposed: bool
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import found.
+
+    Attributes:
+        head: ``encoder``, ``pretraining`` or ``squad2``.
+        config: the model's shape.
+        num_variables: variables that became parameters.
+        num_skipped: optimizer slots and counters.
+        tokenizer: whether a SentencePiece model was found.
+    """
+
+    head: Head
+    config: ModelConfig
+    num_variables: int
+    num_skipped: int
+    tokenizer: bool
+
+
+def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
+    """Convert an official checkpoint to a model folder.
+
+    Args:
+        checkpoint: the folder with ``albert_config.json`` and the checkpoint, or the checkpoint's
+            prefix (``.../model.ckpt-best``) when the folder holds several.
+        out: the model folder to write.
+
+    Example:
+        >>> import_tf("albert_base_v2", "albert-base-v2").head
+        'pretraining'
+    """
+    from litebert.interop.hf import save_model
+
+    prefix = find_checkpoint(Path(checkpoint))
+    config = read_config(prefix.parent)
+    bundle = TensorBundle(prefix)
+    weights = {name for name in bundle.entries if not _NOT_WEIGHTS.fullmatch(name)}
+    head = head_of_variables(weights)
+    variables = variable_names(config, head)
+    model = build(bundle, config, head, variables)
+    vocabulary = _find_vocabulary(prefix.parent)
+    with tempfile.TemporaryDirectory() as temporary:
+        if vocabulary is not None:
+            shutil.copyfile(vocabulary, Path(temporary) / "spiece.model")
+        save_model(model, out, None if vocabulary is None else temporary)
+    num_skipped = len(bundle.entries) - len(variables)
+    return Imported(head, config, len(variables), num_skipped, vocabulary is not None)
+
+
+def build(
+    bundle: TensorBundle, config: ModelConfig, head: Head, variables: Mapping[str, Variable]
+) -> nn.Module:
+    """Build the model that a checkpoint holds; ``variables`` as from :func:`variable_names`."""
+    import torch
+
+    from litebert.interop.hf import build_model
+
+    _check_names(bundle, variables)
+    prefix = "encoder." if head == "encoder" else ""
+    with torch.device("meta"):
+        model = build_model(config, head)
+    expected = {prefix + name: tuple(t.shape) for name, t in model.state_dict().items()}
+    state: dict[str, torch.Tensor] = {}
+    for ours, variable in variables.items():
+        array = _read(bundle, variable)
+        if array.shape != expected[ours]:
+            stored = bundle.entries[variable.name].shape
+            raise CheckpointError(
+                f"{bundle.prefix}: {variable.name} has shape {stored}, which does not fit "
+                f"{CONFIG_FILE} (our {ours} is {expected[ours]})"
+            )
+        state[ours.removeprefix(prefix)] = torch.from_numpy(np.ascontiguousarray(array))
+    model.load_state_dict(state, assign=True)
+    return model.eval()
+
+
+def _read(bundle: TensorBundle, variable: Variable) -> npt.NDArray[np.float32]:
+    array = bundle.read(variable.name)
+    return array.T if variable.transposed else array
+
+
+def _check_names(bundle: TensorBundle, variables: Mapping[str, Variable]) -> None:
+    """Every variable of the model must be there, and no other beside counters and slots."""
+    wanted = {variable.name for variable in variables.values()}
+    assert len(wanted) == len(variables), "each variable is used once"
+    missing = sorted(wanted - set(bundle.entries))
+    if missing:
+        raise CheckpointError(f"{bundle.prefix} lacks {len(missing)} variables: {_some(missing)}")
+    foreign = [
+        name
+        for name in sorted(bundle.entries)
+        if name not in wanted and not _NOT_WEIGHTS.fullmatch(name)
+    ]
+    if foreign:
+        raise CheckpointError(
+            f"{bundle.prefix} has {len(foreign)} variables that fit nowhere: {_some(foreign)}"
+        )
+
+
+def _some(names: list[str], limit: int = 8) -> str:
+    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + rest
+
+
+# Files of the official archives.
+
+
+def find_checkpoint(path: Path) -> Path:
+    """Return the prefix of the checkpoint in a folder, or of the given prefix itself."""
+    if path.with_name(path.name + ".index").is_file():
+        return path
+    if not path.is_dir():
+        raise CheckpointError(f"{path} is neither a folder nor the prefix of a checkpoint")
+    prefixes = sorted(file.with_suffix("") for file in path.glob("*.index"))
+    if len(prefixes) == 1:
+        return prefixes[0]
+    if not prefixes:
+        raise CheckpointError(f"{path} has no TensorFlow checkpoint: no file ends in .index")
+    best = path / "model.ckpt-best"
+    if best in prefixes:
+        return best
+    names = [prefix.name for prefix in prefixes]
+    raise CheckpointError(f"{path} has several checkpoints; give one of them: {_some(names)}")
+
+
+def read_config(folder: Path) -> ModelConfig:
+    """Read ``albert_config.json``, whose ``gelu`` is the tanh form and whose groups may differ."""
+    path = folder / CONFIG_FILE
+    try:
+        values = read_json(path)
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
+    if "vocab_size" not in values:
+        raise CheckpointError(f"{path} has no vocab_size: it is no ALBERT configuration")
+    # Our own type: whether transformers could run the model does not matter here.
+    config = model_config({**values, "model_type": OWN_TYPE}, str(path))
+    if config.activation == "gelu":
+        config = replace(config, activation="gelu_tanh")
+    groups = plan_of(config).num_attention_sets // config.inner_group_num
+    layers = config.num_layers
+    official = [int(layer / layers * groups) for layer in range(layers)]
+    if official != [layer * groups // layers for layer in range(layers)]:
+        raise CheckpointError(
+            f"{path}: the official code rounds {groups} groups over {layers} layers to other "
+            "groups than l * G // L, so such a checkpoint cannot be imported"
+        )
+    return config
+
+
+def _find_vocabulary(folder: Path) -> Path | None:
+    """Return the SentencePiece model beside a checkpoint, if there is exactly one."""
+    found = sorted(folder.glob("*.model")) or sorted((folder / "assets").glob("*.model"))
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise CheckpointError(f"{folder} has several SentencePiece models: {names}; keep one")
+    return found[0] if found else None
+
+
+# Variable names of the official code.
+
+_ENCODER: Mapping[str, str] = {
+    "embeddings.word.weight": "embeddings/word_embeddings",
+    "embeddings.position.weight": "embeddings/position_embeddings",
+    "embeddings.segment.weight": "embeddings/token_type_embeddings",
+    "embeddings.norm": "embeddings/LayerNorm",
+    "embeddings.projection": "encoder/embedding_hidden_mapping_in",
+    "pooler": "pooler/dense",
+}
+_BLOCK: Mapping[str, str] = {
+    "attention.query": "attention_1/self/query",
+    "attention.key": "attention_1/self/key",
+    "attention.value": "attention_1/self/value",
+    "attention.output": "attention_1/output/dense",
+    "norms.attention": "LayerNorm",
+    "feed_forward.expand": "ffn_1/intermediate/dense",
+    "feed_forward.contract": "ffn_1/intermediate/output/dense",
+    "norms.feed_forward": "LayerNorm_1",
+}
+_HEADS: Mapping[str, str] = {
+    "mlm.transform": "cls/predictions/transform/dense",
+    "mlm.norm": "cls/predictions/transform/LayerNorm",
+    "mlm.bias": "cls/predictions/output_bias",
+    # The sentence head is the one matrix that the official code keeps as [out, in].
+    "sentence.weight": "cls/seq_relationship/output_weights",
+    "sentence.bias": "cls/seq_relationship/output_bias",
+    "start": "start_logits/dense",
+    "end_hidden": "end_logits/dense_0",
+    "end_norm": "end_logits/LayerNorm",
+    "end": "end_logits/dense_1",
+    "answer_hidden": "answer_class/dense_0",
+    "answer": "answer_class/dense_1",
+}
+
+
+def head_of_variables(names: set[str]) -> Head:
+    """Say which of the official models has these variables."""
+    if any(name.startswith("cls/") for name in names):
+        return "pretraining"
+    if any(name.startswith(("start_logits/", "end_logits/", "answer_class/")) for name in names):
+        return "squad2"
+    return "encoder"
+
+
+def variable_names(config: ModelConfig, head: Head) -> dict[str, Variable]:
+    """Map each of our parameters to the variable that holds it.
+
+    Example:
+        >>> variable_names(ModelConfig(), "encoder")["encoder.pooler.weight"]
+        Variable(name='bert/pooler/dense/kernel', transposed=True)
+    """
+    return {ours: _variable(config, ours) for ours in tensor_names(config, head)}
+
+
+def _variable(config: ModelConfig, ours: str) -> Variable:
+    known = dict(_HEADS)
+    known |= {f"encoder.{name}": f"bert/{theirs}" for name, theirs in _ENCODER.items()}
+    block = re.fullmatch(r"encoder\.(attention|feed_forward|norms)\.(\d+)\.(\w+)\.\w+", ours)
+    if block:
+        group, inner = divmod(int(block[2]), config.inner_group_num)
+        scope = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
+        module = ours.rpartition(".")[0]
+        known[module] = f"{scope}/{_BLOCK[f'{block[1]}.{block[3]}']}"
+    if ours in known:
+        return Variable(known[ours], transposed=False)
+    module, _, part = ours.rpartition(".")
+    theirs = known[module]
+    if theirs.rpartition("/")[2].startswith("LayerNorm"):
+        return Variable(f"{theirs}/{'gamma' if part == 'weight' else 'beta'}", transposed=False)
+    return Variable(f"{theirs}/{'kernel' if part == 'weight' else 'bias'}", part == "weight")

@@ -1,0 +1,1 @@
+"""A model folder answers: inputs, batches, runtimes, questions, scores."""

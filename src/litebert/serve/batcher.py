@@ -1,0 +1,226 @@
+"""Dynamic batching for the server: a bounded queue and one worker in front of the models."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from litebert.common.errors import LitebertError
+from litebert.predict.features import Feature, Row
+from litebert.predict.packing import first_batch
+from litebert.predict.predictor import Predictor
+from litebert.predict.questions import Question
+
+Result = TypeVar("Result")
+
+_LEAST_COST = 16
+"""What an input counts in the queue at least: the bound is on work, and a call is work too."""
+
+
+class QueueFullError(LitebertError):
+    """The queue is full; the request was not accepted.
+
+    Example:
+        >>> raise QueueFullError(retry_after_s=2)
+    """
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(f"the server is busy; try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(eq=False)
+class _Job:
+    """One question under way."""
+
+    rows: list[Row | None]
+    done: asyncio.Future[list[Row]]
+    missing: int
+
+
+@dataclass(eq=False)
+class _Unit:
+    """One input of a job in the queue."""
+
+    job: _Job
+    index: int
+    feature: Feature
+    predictor: Predictor
+    outputs: tuple[str, ...]
+    queued_at: float
+
+    @property
+    def cost(self) -> int:
+        return max(_LEAST_COST, len(self.feature))
+
+    @property
+    def group(self) -> tuple[int, tuple[str, ...]]:
+        """Only units of one model and the same outputs can share a batch."""
+        return id(self.predictor), self.outputs
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """One batch that ran, for the metrics."""
+
+    num_inputs: int
+    num_tokens: int
+    seconds: float
+    longest_wait_s: float
+
+
+@dataclass
+class Batcher:
+    """Answers questions from many requests with few model calls.
+
+    The oldest input always goes next, together with waiting inputs of nearly its length. A short
+    delay lets a burst gather, but only when the last batch held several inputs: a lone client
+    never waits.
+
+    Example:
+        >>> batcher = Batcher(max_tokens=2048, max_delay_s=0.003, max_queue_tokens=16384)
+        >>> batcher.start()
+        >>> answer = await batcher.ask(predictor, question)
+        >>> await batcher.drain()
+    """
+
+    max_tokens: int
+    max_delay_s: float
+    max_queue_tokens: int
+    on_batch: Callable[[BatchReport], None] = lambda report: None
+    queued_tokens: int = field(default=0, init=False)
+    tokens_per_s: float = field(default=1000.0, init=False)
+    _queue: list[_Unit] = field(default_factory=list, init=False)
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _worker: asyncio.Task[None] | None = field(default=None, init=False)
+    _draining: bool = field(default=False, init=False)
+    _last_size: int = field(default=1, init=False)
+
+    def start(self) -> None:
+        """Start the worker; needs a running event loop."""
+        self._worker = asyncio.create_task(self._work(), name="batcher")
+
+    @property
+    def accepting(self) -> bool:
+        """Whether new questions are taken."""
+        return self._worker is not None and not self._worker.done() and not self._draining
+
+    async def drain(self) -> None:
+        """Answer what is queued, then stop."""
+        self._draining = True
+        self._arrived.set()
+        if self._worker is not None:
+            await self._worker
+
+    async def ask(self, predictor: Predictor, question: Question[Result]) -> Result:
+        """Answer a question; cancelling the caller takes its inputs out of the queue.
+
+        Raises:
+            QueueFullError: there is too much work waiting.
+        """
+        self.refuse_if_full()
+        job = _Job(
+            rows=[None] * len(question.features),
+            done=asyncio.get_running_loop().create_future(),
+            missing=len(question.features),
+        )
+        now = time.monotonic()
+        units = [
+            _Unit(job, index, feature, predictor, question.outputs, now)
+            for index, feature in enumerate(question.features)
+        ]
+        self._queue += units
+        self.queued_tokens += sum(unit.cost for unit in units)
+        self._arrived.set()
+        rows = await job.done
+        # Reading an answer out of large outputs takes a while; other requests do not wait for it.
+        return await asyncio.get_running_loop().run_in_executor(None, question.decode, rows)
+
+    def refuse_if_full(self) -> None:
+        """Raise QueueFullError if the queue is full: asked before any work on a request.
+
+        A question that comes earlier is taken whole, so the queue passes its bound by one question
+        at most, and a large one is not refused for as long as small ones keep coming.
+        """
+        if self._draining or self.queued_tokens >= self.max_queue_tokens:
+            raise QueueFullError(self.retry_after_s())
+
+    def retry_after_s(self) -> int:
+        """Return the whole seconds after which the present queue is probably done."""
+        return max(1, round(self.queued_tokens / self.tokens_per_s))
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1, thread_name_prefix="model") as executor:
+            while await self._wait_for_work():
+                batch = self._take()
+                if not batch:
+                    continue
+                started = time.monotonic()
+                try:
+                    rows = await loop.run_in_executor(executor, _run, batch)
+                except Exception as error:  # the fault of one batch must not stop the worker
+                    _fail(batch, error)
+                else:
+                    self._deliver(batch, rows, started)
+
+    async def _wait_for_work(self) -> bool:
+        """Wait until something is queued; False when draining and nothing is left."""
+        while not self._queue:
+            if self._draining:
+                return False
+            self._arrived.clear()
+            await self._arrived.wait()
+        deadline = time.monotonic() + self.max_delay_s
+        while len(self._queue) < self._last_size and not self._draining:
+            self._arrived.clear()
+            try:
+                await asyncio.wait_for(self._arrived.wait(), deadline - time.monotonic())
+            except TimeoutError:
+                break
+        return True
+
+    def _take(self) -> list[_Unit]:
+        """Take the next batch out of the queue; inputs that nobody waits for are dropped."""
+        left = [unit for unit in self._queue if not unit.job.done.done()]
+        same = [unit for unit in left if unit.group == left[0].group] if left else []
+        lengths = [len(unit.feature) for unit in same]
+        batch = [same[i] for i in first_batch(lengths, self.max_tokens)] if same else []
+        taken = set(map(id, batch))
+        self._queue = [unit for unit in left if id(unit) not in taken]
+        self.queued_tokens = sum(unit.cost for unit in self._queue)
+        self._last_size = max(1, len(batch))
+        return batch
+
+    def _deliver(self, batch: Sequence[_Unit], rows: Sequence[Row], started: float) -> None:
+        seconds = time.monotonic() - started
+        num_tokens = sum(len(unit.feature) for unit in batch)
+        self.tokens_per_s += 0.2 * (num_tokens / max(seconds, 1e-6) - self.tokens_per_s)
+        for unit, row in zip(batch, rows, strict=True):
+            job = unit.job
+            job.rows[unit.index] = row
+            job.missing -= 1
+            if job.missing == 0 and not job.done.done():
+                job.done.set_result([row for row in job.rows if row is not None])
+        longest_wait = started - min(unit.queued_at for unit in batch)
+        self.on_batch(BatchReport(len(batch), num_tokens, seconds, longest_wait))
+
+
+def _run(batch: Sequence[_Unit]) -> list[Row]:
+    """Run one batch; in the worker thread."""
+    rows = batch[0].predictor.rows([unit.feature for unit in batch], batch[0].outputs)
+    # A row is part of the batch's array and keeps all of it; one that waits for others is copied.
+    return [
+        row if len(unit.job.rows) == 1 else {name: values.copy() for name, values in row.items()}
+        for unit, row in zip(batch, rows, strict=True)
+    ]
+
+
+def _fail(batch: Sequence[_Unit], error: Exception) -> None:
+    for unit in batch:
+        if not unit.job.done.done():
+            unit.job.done.set_exception(error)

@@ -1,0 +1,1 @@
+"""GLUE, SQuAD and RACE: their files and official scores."""

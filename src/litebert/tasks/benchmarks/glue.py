@@ -1,0 +1,305 @@
+"""The GLUE tasks as one table: files, columns, labels, metrics, and leaderboard files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from litebert.common.errors import DataError
+from litebert.common.files import READ_ERRORS, open_binary
+from litebert.tasks.base import Example, Gold, Prediction
+from litebert.tasks.benchmarks.locate import find_file
+from litebert.tasks.forms.texts import TextForm
+from litebert.tasks.metrics import Values, accuracy, f1, matthews, pearson, spearman
+from litebert.tasks.prediction_files import match_predictions, read_predictions, write_table
+from litebert.tasks.problems import RowProblems
+
+METRICS: dict[str, Callable[[Values, Values], float]] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+}
+
+_STSB_RANGE = (0.0, 5.0)
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """One row of the table below.
+
+    Args:
+        name: what the command line calls it.
+        folder: its folder in the GLUE root.
+        labels: in the order of the logits; empty for regression (STS-B).
+        text: header names of the (first) sentence; the first that the file has is taken.
+        text_pair: header names of the second sentence, if there is one.
+        label: header names of the label.
+        metrics: what the leaderboard shows; the first one picks checkpoints.
+        eval_splits: splits with labels.
+        test_splits: splits for the leaderboard.
+        leaderboard: file name per test split.
+        headerless: positions of (text, label) in files without a header line (CoLA).
+
+    Example:
+        >>> GLUE_TASKS["rte"].read(Path("glue"), "dev", RowProblems())[0].gold
+        1
+    """
+
+    name: str
+    folder: str
+    labels: tuple[str, ...]
+    text: tuple[str, ...]
+    text_pair: tuple[str, ...]
+    label: tuple[str, ...]
+    metrics: tuple[str, ...]
+    eval_splits: tuple[str, ...] = ("dev",)
+    test_splits: tuple[str, ...] = ("test",)
+    leaderboard: tuple[str, ...] = ()
+    headerless: tuple[int, int] | None = None
+    max_length: int = 512
+
+    @property
+    def form(self) -> TextForm:
+        """Classification, or regression without labels."""
+        kind: Literal["classification", "regression"] = (
+            "classification" if self.labels else "regression"
+        )
+        return TextForm(kind, self.labels)
+
+    @property
+    def main_metric(self) -> str:
+        """The first metric."""
+        return self.metrics[0]
+
+    def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
+        """Read ``<split>.tsv`` from the task's folder, the GLUE root, or a given file."""
+        training = split == "train"
+        if training and self.name == "ax":
+            raise DataError(
+                "task ax has no training data; fine-tune on mnli and evaluate that model"
+            )
+        names = ("diagnostic.tsv", "AX.tsv") if self.name == "ax" else (f"{split}.tsv",)
+        own = (self.folder, "diagnostic", "MNLI") if self.name == "ax" else (self.folder,)
+        folders = tuple(root + name for root in ("", "glue/", "GLUE/") for name in own)
+        path = find_file(data, names, f"{self.name} {split} split", folders)
+        lines = read_table(path)
+        _, header = next(lines, (0, []))
+        if not header:
+            raise DataError(f"{path} is empty; expected a table of sentences")
+        columns = self._columns(header)
+        if columns is None:
+            if self.headerless is None:
+                raise _missing_column(path, self.text + self.text_pair, header)
+            text, label = self.headerless
+            columns = _Columns(text, None, label)
+            lines = read_table(path)  # the first line is data
+        elif training and columns.label is None:
+            raise _missing_column(path, self.label, header)
+        examples = []
+        for index, (row, cells) in enumerate(lines):
+            example = self._example(path, row, index, cells, columns, problems, split)
+            if example is not None:
+                examples.append(example)
+        if not examples:
+            raise DataError(f"{path} has no usable row; {len(problems):,} rows are bad")
+        return examples
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return the leaderboard's metrics as fractions (correlations from -1 to 1)."""
+        gold, predicted = [], []
+        for example, prediction in zip(examples, predictions, strict=True):
+            if not isinstance(example.gold, (int, float)):
+                raise DataError(f"{self.name}: row {example.id} has no label, so nothing to score")
+            assert isinstance(prediction.value, (int, float))
+            gold.append(float(example.gold))
+            predicted.append(float(prediction.value))
+        return {metric: METRICS[metric](gold, predicted) for metric in self.metrics}
+
+    def write_predictions(
+        self,
+        folder: Path,
+        split: str,
+        examples: Sequence[Example],
+        predictions: Sequence[Prediction],
+    ) -> list[Path]:
+        """Write the table that the leaderboard takes, such as ``MNLI-m.tsv``."""
+        names = dict(zip(self.test_splits, self.leaderboard, strict=True))
+        path = folder / names.get(split, f"{self.folder}-{split}.tsv")
+        rows = ((p.id, self._written(p, for_leaderboard=split in names)) for p in predictions)
+        return [write_table(path, rows)]
+
+    def score_file(
+        self,
+        predictions: Path,
+        data: Path,
+        split: str,
+        null_odds: Path | None,
+        problems: RowProblems,
+    ) -> dict[str, float]:
+        """Score a leaderboard table against a file with labels, row by row."""
+        examples = self.read(data, split, problems)
+        values = match_predictions(examples, read_predictions(predictions), predictions, problems)
+        parsed = []
+        for example, value in zip(examples, values, strict=True):
+            answer = self._parse(str(value))
+            if answer is None:
+                expected = self._expected() if self.labels else "a number"
+                raise DataError(
+                    f"{predictions}: prediction {value!r} for row {example.id} is not {expected}"
+                )
+            parsed.append(Prediction(example.id, answer))
+        return self.score(examples, parsed)
+
+    def _columns(self, header: Sequence[str]) -> _Columns | None:
+        text = _position(header, self.text)
+        text_pair = _position(header, self.text_pair)
+        if text is None or (self.text_pair and text_pair is None):
+            return None
+        return _Columns(text, text_pair, _position(header, self.label))
+
+    def _example(
+        self,
+        path: Path,
+        row: int,
+        index: int,
+        cells: Sequence[str],
+        columns: _Columns,
+        problems: RowProblems,
+        split: str,
+    ) -> Example | None:
+        """Return the example of one line, or None if it is unusable (which is noted).
+
+        In a test split the label may be a placeholder: it is not needed.
+        """
+        training = split == "train"
+        is_hidden = split in self.test_splits and split not in self.eval_splits
+        needed = max(p for p in (columns.text, columns.text_pair, columns.label) if p is not None)
+        if len(cells) <= needed:
+            problems.add(path, row, "missing column", f"{len(cells)} of {needed + 1} columns")
+            return None
+        text = cells[columns.text]
+        text_pair = None if columns.text_pair is None else cells[columns.text_pair]
+        for part in (text, text_pair):
+            if part is not None and not problems.check_text(path, row, part, "text", training):
+                return None
+        gold: Gold = None
+        if columns.label is not None:
+            gold = self._parse_label(cells[columns.label])
+            if gold is None and not is_hidden:
+                detail = f"{cells[columns.label]!r} is not {self._expected()}"
+                problems.add(path, row, "unknown label", detail)
+                return None
+        return Example(str(index), text, text_pair, gold=gold)
+
+    def _parse_label(self, value: str) -> int | float | None:
+        """Return a gold label; a score must lie in its range."""
+        label = self._parse(value)
+        if label is None or self.labels:
+            return label
+        return label if _STSB_RANGE[0] <= label <= _STSB_RANGE[1] else None
+
+    def _parse(self, value: str) -> int | float | None:
+        """Return a label's index, or any finite number for regression."""
+        value = value.strip()
+        if self.labels:
+            return self.labels.index(value) if value in self.labels else None
+        try:
+            number = float(value)
+        except ValueError:
+            return None
+        return number if math.isfinite(number) else None
+
+    def _expected(self) -> str:
+        return f"one of {', '.join(self.labels)}" if self.labels else "a number from 0 to 5"
+
+    def _written(self, prediction: Prediction, for_leaderboard: bool) -> str:
+        """Return a prediction as text; a score for the leaderboard is cut to its range."""
+        if self.labels:
+            assert isinstance(prediction.value, int)
+            return self.labels[prediction.value]
+        assert isinstance(prediction.value, float)
+        if not for_leaderboard:
+            return repr(prediction.value)
+        return f"{min(max(prediction.value, _STSB_RANGE[0]), _STSB_RANGE[1]):.3f}"
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Positions of the cells that a task reads."""
+
+    text: int
+    text_pair: int | None
+    label: int | None
+
+
+def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield ``(line number, cells)`` of a tab-separated file as GLUE distributes it.
+
+    Quotation marks are text, even unbalanced ones; only a line feed ends a row, because sentences
+    contain other characters that Python takes for line ends.
+    """
+    try:
+        with open_binary(path) as stream:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise DataError(f"{path}:{number}: not UTF-8 text: {error.reason}") from None
+                text = text.rstrip("\r\n")
+                if text:
+                    yield number, text.split("\t")
+    except READ_ERRORS as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+
+
+def _missing_column(path: Path, names: Sequence[str], header: Sequence[str]) -> DataError:
+    return DataError(
+        f"{path} has no column {' or '.join(map(repr, names))}; its header is: {', '.join(header)}"
+    )
+
+
+def _position(header: Sequence[str], names: Sequence[str]) -> int | None:
+    return next((header.index(name) for name in names if name in header), None)
+
+
+_BINARY = ("0", "1")
+_ENTAILMENT = ("entailment", "not_entailment")
+_NLI = ("contradiction", "entailment", "neutral")
+_PAIR = (("sentence1",), ("sentence2",))
+
+GLUE_TASKS: dict[str, GlueTask] = {
+    task.name: task
+    for task in (
+        GlueTask("cola", "CoLA", _BINARY, ("sentence",), (), ("label",), ("matthews", "accuracy"),
+                 leaderboard=("CoLA.tsv",), headerless=(3, 1)),
+        GlueTask("sst2", "SST-2", _BINARY, ("sentence",), (), ("label",), ("accuracy",),
+                 leaderboard=("SST-2.tsv",)),
+        GlueTask("mrpc", "MRPC", _BINARY, ("#1 String",), ("#2 String",), ("Quality",),
+                 ("accuracy", "f1"), leaderboard=("MRPC.tsv",)),
+        GlueTask("stsb", "STS-B", (), *_PAIR, ("score",), ("pearson", "spearman"),
+                 leaderboard=("STS-B.tsv",)),
+        GlueTask("qqp", "QQP", _BINARY, ("question1",), ("question2",), ("is_duplicate",),
+                 ("accuracy", "f1"), leaderboard=("QQP.tsv",)),
+        GlueTask("mnli", "MNLI", _NLI, *_PAIR, ("gold_label",), ("accuracy",),
+                 eval_splits=("dev_matched", "dev_mismatched"),
+                 test_splits=("test_matched", "test_mismatched"),
+                 leaderboard=("MNLI-m.tsv", "MNLI-mm.tsv")),
+        GlueTask("qnli", "QNLI", _ENTAILMENT, ("question",), ("sentence",), ("label",),
+                 ("accuracy",), leaderboard=("QNLI.tsv",)),
+        GlueTask("rte", "RTE", _ENTAILMENT, *_PAIR, ("label",), ("accuracy",),
+                 leaderboard=("RTE.tsv",)),
+        GlueTask("wnli", "WNLI", _BINARY, *_PAIR, ("label",), ("accuracy",),
+                 leaderboard=("WNLI.tsv",)),
+        GlueTask("ax", "AX", _NLI, ("sentence1", "Premise"), ("sentence2", "Hypothesis"),
+                 ("gold_label", "label", "Label"), ("matthews", "accuracy"),
+                 eval_splits=("test",), leaderboard=("AX.tsv",)),
+    )
+}  # fmt: skip
+"""The diagnostic set ``ax`` is for models fine-tuned on MNLI and has no training data."""

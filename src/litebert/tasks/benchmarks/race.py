@@ -1,0 +1,200 @@
+"""RACE: raw folders or JSON lines of passages with questions and four options each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import ascii_uppercase
+
+from litebert.common.errors import DataError
+from litebert.common.files import write_json
+from litebert.common.rows import read_rows
+from litebert.tasks.base import Example, Prediction
+from litebert.tasks.benchmarks.locate import with_compressions
+from litebert.tasks.forms.choices import ChoiceForm, option_index
+from litebert.tasks.metrics import accuracy
+from litebert.tasks.prediction_files import match_predictions, read_predictions
+from litebert.tasks.problems import RowProblems
+
+LEVELS = ("middle", "high")
+_FOLDERS = ("", "RACE", "race")
+
+
+@dataclass(frozen=True)
+class RaceTask:
+    """RACE, or one of its two levels.
+
+    Args:
+        name: what the command line calls it.
+        levels: ``middle`` and/or ``high`` school.
+
+    Example:
+        >>> examples = RACE_TASKS["race"].read(Path("RACE"), "dev", RowProblems())
+        >>> examples[0].id, examples[0].group
+        ('middle13.txt-0', 'middle')
+    """
+
+    name: str
+    levels: tuple[str, ...] = LEVELS
+    form: ChoiceForm = field(default_factory=ChoiceForm)
+    max_length: int = 512
+    main_metric: str = "accuracy"
+    eval_splits: tuple[str, ...] = ("dev",)
+    test_splits: tuple[str, ...] = ()
+    """none: the answers of the test split are public"""
+
+    def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
+        """Read ``<split>/<level>/*.txt``, ``<split>.<level>.jsonl`` or a file; rows are lines.
+
+        A file may hold both levels: passages whose id names another one are left out.
+        """
+        examples: list[Example] = []
+        wanted = (*self.levels, "")
+        for path, row, level, passage in self._passages(data, split):
+            found = _examples(path, row, level, passage, problems, split == "train")
+            examples += (example for example in found if example.group in wanted)
+        if not examples:
+            raise DataError(f"{data} has no usable RACE question in its {split} split")
+        return examples
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return the accuracy over all questions and over each level, as fractions."""
+        pairs = []
+        for example, prediction in zip(examples, predictions, strict=True):
+            if not isinstance(example.gold, int):
+                raise DataError(f"RACE question {example.id} has no answer, so nothing to score")
+            assert isinstance(prediction.value, int)
+            pairs.append((example.group, example.gold, prediction.value))
+        scores = {"accuracy": accuracy([g for _, g, _ in pairs], [p for _, _, p in pairs])}
+        for level in LEVELS:
+            part = [(gold, value) for group, gold, value in pairs if group == level]
+            if part:
+                scores[f"accuracy_{level}"] = accuracy(*map(list, zip(*part, strict=True)))
+        return scores
+
+    def write_predictions(
+        self,
+        folder: Path,
+        split: str,
+        examples: Sequence[Example],
+        predictions: Sequence[Prediction],
+    ) -> list[Path]:
+        """Write ``predictions.json``: question id -> letter."""
+        letters = {p.id: ascii_uppercase[p.value] for p in predictions if isinstance(p.value, int)}
+        write_json(folder / "predictions.json", letters)
+        return [folder / "predictions.json"]
+
+    def score_file(
+        self,
+        predictions: Path,
+        data: Path,
+        split: str,
+        null_odds: Path | None,
+        problems: RowProblems,
+    ) -> dict[str, float]:
+        """Score ``{"middle13.txt-0": "A", ...}`` (or indices from 0) against the gold letters."""
+        examples = self.read(data, split, problems)
+        values = match_predictions(examples, read_predictions(predictions), predictions, problems)
+        parsed = []
+        for example, value in zip(examples, values, strict=True):
+            index = option_index(value, len(example.options))
+            if index is None:
+                raise DataError(
+                    f"{predictions}: prediction {value!r} for {example.id} is not a letter from A "
+                    f"to {ascii_uppercase[len(example.options) - 1]}"
+                )
+            parsed.append(Prediction(example.id, index))
+        return self.score(examples, parsed)
+
+    def _passages(self, data: Path, split: str) -> Iterator[tuple[Path, int, str, object]]:
+        """Yield ``(file, row, level, passage)`` of all levels."""
+        if data.is_file():
+            yield from _file_passages(data, "")
+            return
+        found = False
+        for folder in (data / name for name in _FOLDERS):
+            for level in self.levels:
+                for path in _level_files(folder, split, level):
+                    found = True
+                    yield from _file_passages(path, level)
+            if found:
+                return
+        levels = ",".join(self.levels)
+        raise DataError(
+            f"{data} has no RACE {split} split: expected {split}/{{{levels}}}/*.txt or "
+            f"{split}.{{{levels}}}.jsonl"
+        )
+
+
+RACE_TASKS: dict[str, RaceTask] = {
+    "race": RaceTask("race"),
+    "race-middle": RaceTask("race-middle", ("middle",)),
+    "race-high": RaceTask("race-high", ("high",)),
+}
+
+
+def _level_files(folder: Path, split: str, level: str) -> list[Path]:
+    raw = folder / split / level
+    if raw.is_dir():
+        return sorted(raw.glob("*.txt"))
+    names = with_compressions(f"{split}.{level}.jsonl")
+    return [folder / name for name in names if (folder / name).is_file()][:1]
+
+
+def _file_passages(path: Path, level: str) -> Iterator[tuple[Path, int, str, object]]:
+    if path.suffix == ".txt":
+        try:
+            yield path, 1, level, json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(f"{path} is not valid JSON: {error}") from None
+        return
+    for row, passage in read_rows(path, "jsonl"):
+        yield path, row, level, passage
+
+
+def _examples(
+    path: Path, row: int, level: str, passage: object, problems: RowProblems, training: bool
+) -> Iterator[Example]:
+    """Yield the questions of one passage; what is unusable is noted."""
+    if not isinstance(passage, Mapping):
+        problems.add(path, row, "missing column", "not an object")
+        return
+    article, questions = passage.get("article"), passage.get("questions")
+    options, answers = passage.get("options"), passage.get("answers")
+    if (
+        not isinstance(article, str)
+        or not isinstance(questions, list)
+        or not isinstance(options, list)
+    ):
+        problems.add(path, row, "missing column", "article, questions or options")
+        return
+    if not problems.check_text(path, row, article, "passage", training):
+        return
+    if len(questions) != len(options):
+        detail = f"{len(questions)} questions, {len(options)} lists of options"
+        problems.add(path, row, "missing column", detail, kept=True)
+    name = str(passage.get("id", f"{path.stem}-{row}"))
+    group = level or next((known for known in LEVELS if name.startswith(known)), "")
+    for number, (question, choices) in enumerate(zip(questions, options, strict=False)):
+        if not isinstance(choices, list) or len(choices) < 2 or not all(map(_is_text, choices)):
+            problems.add(path, row, "missing column", f"options of question {number + 1}")
+            continue
+        texts = (question if isinstance(question, str) else "", *choices)
+        if not all(problems.check_text(path, row, text, "text", training) for text in texts):
+            continue
+        gold = None
+        if isinstance(answers, list):
+            letter = answers[number] if number < len(answers) else None
+            gold = option_index(letter, len(choices))
+            if gold is None:
+                problems.add(path, row, "unknown label", f"{letter!r} of question {number + 1}")
+                continue
+        yield Example(f"{name}-{number}", article, texts[0], tuple(choices), gold=gold, group=group)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

@@ -1,0 +1,290 @@
+"""SQuAD 1.1 and 2.0: their JSON files, official scores, and the files the scripts expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from litebert.common.errors import DataError
+from litebert.common.files import read_json, write_json
+from litebert.tasks.base import Answer, Example, Prediction
+from litebert.tasks.benchmarks.locate import find_file
+from litebert.tasks.forms.spans import SpanForm
+from litebert.tasks.prediction_files import read_predictions
+from litebert.tasks.problems import RowProblems
+from litebert.tasks.squad_metrics import squad1_scores, squad2_scores
+
+_FOLDERS = ("squad", "SQuAD")
+
+
+@dataclass(frozen=True)
+class SquadTask:
+    """SQuAD in one of its two versions.
+
+    Args:
+        name: ``squad1`` or ``squad2``.
+        form: windows and decoding; in 2.0 a question may have no answer.
+        file_version: what the distributed files have in their names.
+
+    Example:
+        >>> task = SQUAD_TASKS["squad1"]
+        >>> task.read(Path("squad"), "dev", RowProblems())[0].text_pair
+        'When did the 1973 oil crisis begin?'
+    """
+
+    name: str
+    form: SpanForm
+    file_version: str
+    max_length: int = 384
+    main_metric: str = "f1"
+    eval_splits: tuple[str, ...] = ("dev",)
+    test_splits: tuple[str, ...] = ("test",)
+
+    @property
+    def unanswerable(self) -> bool:
+        """Whether questions may have no answer (2.0)."""
+        return self.form.may_be_unanswerable
+
+    def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
+        """Read ``<split>-v1.1.json`` (``-v2.0``) or ``<split>.json``; rows count questions."""
+        path = self._file(data, split)
+        training = split == "train"
+        rows = list(_questions(path))
+        # A test file may hold questions alone; where some have answers, one without is a fault.
+        has_gold = training or any(_GOLD_KEYS & row.question.keys() for row in rows)
+        examples = []
+        for row in rows:
+            try:
+                example = self._example(path, row, has_gold, problems, training)
+            except _FaultyQuestion as fault:
+                problems.add(path, row.number, "missing column", str(fault))
+                continue
+            if example is not None:
+                examples.append(example)
+        if not examples:
+            raise DataError(f"{path} has no usable question; {len(problems):,} are bad")
+        return examples
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return the official figures in percent.
+
+        For 2.0 ``exact`` and ``f1`` use the form's fixed threshold: nothing is tuned. The
+        ``best_`` figures tune the threshold on these very examples, as published results do.
+        """
+        golds = _gold_texts(examples)
+        answers = {p.id: _answer_text(p) for p in predictions}
+        if not self.unanswerable:
+            return squad1_scores(golds, answers)
+        scores = squad2_scores(golds, answers)
+        forced = {p.id: p.spans[0].text if p.spans else "" for p in predictions}
+        odds = {p.id: p.no_answer or 0.0 for p in predictions}
+        tuned = squad2_scores(golds, forced, odds)
+        return {**scores, **{name: tuned[name] for name in tuned if name.startswith("best_")}}
+
+    def write_predictions(
+        self,
+        folder: Path,
+        split: str,
+        examples: Sequence[Example],
+        predictions: Sequence[Prediction],
+    ) -> list[Path]:
+        """Write ``predictions.json`` and ``nbest.json``, for 2.0 also the odds.
+
+        For 2.0 ``predictions.json`` holds "" where no answer is likelier than the threshold;
+        ``answers.json`` always answers, so that with ``null_odds.json`` thresholds can be tuned.
+        """
+        files: dict[str, object] = {
+            "predictions.json": {p.id: _answer_text(p) for p in predictions},
+            "nbest.json": {p.id: _nbest(p) for p in predictions},
+        }
+        if self.unanswerable:
+            files["null_odds.json"] = {p.id: p.no_answer for p in predictions}
+            files["answers.json"] = {p.id: p.spans[0].text if p.spans else "" for p in predictions}
+        for name, values in files.items():
+            write_json(folder / name, values)
+        return [folder / name for name in files]
+
+    def score_file(
+        self,
+        predictions: Path,
+        data: Path,
+        split: str,
+        null_odds: Path | None,
+        problems: RowProblems,
+    ) -> dict[str, float]:
+        """Return exactly what the official script prints for these files."""
+        path = self._file(data, split)
+        golds = {}
+        for row in _questions(path):
+            try:
+                answers_of_question = [answer.text for answer in _answers(row.question)]
+                golds[_text(row.question, "id")] = answers_of_question
+            except _FaultyQuestion as fault:
+                raise DataError(f"{path}:{row.number}: missing column: {fault}") from None
+        if not golds:
+            raise DataError(f"{path} has no question, so nothing to score")
+        answers: dict[str, str] = {}
+        for id, text in read_predictions(predictions).items():
+            if not isinstance(text, str):
+                raise DataError(f"{predictions}: the answer to {id} is {text!r}; expected a text")
+            answers[id] = text
+        if not self.unanswerable:
+            return squad1_scores(golds, answers)
+        return squad2_scores(golds, answers, None if null_odds is None else _read_odds(null_odds))
+
+    def _file(self, data: Path, split: str) -> Path:
+        names = (f"{split}-{self.file_version}.json", f"{split}.json")
+        return find_file(data, names, f"{self.name} {split} split", _FOLDERS)
+
+    def _example(
+        self, path: Path, at: _Question, has_gold: bool, problems: RowProblems, training: bool
+    ) -> Example | None:
+        """Return the example of one question, or None if it is unusable (which is noted)."""
+        if at.context is None:
+            raise _FaultyQuestion("context of its paragraph")
+        row, context, question = at.number, at.context, at.question
+        id, text = _text(question, "id"), _text(question, "question")
+        for part, what in ((text, "question"), (context, "passage")):
+            if not problems.check_text(path, row, part, what, training):
+                return None
+        if not has_gold:
+            return Example(id, context, text)
+        if not _GOLD_KEYS & question.keys():
+            raise _FaultyQuestion(f"answers (question {id})")
+        answers = tuple(_locate_answer(context, answer) for answer in _answers(question))
+        lost = [answer for answer in answers if answer.start < 0]
+        if lost:
+            detail = f"{lost[0].text!r} (question {id})"
+            problems.add(path, row, "answer not in its passage", detail, kept=not training)
+            if training:
+                return None
+        impossible = bool(question.get("is_impossible", False)) or not answers
+        if impossible and not self.unanswerable:
+            problems.add(path, row, "question without answer", f"question {id}")
+            return None
+        return Example(id, context, text, gold=() if impossible else answers)
+
+
+SQUAD_TASKS: dict[str, SquadTask] = {
+    "squad1": SquadTask("squad1", SpanForm(), "v1.1"),
+    "squad2": SquadTask(
+        "squad2",
+        SpanForm(may_be_unanswerable=True),
+        "v2.0",
+        max_length=512,
+        main_metric="best_f1",
+    ),
+}
+
+
+_GOLD_KEYS = frozenset({"answers", "is_impossible"})
+
+
+class _Question(NamedTuple):
+    """A question as it stands in the file; the number counts from 1."""
+
+    number: int
+    context: str | None
+    question: Mapping[str, object]
+
+
+class _FaultyQuestion(Exception):
+    """A question without something that it needs; the text says what."""
+
+
+def _questions(path: Path) -> Iterator[_Question]:
+    """Yield the questions of a file; a file of another shape is a DataError."""
+    number = 0
+    try:
+        for article in _list(read_json(path)["data"]):
+            for paragraph in _list(article["paragraphs"]):
+                context = paragraph.get("context")
+                for question in _list(paragraph["qas"]):
+                    number += 1
+                    yield _Question(number, context if isinstance(context, str) else None, question)
+    except KeyError as error:
+        raise DataError(
+            f"{path}: no {error} after question {number:,}; expected a SQuAD file "
+            "(data > paragraphs > context, qas > id, question, answers)"
+        ) from None
+    except TypeError:
+        raise DataError(f"{path}: question {number + 1:,} is not laid out as in SQuAD") from None
+
+
+def _text(question: Mapping[str, object], name: str) -> str:
+    value = question.get(name)
+    if value is None:
+        raise _FaultyQuestion(name)
+    return str(value)
+
+
+def _list(value: object) -> list[Mapping[str, object]]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise TypeError("expected a list of objects")
+    return value
+
+
+def _answers(question: Mapping[str, object]) -> tuple[Answer, ...]:
+    try:
+        listed = _list(question.get("answers") or [])
+    except TypeError:
+        raise _FaultyQuestion("answers as a list of {text, answer_start}") from None
+    found = []
+    for answer in listed:
+        start = answer.get("answer_start", -1)
+        found.append(Answer(_text(answer, "text"), start if isinstance(start, int) else -1))
+    return tuple(found)
+
+
+def _locate_answer(context: str, answer: Answer) -> Answer:
+    """Return the answer with a start that is true: as given, else its nearest occurrence, or -1."""
+    text, start = answer.text, answer.start
+    if text and start >= 0 and context.startswith(text, start):
+        return answer
+    places = []
+    place = context.find(text) if text else -1
+    while place >= 0:
+        places.append(place)
+        place = context.find(text, place + 1)
+    nearest = min(places, key=lambda place: abs(place - start), default=-1)
+    return Answer(text, nearest)
+
+
+def _gold_texts(examples: Sequence[Example]) -> dict[str, list[str]]:
+    golds: dict[str, list[str]] = {}
+    for example in examples:
+        if not isinstance(example.gold, tuple):
+            raise DataError(f"question {example.id} has no gold answers, so nothing to score")
+        golds[example.id] = [a.text for a in example.gold if isinstance(a, Answer)]
+    return golds
+
+
+def _answer_text(prediction: Prediction) -> str:
+    assert isinstance(prediction.value, str)
+    return prediction.value
+
+
+def _nbest(prediction: Prediction) -> list[dict[str, object]]:
+    return [
+        {
+            "text": span.text,
+            "probability": span.probability,
+            "score": span.score,
+            "start": span.start,
+            "end": span.end,
+        }
+        for span in prediction.spans
+    ]
+
+
+def _read_odds(path: Path) -> dict[str, float]:
+    odds = {}
+    for id, value in read_json(path).items():
+        if not isinstance(value, (int, float)):
+            raise DataError(f"{path}: the odds of {id} are {value!r}; expected a number")
+        odds[id] = float(value)
+    return odds

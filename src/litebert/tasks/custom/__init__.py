@@ -1,0 +1,1 @@
+"""A user's own task, described by a file."""

@@ -1,0 +1,1 @@
+"""Kinds of tasks: examples to model inputs, outputs to predictions."""

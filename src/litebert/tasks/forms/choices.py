@@ -1,0 +1,143 @@
+"""The best of several answers to a question about a passage."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from litebert.tasks.base import Example, Feature, Outputs, Prediction, Row, TextEncoder
+from litebert.tasks.forms.arrays import mean_log_probability, softmax
+from litebert.tasks.forms.requests import optional_text, required_list, required_text
+from litebert.tasks.forms.rows import encode_unique
+
+
+@dataclass(frozen=True)
+class ChoiceForm:
+    """Passage, question and options -> the index of the best option.
+
+    Args:
+        max_question_length: pieces of question and option that are kept, from their end.
+
+    Example:
+        >>> form = ChoiceForm()
+        >>> form.parse({"text": "Ann sat.", "question": "Who sat?", "options": ["Ann", "Bo"]}, "0")
+    """
+
+    max_question_length: int = 128
+    kind: Literal["multiple_choice"] = "multiple_choice"
+    labels: tuple[str, ...] = ()
+
+    def parse(self, record: Mapping[str, object], id: str) -> Example:
+        """Read ``text`` (the passage), ``question`` (may be left out) and ``options``."""
+        return Example(
+            id,
+            required_text(record, "text"),
+            optional_text(record, "question"),
+            options=required_list(record, "options", at_least=2),
+        )
+
+    def features(
+        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
+    ) -> list[Feature]:
+        """Return one feature per example with one row ``[CLS] passage [SEP] answer [SEP]`` each."""
+        asked = [
+            tuple(fill_question(example.text_pair or "", option) for option in example.options)
+            for example in examples
+        ]
+        encoded = encode_unique(
+            (
+                text
+                for e, questions in zip(examples, asked, strict=True)
+                for text in (e.text, *questions)
+            ),
+            tokenizer,
+        )
+        features = []
+        for index, (example, questions) in enumerate(zip(examples, asked, strict=True)):
+            rows = tuple(
+                self._row(encoded[example.text], encoded[question], tokenizer, max_length)
+                for question in questions
+            )
+            target = None if example.gold is None else np.array(example.gold, np.int64)
+            features.append(Feature(index, rows, target))
+        return features
+
+    def decode(
+        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+    ) -> list[Prediction]:
+        """Take the likeliest option."""
+        predictions = []
+        for feature, output in zip(features, outputs, strict=True):
+            probabilities = softmax(output["logits"])
+            predictions.append(
+                Prediction(
+                    examples[feature.example].id,
+                    int(probabilities.argmax()),
+                    tuple(probabilities.tolist()),
+                )
+            )
+        return predictions
+
+    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+        """Average probabilities."""
+        return {"logits": mean_log_probability(outputs, "logits")}
+
+    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
+        """Return the index and text of the choice, and the probability of each option."""
+        assert isinstance(prediction.value, int)
+        return {
+            "choice": prediction.value,
+            "option": example.options[prediction.value],
+            "scores": list(prediction.scores),
+        }
+
+    def _row(
+        self,
+        passage: Sequence[int],
+        question: Sequence[int],
+        tokenizer: TextEncoder,
+        max_length: int,
+    ) -> Row:
+        # As the official code: the end of the question (with the option) counts most, and the
+        # passage gives way.
+        kept = question[-min(self.max_question_length, max_length - 3) :]
+        room = max_length - 3 - len(kept)
+        first = passage[:room]
+        sep = tokenizer.sep_id
+        ids = [tokenizer.cls_id, *first, sep, *kept, sep]
+        return Row(np.array(ids, np.int32), len(first) + 2)
+
+
+def fill_question(question: str, option: str) -> str:
+    """Return the question with each blank ``_`` filled, or followed by the option if it has none.
+
+    Example:
+        >>> fill_question("We can _ it.", "see")
+        'We can see it.'
+        >>> fill_question("What is it?", "A light")
+        'What is it? A light'
+    """
+    if "_" in question:
+        return question.replace("_", option)
+    return f"{question} {option}".strip()
+
+
+def option_index(value: object, num_options: int) -> int | None:
+    """Return the option that a letter or an index from 0 names, or None if there is none such.
+
+    Example:
+        >>> option_index("B", 4), option_index("3", 4), option_index("E", 4)
+        (1, 3, None)
+    """
+    text = str(value).strip().upper()
+    if len(text) == 1 and text in string.ascii_uppercase:
+        index = string.ascii_uppercase.index(text)
+    elif text.isascii() and text.isdigit():
+        index = int(text)
+    else:
+        return None
+    return index if index < num_options else None

@@ -1,0 +1,274 @@
+"""Answers as spans of a passage: windows with exact characters, and n-best decoding."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from litebert.tasks.base import (
+    Example,
+    Feature,
+    FloatArray,
+    IntArray,
+    Outputs,
+    Passage,
+    Prediction,
+    Row,
+    Span,
+    TextEncoder,
+)
+from litebert.tasks.forms.arrays import mean_of, sigmoid, softmax
+from litebert.tasks.forms.requests import required_text
+from litebert.tasks.forms.rows import encode_unique
+from litebert.tasks.forms.windows import PiecePassage, align, max_context, window_starts
+
+_IMPOSSIBLE = -1e30
+_SMALLEST_PROBABILITY = 1e-30
+
+
+class Candidates(NamedTuple):
+    """Spans of one window: positions in the row and the sum of their two scores."""
+
+    starts: IntArray
+    ends: IntArray
+    scores: FloatArray
+
+
+@dataclass(frozen=True)
+class SpanForm:
+    """Question and passage -> the words of the passage that answer, or no answer.
+
+    Args:
+        may_be_unanswerable: whether "no answer" is a possible prediction (SQuAD 2.0).
+        stride: pieces between the starts of two windows.
+        max_question_length: pieces of the question that are kept, at most half of the input.
+        max_answer_length: longest answer in pieces.
+        num_best: candidates kept per question.
+        no_answer_threshold: probability of "no answer" above which it is the prediction.
+
+    Example:
+        >>> form = SpanForm(may_be_unanswerable=True)
+        >>> form.parse({"question": "Who sat?", "context": "Ann sat."}, "0")
+    """
+
+    may_be_unanswerable: bool = False
+    stride: int = 128
+    max_question_length: int = 64
+    max_answer_length: int = 30
+    num_best: int = 20
+    no_answer_threshold: float = 0.5
+    kind: Literal["span_extraction"] = "span_extraction"
+    labels: tuple[str, ...] = ()
+
+    def parse(self, record: Mapping[str, object], id: str) -> Example:
+        """Read ``question`` and ``context``."""
+        return Example(id, required_text(record, "context"), required_text(record, "question"))
+
+    def features(
+        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
+    ) -> list[Feature]:
+        """Return one feature ``[CLS] question [SEP] window [SEP]`` per window.
+
+        A window without the whole answer counts as unanswerable: its target is ``[CLS]``.
+        """
+        questions = encode_unique((e.text_pair or "" for e in examples), tokenizer)
+        longest = min(self.max_question_length, max_length // 2)
+        features: list[Feature] = []
+        text, passage = "", _encode_passage("", tokenizer)
+        for index, example in enumerate(examples):
+            if example.text != text:  # files keep the questions of a passage together
+                text, passage = example.text, _encode_passage(example.text, tokenizer)
+            question = questions[example.text_pair or ""][:longest]
+            features += self._windows(index, example, question, passage, tokenizer, max_length)
+        return features
+
+    def decode(
+        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+    ) -> list[Prediction]:
+        """Take the best span over all windows of each example, or no answer."""
+        windows: dict[int, list[tuple[Feature, Outputs]]] = defaultdict(list)
+        for feature, output in zip(features, outputs, strict=True):
+            windows[feature.example].append((feature, output))
+        return [self._predict(example, windows[index]) for index, example in enumerate(examples)]
+
+    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+        """Average the scores of spans and of "no answer"."""
+        if "start_logits" in outputs[0]:
+            return {name: mean_of(outputs, name) for name in ("start_logits", "end_logits")}
+        return _combine_beams(outputs)
+
+    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
+        """Return the answer, where it stands, its probability, and the n best."""
+        best = [
+            {"text": s.text, "start": s.start, "end": s.end, "score": s.probability}
+            for s in prediction.spans
+        ]
+        described: dict[str, object] = {"answer": prediction.value, "best": best}
+        if prediction.no_answer is not None:
+            described["no_answer"] = prediction.no_answer
+        return described
+
+    def _windows(
+        self,
+        index: int,
+        example: Example,
+        question: Sequence[int],
+        passage: PiecePassage,
+        tokenizer: TextEncoder,
+        max_length: int,
+    ) -> list[Feature]:
+        size = max_length - len(question) - 3
+        assert size > 0, f"max_length {max_length} leaves no room beside the question"
+        starts = window_starts(len(passage.ids), size, self.stride)
+        owned = max_context(starts, size, len(passage.ids))
+        gold = _gold_pieces(example, passage)
+        first = len(question) + 2
+        head = [tokenizer.cls_id, *question, tokenizer.sep_id]
+        features = []
+        for start, own in zip(starts, owned, strict=True):
+            part = slice(start, start + size)
+            ids = np.array([*head, *passage.ids[part], tokenizer.sep_id], np.int32)
+            target = None
+            if example.gold is not None:
+                target = np.array([0, 0, 1], np.int64)
+                if gold is not None and start <= gold[0] and gold[1] < start + size:
+                    target[:] = gold[0] - start + first, gold[1] - start + first, 0
+            window = Passage(first, passage.starts[part], passage.ends[part], own)
+            features.append(Feature(index, (Row(ids, first),), target, window))
+        return features
+
+    def _predict(self, example: Example, windows: Sequence[tuple[Feature, Outputs]]) -> Prediction:
+        spans: dict[tuple[int, int], Span] = {}
+        no_answer_logits = []
+        for feature, output in windows:
+            candidates, no_answer_logit = self._window_candidates(feature, output)
+            no_answer_logits.append(no_answer_logit)
+            for span in _raw_spans(example.text, feature, candidates):
+                key = (span.start, span.end)
+                if key not in spans or span.score > spans[key].score:
+                    spans[key] = span
+        ordered = sorted(spans.values(), key=lambda span: -span.score)[: self.num_best]
+        best = _with_probabilities(ordered)
+        answer = best[0].text if best else ""
+        if not self.may_be_unanswerable:
+            return Prediction(example.id, answer, spans=best)
+        # The window most sure of an answer decides, as in the official code.
+        logit = min(no_answer_logits)
+        if "start_logits" in windows[0][1]:
+            logit -= ordered[0].score if ordered else _IMPOSSIBLE
+        no_answer = float(sigmoid(logit))
+        value = "" if no_answer > self.no_answer_threshold else answer
+        return Prediction(example.id, value, spans=best, no_answer=no_answer)
+
+    def _window_candidates(self, feature: Feature, output: Outputs) -> tuple[Candidates, float]:
+        """Return the best spans of a window and its score for "no answer"."""
+        assert feature.passage is not None, "a span feature has a passage"
+        if "start_logits" in output:
+            start, end = output["start_logits"], output["end_logits"]
+            return self._classic_candidates(feature.passage, start, end), float(start[0] + end[0])
+        return self._beam_candidates(feature.passage, output), float(output["answer_logits"])
+
+    def _classic_candidates(
+        self, passage: Passage, start: FloatArray, end: FloatArray
+    ) -> Candidates:
+        """Search all spans of allowed length; the official code looks at 20 x 20 ends only."""
+        first, num_pieces = passage.first, len(passage.starts)
+        longest = min(self.max_answer_length, num_pieces)
+        if num_pieces == 0:
+            empty = np.zeros(0, np.int64)
+            return Candidates(empty, empty, np.zeros(0, np.float32))
+        start_scores = np.where(passage.max_context, start[first : first + num_pieces], _IMPOSSIBLE)
+        padded = np.full(num_pieces + longest - 1, _IMPOSSIBLE)
+        padded[:num_pieces] = end[first : first + num_pieces]
+        ends_by_length = np.lib.stride_tricks.sliding_window_view(padded, longest)
+        scores = start_scores[:, None] + ends_by_length  # [pieces, longest]: start and length - 1
+        flat = scores.ravel()
+        count = min(self.num_best, flat.size)
+        chosen = np.argpartition(-flat, count - 1)[:count]
+        chosen = chosen[flat[chosen] > _IMPOSSIBLE / 2]
+        starts, offsets = np.divmod(chosen, longest)
+        return Candidates(starts + first, starts + offsets + first, flat[chosen].astype(np.float32))
+
+    def _beam_candidates(self, passage: Passage, output: Outputs) -> Candidates:
+        ends = output["end_top_index"].astype(np.int64).ravel()
+        width = output["end_top_index"].shape[1]
+        starts = np.repeat(output["start_top_index"].astype(np.int64), width)
+        scores = (
+            np.repeat(output["start_top_log_probs"], width) + output["end_top_log_probs"].ravel()
+        )
+        first, num_pieces = passage.first, len(passage.starts)
+        valid = (starts >= first) & (ends < first + num_pieces) & (ends >= starts)
+        valid &= ends - starts < self.max_answer_length
+        valid[valid] &= passage.max_context[starts[valid] - first]
+        return Candidates(starts[valid], ends[valid], scores[valid])
+
+
+def _encode_passage(text: str, tokenizer: TextEncoder) -> PiecePassage:
+    encoding = tokenizer.encode_with_offsets(text)
+    return PiecePassage(
+        np.array(encoding.ids, np.int64),
+        np.array(encoding.starts, np.int64),
+        np.array(encoding.ends, np.int64),
+    )
+
+
+def _gold_pieces(example: Example, passage: PiecePassage) -> tuple[int, int] | None:
+    """Return the pieces of the first gold answer, or None for an unanswerable question."""
+    if not isinstance(example.gold, tuple) or not example.gold:
+        return None
+    answer = example.gold[0]
+    assert not isinstance(answer, int), "the gold of a span example is a tuple of answers"
+    if answer.start < 0:
+        return None
+    return align(passage, answer.start, answer.start + len(answer.text))
+
+
+def _raw_spans(text: str, feature: Feature, candidates: Candidates) -> list[Span]:
+    """Cut the candidates out of the raw passage; pieces that are only a space give nothing."""
+    assert feature.passage is not None, "a span feature has a passage"
+    first = feature.passage.first
+    starts = feature.passage.starts[candidates.starts - first]
+    ends = feature.passage.ends[candidates.ends - first]
+    return [
+        Span(text[start:end], start, end, score)
+        for start, end, score in zip(
+            starts.tolist(), ends.tolist(), candidates.scores.tolist(), strict=True
+        )
+        if end > start
+    ]
+
+
+def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
+    if not spans:
+        return ()
+    probabilities = softmax(np.array([span.score for span in spans]))
+    return tuple(
+        Span(span.text, span.start, span.end, span.score, probability)
+        for span, probability in zip(spans, probabilities.tolist(), strict=True)
+    )
+
+
+def _combine_beams(outputs: Sequence[Outputs]) -> Outputs:
+    """Average the probability of each span over models; a model without a span gives it none."""
+    mass: dict[tuple[int, int], float] = defaultdict(float)
+    for output in outputs:
+        for row, start in enumerate(output["start_top_index"].astype(np.int64).tolist()):
+            for column, end in enumerate(output["end_top_index"][row].astype(np.int64).tolist()):
+                log_probability = (
+                    output["start_top_log_probs"][row] + output["end_top_log_probs"][row, column]
+                )
+                mass[start, end] += float(np.exp(log_probability)) / len(outputs)
+    spans = np.array(list(mass), np.float32)
+    probabilities = np.array(list(mass.values()))
+    scores = np.log(np.maximum(probabilities, _SMALLEST_PROBABILITY)).astype(np.float32)
+    return {
+        "start_top_index": spans[:, 0],
+        "start_top_log_probs": np.zeros(len(spans), np.float32),
+        "end_top_index": spans[:, 1:],
+        "end_top_log_probs": scores[:, None],
+        "answer_logits": mean_of(outputs, "answer_logits"),
+    }

@@ -1,0 +1,120 @@
+"""A tag for each word of a text, such as named entities."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from litebert.tasks.base import IGNORED_LABEL, Example, Feature, Outputs, Prediction, TextEncoder
+from litebert.tasks.forms.arrays import mean_log_probability, require_labels, softmax
+from litebert.tasks.forms.requests import required_list, required_text
+from litebert.tasks.forms.rows import encode_unique, single_row
+from litebert.tasks.metrics import entities
+
+
+@dataclass(frozen=True)
+class TagForm:
+    """Words -> a label for each, predicted at the word's first piece.
+
+    A text beyond the model's length is cut between words into several features.
+
+    Example:
+        >>> form = TagForm(("O", "B-PER", "I-PER"))
+        >>> form.parse({"words": ["Ann", "Lee", "sat"]}, "0")
+    """
+
+    labels: tuple[str, ...]
+    kind: Literal["token_classification"] = "token_classification"
+
+    def parse(self, record: Mapping[str, object], id: str) -> Example:
+        """Read ``words``, or ``text`` to be split at spaces."""
+        if "words" in record:
+            return Example(id, "", words=required_list(record, "words", at_least=1))
+        return Example(id, "", words=tuple(required_text(record, "text").split()))
+
+    def features(
+        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
+    ) -> list[Feature]:
+        """Return one feature per stretch of words that fits."""
+        encoded = encode_unique((word for e in examples for word in e.words), tokenizer)
+        # A word that vanishes in normalisation still needs a place for its tag.
+        pieces = {word: ids or [tokenizer.unk_id] for word, ids in encoded.items()}
+        features = []
+        for index, example in enumerate(examples):
+            begin = 0
+            while begin < len(example.words):
+                end = _fitting_words(example.words, begin, pieces, max_length - 2)
+                features.append(self._feature(index, example, begin, end, pieces, tokenizer))
+                begin = end
+        return features
+
+    def decode(
+        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+    ) -> list[Prediction]:
+        """Take the likeliest tag of each word; ``scores`` holds its probability."""
+        tags: dict[int, list[int]] = defaultdict(list)
+        scores: dict[int, list[float]] = defaultdict(list)
+        for feature, output in zip(features, outputs, strict=True):
+            assert feature.word_positions is not None, "a tag feature has word positions"
+            logits = output["token_logits"][feature.word_positions]
+            require_labels(logits.shape[-1], self.labels)
+            probabilities = softmax(logits)
+            tags[feature.example] += probabilities.argmax(axis=-1).tolist()
+            scores[feature.example] += probabilities.max(axis=-1).tolist()
+        return [
+            Prediction(example.id, tuple(tags[index]), tuple(scores[index]))
+            for index, example in enumerate(examples)
+        ]
+
+    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+        """Average probabilities."""
+        return {"token_logits": mean_log_probability(outputs, "token_logits")}
+
+    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
+        """Return the tag of each word, and the entities that the tags mark."""
+        assert isinstance(prediction.value, tuple)
+        tags = [self.labels[tag] for tag in prediction.value]
+        found = [
+            {"type": kind, "text": " ".join(example.words[begin:end]), "first_word": begin}
+            for kind, begin, end in sorted(entities(tags), key=lambda entity: entity[1])
+        ]
+        return {"tags": tags, "scores": list(prediction.scores), "entities": found}
+
+    def _feature(
+        self,
+        index: int,
+        example: Example,
+        begin: int,
+        end: int,
+        pieces: Mapping[str, Sequence[int]],
+        tokenizer: TextEncoder,
+    ) -> Feature:
+        ids: list[int] = []
+        positions = []
+        for word in example.words[begin:end]:
+            positions.append(len(ids) + 1)
+            ids += pieces[word]
+        row = single_row(ids, tokenizer, len(ids) + 2)
+        word_positions = np.array(positions, np.int64)
+        target = None
+        if isinstance(example.gold, tuple):
+            target = np.full(len(row), IGNORED_LABEL, np.int64)
+            target[word_positions] = np.array(example.gold[begin:end], np.int64)
+        return Feature(index, (row,), target, word_positions=word_positions, first_word=begin)
+
+
+def _fitting_words(
+    words: Sequence[str], begin: int, pieces: dict[str, list[int]], budget: int
+) -> int:
+    """Return one past the last word that fits; a word too long alone is cut to the budget."""
+    if len(pieces[words[begin]]) > budget:
+        pieces[words[begin]] = pieces[words[begin]][:budget]
+    used, end = 0, begin
+    while end < len(words) and used + len(pieces[words[end]]) <= budget:
+        used += len(pieces[words[end]])
+        end += 1
+    return end

@@ -1,0 +1,182 @@
+"""The configuration of fine-tuning; what is left out comes from the task's recipe."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Literal
+
+from litebert.bundled import BUNDLED
+from litebert.common.errors import ConfigError
+from litebert.train.finetuning.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class FinetuneConfig:
+    """Everything that decides a fine-tuning run.
+
+    >>> FinetuneConfig("rte", model="runs/base/model", out=Path("runs/rte")).seeds
+    1
+    """
+
+    task: str
+    """a benchmark (names above), or a TOML file that describes your own task"""
+    _: KW_ONLY
+    out: Path
+    """run folder to write"""
+    model: str = BUNDLED
+    """model folder (pretrained, or fine-tuned on another task) or hub name to start from"""
+    data: Path | None = None
+    """folder with the task's files (or the GLUE root); own tasks may leave it out"""
+    steps: int | None = None
+    """length of the run in steps; default: the recipe's"""
+    epochs: float | None = None
+    """length of the run in passes over the training data, in place of steps"""
+    lr: float | None = None
+    """peak learning rate"""
+    batch_size: int | None = None
+    """examples per step (windows, for spans)"""
+    warmup_steps: int | None = None
+    """steps until the peak; default: the recipe's share of the run"""
+    dropout: float | None = None
+    """dropout inside the encoder"""
+    classifier_dropout: float | None = None
+    """dropout before the head"""
+    max_length: int | None = None
+    """longest input in tokens"""
+    eval_every_steps: int | None = None
+    """steps between evaluations on dev; the best of them is the result"""
+    patience: int | None = None
+    """stop after so many evaluations without a better one; default: train to the end"""
+    bias_correction: bool | None = None
+    """Adam's correction of its running means; off in the paper's recipes, on in the others"""
+    weight_decay: float = 0.01
+    """decoupled weight decay; biases and norms are excluded"""
+    clip_norm: float = 1.0
+    """largest global norm of the gradient"""
+    seed: int = 0
+    """order of examples, dropout and the new head come from it"""
+    seeds: int = 1
+    """runs with seed, seed + 1, ...; the result is their median"""
+    head: Literal["auto", "paper", "classic"] = "auto"
+    """for spans: the paper's head with answerability (auto for squad2) or two plain logits"""
+    start: Literal["weights", "random"] = "weights"
+    """start from the folder's weights, or from random ones of the same shape (a baseline)"""
+    train_exits: bool = False
+    """train the head at a quarter, half and three quarters of the layers too, for half a forward
+    pass more: `--depth` may then stop there, and the mean dev score over the depths picks the
+    weights (models that share all parameters)"""
+    keep_checkpoints: int = 1
+    """model folders kept, best first: model, model-2, ...; more than one for ensembles"""
+    max_train_examples: int | None = None
+    """learn from so many examples only, drawn with seed 0"""
+    max_dev_examples: int | None = None
+    """evaluate on so many examples only while training; the final score uses all"""
+    max_scored_examples: int | None = None
+    """score so many dev examples only, drawn with seed 0; for a look at large dev splits"""
+    max_tokens: int = 4096
+    """tokens processed at once, padding included; a step of more is accumulated"""
+    strict: bool = False
+    """stop at the first bad row"""
+    resume: Literal["no", "auto"] = "no"
+    """auto: go on from the last good checkpoint in the run folder, if there is one"""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """where to train"""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 autocast on GPUs, float32 on CPUs"""
+    log_every_steps: int = 10
+    """steps between lines in metrics.jsonl"""
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and self.epochs is not None:
+            raise ConfigError(f"both --steps {self.steps} and --epochs {self.epochs}: give one")
+        at_least_one = (
+            "steps", "batch_size", "eval_every_steps", "patience", "seeds", "keep_checkpoints",
+            "max_train_examples", "max_dev_examples", "max_scored_examples", "max_tokens",
+            "log_every_steps",
+        )  # fmt: skip
+        for name in at_least_one:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}: use 1 or more.")
+        for name in ("epochs", "lr"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name} is {value}: use more than 0.")
+        for name in ("dropout", "classifier_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 <= value < 1.0:
+                raise ConfigError(f"{name} is {value}: it lies in [0, 1).")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A recipe with everything decided.
+
+    >>> Settings.resolve(config, recipe, max_length=128, num_features=2490)
+    """
+
+    lr: float
+    batch_size: int
+    dropout: float
+    classifier_dropout: float
+    max_length: int
+    steps: int
+    warmup_steps: int
+    eval_every_steps: int
+    steps_per_epoch: int
+    bias_correction: bool
+
+    @classmethod
+    def max_length_of(
+        cls, config: FinetuneConfig, recipe: Recipe, task_max_length: int, max_positions: int
+    ) -> int:
+        """Return the longest input: as asked, or what recipe, task and model allow."""
+        if config.max_length is None:
+            return min(recipe.max_length, task_max_length, max_positions)
+        if not 8 <= config.max_length <= max_positions:
+            raise ConfigError(
+                f"max_length is {config.max_length}: the model reads 8 to {max_positions} tokens."
+            )
+        return config.max_length
+
+    @classmethod
+    def resolve(
+        cls, config: FinetuneConfig, recipe: Recipe, max_length: int, num_features: int
+    ) -> Settings:
+        """Return the settings: what the config says, else the recipe, for this much data."""
+        batch_size = config.batch_size or recipe.batch_size
+        steps_per_epoch = math.ceil(num_features / batch_size)
+        epochs = config.epochs if config.steps is None else None
+        if config.steps is None and epochs is None:
+            epochs = recipe.epochs
+        if epochs is not None:
+            steps = max(1, round(epochs * steps_per_epoch))
+        else:
+            steps = config.steps or recipe.steps or steps_per_epoch
+        warmup_steps = config.warmup_steps
+        if warmup_steps is None or warmup_steps >= steps:
+            # A run shortened by --steps warms up for the recipe's share of it.
+            warmup_steps = round(recipe.warmup_share * steps)
+        every = config.eval_every_steps or recipe.eval_every_steps
+        if every is None or (every > steps and config.eval_every_steps is None):
+            every = max(1, steps // recipe.evals)
+        return cls(
+            lr=recipe.lr if config.lr is None else config.lr,
+            batch_size=batch_size,
+            dropout=recipe.dropout if config.dropout is None else config.dropout,
+            classifier_dropout=(
+                recipe.classifier_dropout
+                if config.classifier_dropout is None
+                else config.classifier_dropout
+            ),
+            max_length=max_length,
+            steps=steps,
+            warmup_steps=warmup_steps,
+            eval_every_steps=every,
+            steps_per_epoch=steps_per_epoch,
+            bias_correction=(
+                recipe.bias_correction if config.bias_correction is None else config.bias_correction
+            ),
+        )

@@ -1,0 +1,196 @@
+"""Sweeps: every task with every setting of a grid, resumable, one table at the end."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from litebert.bundled import BUNDLED
+from litebert.common.config import from_dict
+from litebert.common.errors import ConfigError, LitebertError, suggestion
+from litebert.common.files import write_json, write_text
+from litebert.train.finetuning.config import FinetuneConfig
+
+if TYPE_CHECKING:
+    from litebert.train.finetuning.results import FinetuneResult
+
+_DECIDED_BY_THE_SWEEP = ("task", "out", "data", "seeds", "resume")
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """Which runs to make.
+
+    >>> SweepConfig(("rte", "mrpc"), model="m", data=Path("glue"), out=Path("runs/sweep"),
+    ...             grid=("lr=1e-4,3e-4", "start=weights,random"), seeds=3)
+    """
+
+    tasks: tuple[str, ...]
+    """tasks or task files"""
+    _: KW_ONLY
+    out: Path
+    """folder for the runs and the table"""
+    model: str = BUNDLED
+    """model folder or hub name to start from"""
+    data: Path | None = None
+    """folder with the tasks' files"""
+    grid: tuple[str, ...] = ()
+    """a setting of finetune and its values, such as lr=1e-4,3e-4; several --grid are combined"""
+    seeds: int = 1
+    """seeds of each combination"""
+    strict: bool = False
+    """stop at the first bad row, and at the first run that fails"""
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One line of the table."""
+
+    task: str
+    settings: dict[str, object]
+    """what the grid chose"""
+    metric: str = ""
+    median: float | None = None
+    """main metric on dev, median over the seeds; None if the run failed"""
+    spread: float = 0.0
+    """largest minus smallest over the seeds"""
+    baseline: float | None = None
+    """main metric of always saying the same"""
+    seconds: float = 0.0
+    """time in training loops, all seeds"""
+    tokens: int = 0
+    """tokens trained on, all seeds"""
+    failure: str = ""
+    """why there is no score"""
+
+
+def sweep(
+    config: SweepConfig, run: Callable[[FinetuneConfig], FinetuneResult]
+) -> tuple[list[SweepRow], int]:
+    """Make all runs that have not finished before; write ``table.json`` and ``table.md``.
+
+    Args:
+        config: tasks and grid.
+        run: fine-tunes: :func:`litebert.train.finetuning.engine.finetune`.
+
+    Returns:
+        The rows so far, and the signal that stopped the sweep (0 if it came to its end).
+    """
+    names = [Path(task).stem for task in config.tasks]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"tasks of a sweep need names of their own, not {', '.join(names)}")
+    rows: list[SweepRow] = []
+    for task, settings in itertools.product(config.tasks, combinations(config.grid)):
+        one = run_config(config, task, settings)
+        try:
+            result = run(one)
+        except LitebertError as error:
+            if config.strict:
+                raise
+            rows.append(SweepRow(task, settings, failure=str(error)))
+        else:
+            if result.interrupted_by:
+                return rows, result.interrupted_by
+            rows.append(_row(task, settings, result))
+        write_json(config.out / "table.json", {"rows": [vars(row) for row in rows]})
+        write_text(config.out / "table.md", table(rows))
+    return rows, 0
+
+
+def combinations(grid: Sequence[str]) -> list[dict[str, object]]:
+    """Return every combination of the grid's values; one empty one without a grid.
+
+    Example:
+        >>> combinations(["lr=1e-4,3e-4", "start=random"])
+        [{'lr': 0.0001, 'start': 'random'}, {'lr': 0.0003, 'start': 'random'}]
+    """
+    known = [f.name for f in fields(FinetuneConfig) if f.name not in _DECIDED_BY_THE_SWEEP]
+    axes = []
+    for axis in grid:
+        name, separator, values = axis.partition("=")
+        name = name.strip().replace("-", "_")
+        if not separator or not values:
+            raise ConfigError(
+                f"--grid {axis!r} should be SETTING=VALUE,VALUE, such as lr=1e-4,3e-4"
+            )
+        if name not in known:
+            raise ConfigError(f"--grid: unknown setting '{name}'.{suggestion(name, known)}")
+        axes.append([(name, _value(text.strip())) for text in values.split(",")])
+    return [dict(chosen) for chosen in itertools.product(*axes)]
+
+
+def run_config(config: SweepConfig, task: str, settings: Mapping[str, object]) -> FinetuneConfig:
+    """Return the configuration of one run; its folder is named after task and settings."""
+    parts = [f"{name}={_short(value)}" for name, value in settings.items()]
+    values: dict[str, object] = {
+        "task": task,
+        "model": config.model,
+        "out": config.out / Path(task).stem / ("_".join(parts) or "run"),
+        "data": config.data,
+        "seeds": config.seeds,
+        "strict": config.strict,
+        "resume": "auto",
+        **settings,
+    }
+    return from_dict(FinetuneConfig, values, "--grid")
+
+
+def table(rows: Sequence[SweepRow]) -> str:
+    """Return the rows as a Markdown table; settings that all runs share stand below it."""
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.settings.items():
+            values.setdefault(name, set()).add(_short(value))
+    names = [name for name, found in values.items() if len(found) > 1]
+    shared = [f"{name} {found.pop()}" for name, found in values.items() if name not in names]
+    header = ["task", *names, "metric", "median", "spread", "baseline", "seconds", "tokens"]
+    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
+    for row in rows:
+        settings = [_short(row.settings.get(name, "")) for name in names]
+        if row.median is None:
+            figures = [f"failed: {row.failure}", "", "", "", "", ""]
+        else:
+            baseline = "" if row.baseline is None else f"{row.baseline:.4g}"
+            figures = [
+                row.metric,
+                f"{row.median:.4g}",
+                f"{row.spread:.3g}",
+                baseline,
+                f"{row.seconds:,.0f}",
+                f"{row.tokens:,}",
+            ]
+        lines.append(f"| {' | '.join([row.task, *settings, *figures])} |")
+    if shared:
+        lines += ["", f"All runs: {', '.join(shared)}."]
+    return "\n".join(lines) + "\n"
+
+
+def _row(task: str, settings: dict[str, object], result: FinetuneResult) -> SweepRow:
+    metric = result.metric
+    return SweepRow(
+        task,
+        settings,
+        metric,
+        float(result.scores[metric]),
+        result.spread.get(metric, 0.0),
+        result.baseline.get(metric),
+        result.seconds,
+        result.tokens,
+    )
+
+
+def _value(text: str) -> object:
+    """Read a number or a truth value; anything else is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _short(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text.replace("/", "-")

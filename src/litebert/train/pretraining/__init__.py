@@ -1,0 +1,1 @@
+"""Pretraining: masked words and sentence order on token shards."""

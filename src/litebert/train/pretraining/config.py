@@ -1,0 +1,314 @@
+"""The configuration of pretraining: every setting with its help text, checked when it is made."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from litebert.common.errors import ConfigError
+from litebert.data.batches.example import ExampleConfig
+from litebert.model.config import Activation, EmbeddingLayout, ModelConfig, Sharing, preset
+from litebert.optim.config import OptimizerConfig, default_learning_rate
+from litebert.optim.schedule import ScheduleConfig
+
+Table = Annotated[tuple[tuple[float, float], ...], Parameter(consume_multiple=True, negative="")]
+"""Rows of (share of the run, value): the value holds from that share on."""
+
+Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """The model to train: a preset, and what differs from it.
+
+    >>> ModelSection(preset="albert-small", num_layers=4).resolve(vocab_size=8192).hidden_size
+    256
+    """
+
+    preset: str = "albert-base"
+    """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as \
+--config small"""
+    vocab_size: int | None = None
+    """pieces in the vocabulary; default: that of the shards"""
+    embedding_size: int | None = None
+    """width of the word table (E)"""
+    hidden_size: int | None = None
+    """width of the layers (H)"""
+    num_layers: int | None = None
+    """layers that run (L)"""
+    num_heads: int | None = None
+    """attention heads (A)"""
+    intermediate_size: int | None = None
+    """inner width of the feed-forward"""
+    sharing: Sharing | None = None
+    """what the layers share"""
+    num_groups: int | None = None
+    """groups of neighbouring layers, with sharing = "groups" """
+    inner_group_num: int | None = None
+    """blocks with parameters of their own in each layer"""
+    embedding_layout: EmbeddingLayout | None = None
+    """where position and segment embeddings live"""
+    activation: Activation | None = None
+    """nonlinearity"""
+    hidden_dropout: float | None = None
+    """dropout after embeddings, attention and feed-forward"""
+    attention_dropout: float | None = None
+    """dropout on the attention weights"""
+    max_positions: int | None = None
+    """longest sequence"""
+    initializer_range: float | None = None
+    """standard deviation of the initial weights"""
+
+    def resolve(self, vocab_size: int) -> ModelConfig:
+        """The full shape; ``vocab_size`` is that of the shards."""
+        self._check_vocab_size(vocab_size)
+        return preset(self.preset, **{"vocab_size": vocab_size, **self.changes()})
+
+    def changes(self) -> dict[str, object]:
+        """What was set besides the preset.
+
+        >>> ModelSection(num_layers=4).changes()
+        {'num_layers': 4}
+        """
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {
+            name: value for name, value in values.items() if name != "preset" and value is not None
+        }
+
+    def _check_vocab_size(self, vocab_size: int) -> None:
+        if self.vocab_size is not None and self.vocab_size < vocab_size:
+            raise ConfigError(
+                f"model.vocab_size is {self.vocab_size} but the shards have {vocab_size} pieces: "
+                "leave it out, or set at least that."
+            )
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """How fresh weights begin; the defaults are the official ones."""
+
+    attention: Literal["random", "neighbours"] = "random"
+    """neighbours: each head begins by looking at one neighbour, which frees small models at once"""
+    word_bias: Literal["zero", "frequencies"] = "zero"
+    """frequencies: the output bias begins at the log frequency of each word in the shards"""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is learned, and how much each part weighs; examples.task chooses the sentence task."""
+
+    mlm_weight: float = 1.0
+    """weight of the masked-word loss"""
+    sentence_weight: float = 1.0
+    """weight of the sentence loss (unused with examples.task = "none")"""
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """Settings that change while training: tables of [share of the run, value] rows.
+
+    >>> Curriculum(layers=((0.0, 2), (0.5, 4), (0.75, 6))).layers[0]
+    (0.0, 2)
+    """
+
+    layers: Table = ()
+    """how many layers run (needs sharing = "all": a shared block may repeat at will)"""
+    length: Table = ()
+    """longest example in tokens"""
+    batch_size: Table = ()
+    """examples per step"""
+    mask_rate: Table = ()
+    """share of the tokens that is predicted"""
+    lr_factor: Table = ()
+    """factor on the learning rate, besides the schedule"""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            table = getattr(self, item.name)
+            shares = [row[0] for row in table]
+            if any(len(row) != 2 for row in table) or shares != sorted(shares):
+                raise ConfigError(
+                    f"curriculum.{item.name} is {[list(row) for row in table]}: give rows of "
+                    "[share of the run, value] in ascending order."
+                )
+            if table and (shares[0] != 0.0 or shares[-1] >= 1.0):
+                raise ConfigError(
+                    f"curriculum.{item.name} covers shares {shares}: begin with 0 and stay below 1."
+                )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """When and on how much of the dev documents the model is evaluated."""
+
+    every_steps: int = 1000
+    """steps between evaluations; 0: only at the end"""
+    examples: int = 512
+    """examples of each sentence task in an evaluation while training"""
+    final_examples: int = 4096
+    """examples of each sentence task in the evaluation at the end"""
+    batch_size: int = 32
+    """examples evaluated at once"""
+    metric: Metric = "mlm_loss"
+    """decides which checkpoint is the best"""
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """When the state of training is saved and how much is kept."""
+
+    every_steps: int = 1000
+    """steps between checkpoints; 0: only at the end and when interrupted"""
+    keep_last: int = 2
+    """number of latest checkpoints kept, besides the best"""
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """Everything that decides a pretraining run.
+
+    The run ends when the first of steps, tokens and budget is used up; progress, which drives the
+    schedule and the curricula, is the largest of the shares used.
+
+    >>> config = PretrainConfig(data=Path("shards"), out=Path("run"), steps=200)
+    >>> config.examples.task
+    'sop'
+    """
+
+    data: Path
+    """folder of token shards"""
+    out: Path
+    """run folder to write"""
+    extra_data: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = ()
+    """further folders of shards to mix in, made with the same tokenizer"""
+    weights: Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")] = ()
+    """how much of each corpus is drawn, data first; default: by size"""
+    steps: int | None = None
+    """length of the run in steps"""
+    tokens: int | None = None
+    """length of the run in tokens"""
+    budget: str | None = None
+    """length of the run in wall-clock time, such as 90s, 30m or 2h"""
+    seed: int = 0
+    """all randomness comes from it"""
+    resume: Literal["no", "auto"] = "no"
+    """auto: go on from the last good checkpoint in the run folder, if there is one"""
+    init_from: str | None = None
+    """model folder or hub name whose shape and weights are the start, with the same vocabulary: \
+continued pretraining"""
+    batch_size: int = 256
+    """examples of full length per step over all processes; shorter ones come in larger numbers"""
+    accumulation: int = 1
+    """each micro-batch in this many parts, for less memory: the same batches, the same losses"""
+    workers: int = 0
+    """background processes that prepare batches; worthwhile on GPUs, hardly on CPUs"""
+    parallel: Literal["auto", "none", "ddp", "fsdp"] = "auto"
+    """how torchrun's processes share the work; auto: ddp if there is more than one"""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """where to train"""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 autocast on GPUs, float32 on CPUs; norms and losses are always float32"""
+    compile: bool = False
+    """compile the model with torch.compile"""
+    activation_checkpointing: bool = False
+    """recompute activations in the backward pass: less memory, more time"""
+    log_every_steps: int = 10
+    """steps between lines in metrics.jsonl"""
+    max_nonfinite: int = 10
+    """training stops after so many steps in a row with a loss or gradient that is not finite"""
+    plateau_share: float = 0.3
+    """share of the run after which a model that has learned only word frequencies is reported"""
+    model: ModelSection = field(default_factory=ModelSection)
+    """the model"""
+    initial: InitialWeights = field(default_factory=InitialWeights)
+    """how fresh weights begin"""
+    examples: ExampleConfig = field(default_factory=ExampleConfig)
+    """how text becomes examples; micro_batch_size is the most on a device at once, unless cut by \
+accumulation"""
+    objective: Objective = field(default_factory=Objective)
+    """what is learned"""
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    """the optimiser"""
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    """the learning rate over the run"""
+    curriculum: Curriculum = field(default_factory=Curriculum)
+    """settings that change while training"""
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    """evaluation on the dev documents"""
+    checkpoint: Checkpoints = field(default_factory=Checkpoints)
+    """saving the state of training"""
+
+    def __post_init__(self) -> None:
+        if self.steps is None and self.tokens is None and self.budget is None:
+            raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
+        counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
+        for name in ("steps", "tokens", *counts):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}: use 1 or more.")
+        if self.budget is not None:
+            parse_duration(self.budget)
+        if self.weights and len(self.weights) != 1 + len(self.extra_data):
+            raise ConfigError(
+                f"weights has {len(self.weights)} values for {1 + len(self.extra_data)} corpora: "
+                "give one for data and one for each of extra_data."
+            )
+        if self.schedule.warmup_steps is not None and self.steps is None:
+            raise ConfigError(
+                f"schedule.warmup_steps is {self.schedule.warmup_steps} but there is no --steps: "
+                "use schedule.warmup_share."
+            )
+        if self.steps is not None and (self.schedule.warmup_steps or 0) > self.steps:
+            raise ConfigError(
+                f"schedule.warmup_steps is {self.schedule.warmup_steps} but the run has only "
+                f"{self.steps} steps: shorten the warm-up, or use schedule.warmup_share."
+            )
+
+    @property
+    def budget_s(self) -> float | None:
+        """The wall-clock budget in seconds."""
+        return None if self.budget is None else parse_duration(self.budget)
+
+    @property
+    def corpora(self) -> tuple[Path, ...]:
+        """All folders of shards."""
+        return (self.data, *self.extra_data)
+
+    def learning_rate(self, model: ModelConfig) -> float:
+        """The peak learning rate, with the default resolved for this model."""
+        if self.optimizer.lr is not None:
+            return self.optimizer.lr
+        table = self.curriculum
+        layers = int(table.layers[0][1]) if table.layers else model.num_layers
+        batch = int(table.batch_size[-1][1]) if table.batch_size else self.batch_size
+        return default_learning_rate(self.optimizer.name, batch, model.hidden_size, layers)
+
+    def with_examples(self, **changes: object) -> PretrainConfig:
+        """A copy whose examples differ."""
+        return replace(self, examples=replace(self.examples, **changes))  # type: ignore[arg-type]
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration such as ``90s``, ``30m``, ``1h30m`` or ``45`` (seconds).
+
+    >>> parse_duration("1h30m")
+    5400.0
+    """
+    text = text.strip().lower()
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
+    if parts and re.fullmatch(r"(?:\d+(?:\.\d+)?\s*[smhd]\s*)+", text):
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    elif re.fullmatch(r"\d+(?:\.\d+)?", text):
+        seconds = float(text)
+    else:
+        raise ConfigError(f"'{text}' is no duration: write for example 90s, 30m, 2h or 1h30m.")
+    if seconds <= 0.0:
+        raise ConfigError(f"a duration of '{text}' leaves no time: use more than 0.")
+    return seconds

@@ -1,0 +1,113 @@
+"""Progress of a run as one number, and the settings (depth, length, batch, masks) it leads to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from litebert.common.errors import ConfigError
+from litebert.model.config import ModelConfig
+from litebert.train.pretraining.config import PretrainConfig, Table
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The settings that hold at some moment of a run.
+
+    >>> Stage(layers=2, length=64, batch_size=16, micro_batch_size=16, mask_rate=0.3).num_micro
+    1
+    """
+
+    layers: int
+    """layers that run"""
+    length: int
+    """longest example in tokens"""
+    batch_size: int
+    """examples of full length per step"""
+    micro_batch_size: int
+    """examples of full length per micro-batch"""
+    mask_rate: float
+    """share of the tokens that is predicted"""
+    lr_factor: float = 1.0
+    """factor on the learning rate besides the schedule"""
+
+    @property
+    def num_micro(self) -> int:
+        """Micro-batches per step, over all processes."""
+        return -(-self.batch_size // self.micro_batch_size)
+
+
+def progress_share(config: PretrainConfig, step: int, tokens: int, elapsed_s: float) -> float:
+    """The share of the run that is done: the largest of those by steps, tokens and time."""
+    shares = [0.0]
+    if config.steps is not None:
+        shares.append(step / config.steps)
+    if config.tokens is not None:
+        shares.append(tokens / config.tokens)
+    if config.budget_s is not None:
+        shares.append(elapsed_s / config.budget_s)
+    return max(shares)
+
+
+def stage_at(config: PretrainConfig, model: ModelConfig, share: float) -> Stage:
+    """The settings at a share of the run.
+
+    The token budget of a micro-batch, ``micro_batch_size * length`` of the config, holds at every
+    length: short examples come in larger micro-batches.
+    """
+    table = config.curriculum
+    length = round(value_at(table.length, share, config.examples.length))
+    batch_size = round(value_at(table.batch_size, share, config.batch_size))
+    budget_tokens = config.examples.micro_batch_size * config.examples.length
+    num_micro = math.ceil(batch_size / max(1, budget_tokens // length))
+    return Stage(
+        layers=round(value_at(table.layers, share, model.num_layers)),
+        length=length,
+        batch_size=batch_size,
+        micro_batch_size=math.ceil(batch_size / num_micro),
+        mask_rate=value_at(table.mask_rate, share, config.examples.mask.rate),
+        lr_factor=value_at(table.lr_factor, share, 1.0),
+    )
+
+
+def value_at(table: Table, share: float, default: float) -> float:
+    """The value of the last row whose share has come; the default for an empty table.
+
+    >>> value_at(((0.0, 2), (0.5, 4)), 0.6, 12)
+    4
+    """
+    value = default
+    for start, entry in table:
+        if share >= start:
+            value = entry
+    return value
+
+
+def check(config: PretrainConfig, model: ModelConfig) -> None:
+    """Refuse settings that contradict each other or the model."""
+    table = config.curriculum
+    if table.layers and model.sharing != "all":
+        raise ConfigError(
+            f'curriculum.layers needs sharing = "all", but it is "{model.sharing}": layers of '
+            "their own would stay untrained; remove the table or share all parameters."
+        )
+    if table.layers and table.layers[-1][1] != model.num_layers:
+        raise ConfigError(
+            f"curriculum.layers ends with {table.layers[-1][1]:g} layers but the model has "
+            f"{model.num_layers}: make the last row {model.num_layers}, or set model.num_layers."
+        )
+    lengths = [int(value) for _, value in table.length] + [config.examples.length]
+    if max(lengths) > model.max_positions:
+        raise ConfigError(
+            f"examples of {max(lengths)} tokens exceed the {model.max_positions} positions of the "
+            "model: shorten them, or raise model.max_positions."
+        )
+    for name, least in (("layers", 1), ("length", 8), ("batch_size", 1)):
+        for _, value in getattr(table, name):
+            if value < least or value != int(value):
+                raise ConfigError(
+                    f"curriculum.{name} has {value}: use whole numbers from {least} on."
+                )
+    for _, rate in table.mask_rate:
+        if not 0.0 < rate < 1.0:
+            raise ConfigError(f"curriculum.mask_rate has {rate}: a rate lies between 0 and 1.")

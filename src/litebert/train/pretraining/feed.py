@@ -1,0 +1,173 @@
+"""The batches of each training step, for this process, from an exact position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from litebert.common.errors import DataError
+from litebert.data.batches.example import NO_LABEL, Batch, ExampleConfig, Vocabulary
+from litebert.data.batches.loader import Loader
+from litebert.data.corpus.shards import ShardSet
+from litebert.train.pretraining.curriculum import Stage
+
+
+@dataclass(frozen=True)
+class FeedPosition:
+    """Where the data stands: all that a checkpoint needs to know of it.
+
+    >>> FeedPosition().batch
+    0
+    """
+
+    stage: int = 0
+    """how often length or micro-batch size have changed; each stage has an order of its own"""
+    batch: int = 0
+    """global micro-batches of this stage that are used up"""
+    length: int = 0
+    """longest example of this stage; 0 before the first step"""
+    micro_batch_size: int = 0
+    """examples per micro-batch of this stage"""
+
+
+class Feed:
+    """Hands out the micro-batches of each step; ranks together see the same global batches.
+
+    A step of k micro-batches uses k positions. If the number of processes divides k, each process
+    takes every R-th one; else each takes its rows of every one. ``accumulation`` cuts each of these
+    into so many parts, in the same order.
+
+    Example:
+        >>> feed = Feed([(shards, 1.0)], ExampleConfig(), seed=0, vocabulary=vocabulary)
+        >>> batches = feed.take(stage)
+        >>> feed.position.batch
+        1
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[ShardSet, float]],
+        config: ExampleConfig,
+        seed: int,
+        vocabulary: Vocabulary,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        accumulation: int = 1,
+        num_workers: int = 0,
+        position: FeedPosition | None = None,
+    ) -> None:
+        self.position = FeedPosition() if position is None else position
+        self._sources, self._config, self._seed = sources, config, seed
+        self._vocabulary = vocabulary
+        self._rank, self._world_size, self._num_workers = rank, world_size, num_workers
+        self._accumulation = accumulation
+        self._loader: Loader | None = None
+        self._stream: Iterator[Batch] | None = None
+        self._stream_key: tuple[int, int, float, int] | None = None
+
+    def take(self, stage: Stage) -> list[Batch]:
+        """This process's part of the next step, cut as it is computed; the position moves on."""
+        self._enter(stage)
+        k, first = stage.num_micro, self.position.batch
+        striding = k % self._world_size == 0
+        stride = self._world_size if striding else 1
+        start = first + (self._rank if striding else 0)
+        self._open_stream(start, stage.mask_rate, stride)
+        assert self._stream is not None
+        try:
+            batches = [next(self._stream) for _ in range(k // stride)]
+        except OSError as error:
+            raise DataError(
+                f"a shard cannot be read: {error}; check the disk, then resume"
+            ) from error
+        self._stream_key = (self.position.stage, start + k, stage.mask_rate, stride)
+        self.position = replace(self.position, batch=first + k)
+        if not striding:
+            batches = [rows_of(batch, self._rank, self._world_size) for batch in batches]
+        return [part for batch in batches for part in parts_of(batch, self._accumulation)]
+
+    def addresses(self, stage: Stage) -> dict[str, object]:
+        """Where the examples of the last step came from.
+
+        For each global micro-batch its corpus and, for each example, (epoch, window, index).
+        """
+        assert self._loader is not None, "a step was taken"
+        here = self.position
+        first = here.batch - stage.num_micro
+        batches = [self._loader.batch(first + number) for number in range(stage.num_micro)]
+        return {
+            "stage": here.stage,
+            "position": first,
+            "sources": [batch.source for batch in batches],
+            "addresses": [batch.addresses.tolist() for batch in batches],
+        }
+
+    def epochs(self) -> tuple[float, ...]:
+        """Passes over each corpus in the current stage."""
+        return self._loader.epochs_at(self.position.batch) if self._loader else (0.0,)
+
+    def close(self) -> None:
+        """Stop the worker processes."""
+        stream, self._stream, self._stream_key = self._stream, None, None
+        if stream is not None and hasattr(stream, "close"):
+            stream.close()
+
+    def _enter(self, stage: Stage) -> None:
+        """Go to the loader of this stage; a change of lengths or sizes begins a new order."""
+        here = self.position
+        wanted = (stage.length, stage.micro_batch_size)
+        if (here.length, here.micro_batch_size) != wanted:
+            number = here.stage + 1 if here.length else here.stage
+            self.position = FeedPosition(number, 0, *wanted)
+            self._loader = None
+        if self._loader is None:
+            self.close()
+            config = replace(
+                self._config, length=stage.length, micro_batch_size=stage.micro_batch_size
+            )
+            number = self.position.stage
+            self._loader = Loader(self._sources, config, self._seed, self._vocabulary, number)
+
+    def _open_stream(self, start: int, mask_rate: float, stride: int) -> None:
+        key = (self.position.stage, start, mask_rate, stride)
+        if self._stream is None or self._stream_key != key:
+            self.close()
+            assert self._loader is not None
+            loader = self._loader.with_mask_rate(mask_rate)
+            self._stream = loader.iterate(start, stride=stride, num_workers=self._num_workers)
+
+
+def parts_of(batch: Batch, num_parts: int) -> list[Batch]:
+    """A batch as ``num_parts`` nearly equal parts, or as many as it has rows."""
+    num_parts = min(num_parts, len(batch.input_ids))
+    return [rows_of(batch, part, num_parts) for part in range(num_parts)]
+
+
+def rows_of(batch: Batch, part: int, num_parts: int) -> Batch:
+    """One of ``num_parts`` nearly equal parts of a batch's rows.
+
+    A part without rows becomes one row without labels and address: it costs a little and changes
+    nothing, and the process still takes part in what all processes do together.
+    """
+    num_rows, length = batch.input_ids.shape
+    first, last = num_rows * part // num_parts, num_rows * (part + 1) // num_parts
+    is_empty = first == last
+    addresses = batch.addresses[first:last]
+    if is_empty:
+        first, last = 0, 1
+    row = batch.masked_positions // length
+    inside = (row >= first) & (row < last) & (not is_empty)
+    labels = batch.sentence_labels[first:last]
+    return replace(
+        batch,
+        input_ids=batch.input_ids[first:last],
+        token_type_ids=batch.token_type_ids[first:last],
+        lengths=batch.lengths[first:last],
+        masked_positions=batch.masked_positions[inside] - first * length,
+        masked_labels=batch.masked_labels[inside],
+        sentence_labels=np.full_like(labels, NO_LABEL) if is_empty else labels,
+        addresses=addresses,
+    )

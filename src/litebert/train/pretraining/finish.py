@@ -1,0 +1,91 @@
+"""What a finished run leaves: samples of what the model fills in, and the model folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from litebert.common.files import write_json
+from litebert.dist.replica import Single
+from litebert.interop.hf import save_model
+from litebert.model.heads import PretrainingModel
+from litebert.train import checkpoint
+from litebert.train.pretraining.evaluate import DevSet
+from litebert.train.pretraining.records import Records
+from litebert.train.pretraining.setup import Corpora
+
+NUM_SAMPLES = 8
+NUM_CANDIDATES = 5
+_CONTEXT_TOKENS = 24
+
+
+def write_results(records: Records, replica: Single, corpora: Corpora, dev: DevSet) -> Path:
+    """Write ``model/`` and ``samples.json`` into the run folder; the path of the model."""
+    weights = checkpoint.model_tensors(replica.model)
+    shape = replica.model.config
+    folder = records.folder / "model"
+
+    def write() -> None:
+        model = PretrainingModel(shape)  # type: ignore[arg-type]
+        model.load_state_dict(weights)
+        save_model(model.eval(), folder, corpora.tokenizer_folder, replace=True)
+        if dev.has_documents:
+            samples = fill_mask_samples(model, corpora, dev)
+            write_json(records.folder / "samples.json", {"fill_mask": samples})
+
+    replica.processes.on_main(write)
+    return folder
+
+
+def fill_mask_samples(
+    model: PretrainingModel, corpora: Corpora, dev: DevSet
+) -> list[dict[str, object]]:
+    """Stretches of dev text with one word hidden, and what the model would put there.
+
+    Each is ``{"text": "... [MASK] ...", "answer": "word", "candidates": [["word", 0.31], ...]}``.
+    """
+    batch = dev.batches(dev.word_task, NUM_SAMPLES)[0]
+    ids = batch.input_ids.copy()
+    length = ids.shape[1]
+    ids.reshape(-1)[batch.masked_positions] = batch.masked_labels
+    tokenizer = corpora.tokenizer
+    samples: list[dict[str, object]] = []
+    for row in range(min(NUM_SAMPLES, len(ids))):
+        places = batch.masked_positions[batch.masked_positions // length == row] % length
+        places = [p for p in places if tokenizer.id_to_piece(ids[row, p]).startswith("▁")]
+        if not places:
+            continue
+        place = int(places[len(places) // 2])
+        answer = int(ids[row, place])
+        hidden = ids[row : row + 1, : int(batch.lengths[row])].copy()
+        hidden[0, place] = tokenizer.mask_id
+        segments = batch.token_type_ids[row : row + 1, : hidden.shape[1]]
+        with torch.no_grad():
+            logits = model(
+                torch.from_numpy(hidden),
+                None,
+                torch.from_numpy(np.ascontiguousarray(segments)),
+                torch.tensor([place]),
+            ).mlm_logits_MV
+        best = torch.softmax(logits[0], -1).topk(NUM_CANDIDATES)
+        before = hidden[0, max(1, place - _CONTEXT_TOKENS) : place]
+        after = hidden[0, place + 1 : place + 1 + _CONTEXT_TOKENS]
+        text = f"{tokenizer.decode(before.tolist())} [MASK] {tokenizer.decode(after.tolist())}"
+        candidates = [
+            [_word(tokenizer.id_to_piece(int(i))), round(float(p), 4)]
+            for p, i in zip(best.values, best.indices, strict=True)
+        ]
+        samples.append(
+            {
+                "text": text.strip(),
+                "answer": _word(tokenizer.id_to_piece(answer)),
+                "candidates": candidates,
+            }
+        )
+    return samples
+
+
+def _word(piece: str) -> str:
+    return piece.replace("▁", "")

@@ -1,0 +1,175 @@
+"""What a pretraining run is made of: its corpora, its model, its precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from litebert.common.errors import CheckpointError, ConfigError, DataError
+from litebert.common.rng import derived_seed
+from litebert.data.batches.example import Vocabulary
+from litebert.data.corpus.shards import ShardSet
+from litebert.interop.folder import load_config, resolve
+from litebert.interop.hf import load_model
+from litebert.model.config import ModelConfig
+from litebert.model.heads import PretrainingModel
+from litebert.text.tokenizer import MODEL_FILE, Tokenizer
+from litebert.train.pretraining import curriculum
+from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.initial import look_at_neighbours, set_word_frequencies
+
+_FREE_SETTINGS = ("hidden_dropout", "attention_dropout")
+"""What may differ from the model that continued pretraining starts from; in a model that shares all
+parameters the number of layers may too: the paper starts deep models from shallow ones."""
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """The opened shards of a run.
+
+    Example:
+        >>> corpora = open_corpora(config)
+        >>> corpora.tokenizer.vocab_size
+        30000
+    """
+
+    train: tuple[tuple[ShardSet, float], ...]
+    """training documents with their weights"""
+    dev: tuple[ShardSet, ...]
+    """dev documents"""
+    tokenizer: Tokenizer
+    tokenizer_folder: Path
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What drawing examples needs."""
+        return Vocabulary.of(self.tokenizer)
+
+    def unigram_counts(self) -> np.ndarray:
+        """How often each piece occurs in the training documents, int64 [V]."""
+        counts = [shards.unigram_counts() for shards, _ in self.train]
+        total: np.ndarray = np.sum(counts, axis=0)
+        return total
+
+    def fingerprints(self) -> dict[str, str]:
+        """Hashes that say which data a run used."""
+        found = {"tokenizer": self.tokenizer.fingerprint}
+        for number, (shards, _) in enumerate(self.train):
+            found[f"train.{number}"] = shards.fingerprint
+        for number, shards in enumerate(self.dev):
+            found[f"dev.{number}"] = shards.fingerprint
+        return found
+
+
+def open_corpora(config: PretrainConfig) -> Corpora:
+    """Open all shards of a run; they must come from one tokenizer."""
+    train = [ShardSet.open(folder, "train") for folder in config.corpora]
+    dev = [ShardSet.open(folder, "dev") for folder in config.corpora]
+    tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in train]
+    for shards, tokenizer in zip(train, tokenizers, strict=True):
+        if shards.tokenizer_fingerprint not in ("", tokenizer.fingerprint):
+            raise DataError(
+                f"{shards.tokenizer_folder} holds another tokenizer than the one that made the "
+                "tokens: put that one back, or prepare the text again"
+            )
+        if tokenizer.fingerprint != tokenizers[0].fingerprint:
+            raise DataError(
+                f"{shards.folder} was prepared with another tokenizer than {train[0].folder}: "
+                "prepare both with the same one"
+            )
+        if tokenizer.vocab_size != shards.vocab_size:
+            raise DataError(
+                f"{shards.folder} has tokens of {shards.vocab_size} pieces but its tokenizer has "
+                f"{tokenizer.vocab_size}: prepare it again"
+            )
+    weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
+    return Corpora(
+        tuple(zip(train, weights, strict=True)),
+        tuple(dev),
+        tokenizers[0],
+        train[0].tokenizer_folder,
+    )
+
+
+def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
+    """The shape of the model, from the config or from the folder to start from."""
+    if config.init_from is None:
+        model = config.model.resolve(corpora.tokenizer.vocab_size)
+    else:
+        folder = resolve(config.init_from)
+        model = load_config(folder)
+        _check_vocabulary(folder, model, corpora.tokenizer)
+        model = load_config(folder, _overrides(config, model))
+    curriculum.check(config, model)
+    return model
+
+
+def build_model(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) -> PretrainingModel:
+    """A fresh model, the same for equal seeds, or the one in ``init_from``."""
+    generator = torch.Generator().manual_seed(derived_seed(config.seed, "initial weights"))
+    if config.init_from is None:
+        model = PretrainingModel(shape, generator=generator)
+        if config.initial.attention == "neighbours":
+            look_at_neighbours(model.encoder, generator)
+        if config.initial.word_bias == "frequencies":
+            set_word_frequencies(model, corpora.unigram_counts())
+    else:
+        loaded = load_model(
+            config.init_from,
+            "pretraining",
+            new_head=True,
+            overrides=_overrides(config, shape),
+            generator=generator,
+        )
+        assert isinstance(loaded, PretrainingModel), "asked for by the head's name"
+        model = loaded
+    model.encoder.checkpoint_activations = config.activation_checkpointing
+    if config.examples.task == "none":
+        # Nothing trains these; without a gradient they must not decay either.
+        for part in (model.encoder.pooler, model.sentence):
+            part.requires_grad_(False)
+    return model.train()
+
+
+def autocast_dtype(config: PretrainConfig, device: torch.device) -> torch.dtype | None:
+    """bfloat16 where asked for or where it pays; None for float32."""
+    if config.precision == "bfloat16":
+        return torch.bfloat16
+    if config.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported():
+        return torch.bfloat16
+    return None
+
+
+def _overrides(config: PretrainConfig, model: ModelConfig) -> dict[str, object]:
+    """The settings that replace those of the folder; weights that exist keep their shape."""
+    free = (*_FREE_SETTINGS, "num_layers") if model.sharing == "all" else _FREE_SETTINGS
+    changes = config.model.changes()
+    for name, wanted in changes.items():
+        found = getattr(model, name)
+        if name not in free and wanted != found:
+            raise ConfigError(
+                f"model.{name} is {wanted} but {config.init_from} has {found}: with --init-from "
+                "the shape is that of the folder; leave the setting out."
+            )
+    return {name: value for name, value in changes.items() if name in free}
+
+
+def _check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> None:
+    if model.vocab_size < tokenizer.vocab_size:
+        raise ConfigError(
+            f"{folder} has {model.vocab_size} pieces but the shards have {tokenizer.vocab_size}: "
+            "prepare the text with the tokenizer of that folder"
+        )
+    if not (folder / MODEL_FILE).is_file():
+        raise CheckpointError(
+            f"{folder} has no {MODEL_FILE} to compare its vocabulary with that of the shards: "
+            "copy the model's tokenizer files into that folder"
+        )
+    if Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
+        raise CheckpointError(
+            f"{folder} has another tokenizer than the shards: prepare the text with the one of "
+            "that folder"
+        )

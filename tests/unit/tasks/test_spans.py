@@ -1,0 +1,192 @@
+"""Windows, max context, alignment and decoding of answers: laws and brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from litebert.tasks.base import Answer, Example
+from litebert.tasks.forms.alignment import AnswerAlignment, answer_alignment
+from litebert.tasks.forms.spans import SpanForm
+from litebert.tasks.forms.windows import PiecePassage, align, max_context, window_starts
+
+PASSAGE = "Ann sat by the old river , and Bo read a long book to her until the sun went down ."
+
+
+@given(st.integers(0, 200), st.integers(1, 60), st.integers(1, 60))
+def test_windows_cover_every_piece_and_stop_at_the_end(pieces: int, size: int, stride: int) -> None:
+    starts = window_starts(pieces, size, stride)
+    covered = {p for start in starts for p in range(start, min(start + size, pieces))}
+    assert covered == set(range(pieces))
+    assert all(start + size < pieces for start in starts[:-1])
+
+
+@given(st.integers(1, 120), st.integers(1, 40), st.integers(1, 40))
+def test_each_piece_belongs_to_the_one_window_with_most_context(
+    pieces: int, size: int, stride: int
+) -> None:
+    starts = window_starts(pieces, size, stride)
+    owned = max_context(starts, size, pieces)
+    for piece in range(pieces):
+        scores = {}
+        for index, start in enumerate(starts):
+            end = min(start + size, pieces)
+            if start <= piece < end:
+                context = min(piece - start, end - 1 - piece) + 0.01 * (end - start)
+                scores[index] = context
+        best = max(scores, key=lambda index: (scores[index], -index))
+        owners = [i for i in scores if owned[i][piece - starts[i]]]
+        assert owners == [best]
+
+
+def test_answers_inside_pieces_are_widened() -> None:
+    passage = PiecePassage(np.arange(3), np.array([0, 4, 9]), np.array([3, 8, 12]))
+    assert align(passage, 4, 8) == (1, 1)
+    assert align(passage, 5, 10) == (1, 2)
+    assert align(passage, 3, 4) is None  # the space between two pieces
+
+
+def all_answers(words) -> list[Example]:
+    encoding = words.encode_with_offsets(PASSAGE)
+    examples = []
+    for first in range(len(encoding.ids)):
+        for last in range(first, min(first + 4, len(encoding.ids))):
+            start, end = encoding.starts[first], encoding.ends[last]
+            gold = (Answer(PASSAGE[start:end], start),)
+            examples.append(Example(f"{first}-{last}", PASSAGE, "who sat ?", gold=gold))
+    return examples
+
+
+def test_every_gold_answer_comes_back_from_some_window(words) -> None:
+    examples = all_answers(words)
+    form = SpanForm(stride=4)
+    features = form.features(examples, words, max_length=16)
+    assert len(features) > len(examples)
+    assert answer_alignment(examples, features) == AnswerAlignment(len(examples), 0, 0)
+    outputs = []
+    for feature in features:
+        start, end = np.zeros((2, len(feature)), np.float32)
+        start[feature.target[0]] = end[feature.target[1]] = 9.0  # impossible windows point at [CLS]
+        outputs.append({"start_logits": start, "end_logits": end})
+    predictions = form.decode(examples, features, outputs)
+    # An answer is eligible in a window that holds all of it and the most context of its start.
+    eligible = {
+        f.example
+        for f in features
+        if not f.target[2] and f.passage.max_context[f.target[0] - f.passage.first]
+    }
+    assert len(eligible) > 0.9 * len(examples)
+    for index in eligible:
+        assert predictions[index].value == examples[index].gold[0].text
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_decoding_equals_brute_force(words, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    form = SpanForm(stride=5, max_answer_length=4, num_best=6)
+    example = Example("0", PASSAGE, "who sat ?")
+    features = form.features([example], words, max_length=17)
+    outputs = [
+        {
+            "start_logits": generator.normal(size=len(f)).astype(np.float32),
+            "end_logits": generator.normal(size=len(f)).astype(np.float32),
+        }
+        for f in features
+    ]
+    spans = {}
+    for feature, output in zip(features, outputs, strict=True):
+        passage = feature.passage
+        for i in range(len(passage.starts)):
+            for j in range(i, min(i + 4, len(passage.starts))):
+                if passage.max_context[i]:
+                    score = (
+                        output["start_logits"][passage.first + i]
+                        + output["end_logits"][passage.first + j]
+                    )
+                    key = (int(passage.starts[i]), int(passage.ends[j]))
+                    spans[key] = max(spans.get(key, -1e9), float(score))
+    best = sorted(spans.items(), key=lambda item: -item[1])[:6]
+    (prediction,) = form.decode([example], features, outputs)
+    assert [(s.start, s.end) for s in prediction.spans] == [key for key, _ in best]
+    assert [s.score for s in prediction.spans] == pytest.approx([score for _, score in best])
+    assert sum(s.probability for s in prediction.spans) == pytest.approx(1.0)
+    assert prediction.value == PASSAGE[best[0][0][0] : best[0][0][1]]
+
+
+def test_windows_without_the_answer_point_at_cls(words) -> None:
+    answer = Answer("Ann", 0)
+    form = SpanForm(stride=4)
+    features = form.features([Example("0", PASSAGE, "who ?", gold=(answer,))], words, 14)
+    targets = [feature.target.tolist() for feature in features]
+    assert targets[0] == [4, 4, 0]
+    assert all(target == [0, 0, 1] for target in targets[1:])
+    unanswerable = form.features([Example("0", PASSAGE, "who ?", gold=())], words, 14)
+    assert all(feature.target.tolist() == [0, 0, 1] for feature in unanswerable)
+
+
+def test_forbidden_positions_are_question_and_separators(words) -> None:
+    (feature,) = SpanForm().features([Example("0", "Ann sat .", "who ?")], words, 32)
+    assert feature.forbidden().tolist() == [0, 1, 1, 1, 0, 0, 0, 1]
+
+
+def test_no_answer_when_cls_scores_highest(words) -> None:
+    form = SpanForm(may_be_unanswerable=True)
+    example = Example("0", "Ann sat .", "who ?")
+    (feature,) = form.features([example], words, 32)
+    start, end = np.zeros((2, len(feature)), np.float32)
+    start[4] = end[4] = 2.0
+    for null, expected in ((0.0, "Ann"), (3.0, "")):
+        start[0] = end[0] = null
+        (prediction,) = form.decode(
+            [example], [feature], [{"start_logits": start, "end_logits": end}]
+        )
+        assert prediction.value == expected
+        assert prediction.no_answer == pytest.approx(1 / (1 + np.exp(4.0 - 2 * null)))
+
+
+def beam(start: int, end: int, logit: float) -> dict[str, np.ndarray]:
+    return {
+        "start_top_index": np.array([start, 0], np.float32),
+        "start_top_log_probs": np.log(np.array([0.8, 0.2], np.float32)),
+        "end_top_index": np.array([[end, 0], [0, end]], np.float32),
+        "end_top_log_probs": np.log(np.array([[0.75, 0.25], [0.5, 0.5]], np.float32)),
+        "answer_logits": np.array(logit, np.float32),
+    }
+
+
+def test_beams_of_the_papers_head(words) -> None:
+    form = SpanForm(may_be_unanswerable=True)
+    example = Example("0", "Ann sat .", "who ?")
+    (feature,) = form.features([example], words, 32)
+    (prediction,) = form.decode([example], [feature], [beam(4, 5, -1.0)])
+    assert prediction.value == "Ann sat"
+    assert prediction.spans[0].score == pytest.approx(np.log(0.6))
+    (prediction,) = form.decode([example], [feature], [beam(4, 5, 1.0)])
+    assert prediction.value == ""
+    both = form.combine([beam(4, 5, -1.0), beam(4, 4, -2.0), beam(4, 4, -3.0)])
+    (prediction,) = form.decode([example], [feature], [both])
+    assert prediction.value == "Ann"
+    assert np.exp(prediction.spans[0].score) == pytest.approx(0.4)
+    assert prediction.no_answer == pytest.approx(1 / (1 + np.exp(2.0)))
+
+
+def test_a_passage_without_pieces_has_no_answer(words) -> None:
+    form = SpanForm(may_be_unanswerable=True)
+    example = Example("0", " ", "who ?")
+    (feature,) = form.features([example], words, 32)
+    zeros = np.zeros(len(feature), np.float32)
+    (prediction,) = form.decode(
+        [example], [feature], [{"start_logits": zeros, "end_logits": zeros}]
+    )
+    assert prediction.value == ""
+    assert prediction.no_answer == 1.0
+
+
+def test_a_short_input_leaves_half_of_it_to_the_passage(words) -> None:
+    example = Example("0", PASSAGE, "who " * 70 + "sat ?")
+    for max_length, kept in ((8, 4), (64, 32), (512, 64)):
+        features = SpanForm().features([example], words, max_length)
+        assert max(map(len, features)) <= max_length
+        assert {feature.passage.first for feature in features} == {kept + 2}

@@ -1,0 +1,142 @@
+"""Exits: the head answers at the depths it was trained for, and folder and tools know them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+
+from litebert.cli import main
+from litebert.common.errors import ConfigError, InputError
+from litebert.interop.hf import build_model, save_model
+from litebert.model.config import ModelConfig, preset
+from litebert.model.heads import PretrainingModel
+from litebert.predict.collate import collate
+from litebert.predict.predictor import Predictor
+from litebert.tasks.problems import RowProblems
+from litebert.tasks.registry import find_task
+from litebert.tasks.task_file import TaskFile
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.finetuning.config import FinetuneConfig
+from litebert.train.finetuning.engine import finetune
+from litebert.train.finetuning.exits import drawn_exit, exit_depths
+from litebert.train.finetuning.model import batch_loss, batch_outputs, head_of
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "custom_task"
+TINY = ModelConfig(
+    vocab_size=1000, embedding_size=32, hidden_size=64, num_layers=4, num_heads=2,
+    max_positions=128, initializer_range=0.05,
+)  # fmt: skip
+
+
+def test_exits_are_quarters_of_the_depth() -> None:
+    assert exit_depths(preset("albert-base")) == (3, 6, 9, 12)
+    assert exit_depths(replace(TINY, num_layers=2)) == (1, 2)
+    assert exit_depths(replace(TINY, num_layers=6)) == (2, 3, 5, 6)
+
+
+@pytest.mark.parametrize("changes", [{"sharing": "none"}, {"sharing": "ffn"}, {"num_layers": 1}])
+def test_layers_of_their_own_have_no_exits(changes: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="train_exits"):
+        exit_depths(replace(TINY, **changes))
+
+
+@pytest.mark.parametrize("kind", sorted(path.stem for path in EXAMPLES.glob("*.toml")))
+@pytest.mark.parametrize("choice", ["auto", "paper"])
+def test_a_model_that_stops_early_is_the_shallow_model(
+    tiny_tokenizer: Tokenizer, kind: str, choice: Literal["auto", "paper"]
+) -> None:
+    task = find_task(str(EXAMPLES / f"{kind}.toml"))
+    head = head_of(task.form, choice)
+    deep = build_model(TINY, head, len(task.form.labels) or None, torch.Generator().manual_seed(1))
+    shallow = build_model(replace(TINY, num_layers=1), head, len(task.form.labels) or None)
+    shallow.load_state_dict(deep.state_dict())
+    examples = task.read(EXAMPLES, "dev", RowProblems())[:4]
+    features = task.form.features(examples, tiny_tokenizer, 64)[:4]
+    batch, device = collate(features, tiny_tokenizer.pad_id), torch.device("cpu")
+    losses = [
+        batch_loss(model.eval(), batch, device, depth).item()
+        for model, depth in ((deep, 1), (shallow, None), (deep, None))
+    ]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    assert losses[0] != pytest.approx(losses[2], abs=1e-5)
+    with torch.inference_mode():
+        early, other = batch_outputs(deep, batch, device, 1), batch_outputs(shallow, batch, device)
+    for name, values in other.items():
+        assert np.allclose(early[name], values, atol=1e-5), name
+
+
+def test_every_early_exit_is_drawn_as_often() -> None:
+    counts = Counter(drawn_exit((1, 2, 3, 4), 7, step) for step in range(3000))
+    assert set(counts) == {1, 2, 3}
+    assert all(abs(count - 1000) < 130 for count in counts.values())  # five standard deviations
+    assert drawn_exit((), 7, 0) is None
+    assert drawn_exit((1, 2, 3, 4), 7, 5) == drawn_exit((1, 2, 3, 4), 7, 5)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) -> dict[str, Path]:
+    """The same fine-tuning with and without exits."""
+    work = tmp_path_factory.mktemp("exits")
+    generator = torch.Generator().manual_seed(0)
+    save_model(PretrainingModel(TINY, generator=generator), work / "tiny", tiny_tokenizer_dir)
+    task = str(EXAMPLES / "classification.toml")
+    plain = FinetuneConfig(
+        task, model=str(work / "tiny"), out=work, lr=1e-3, batch_size=16, epochs=20
+    )
+    finetune(replace(plain, out=work / "plain", epochs=None, steps=2))
+    finetune(replace(plain, out=work / "exits", train_exits=True, eval_every_steps=50))
+    return {"plain": work / "plain", "exits": work / "exits"}
+
+
+def result(run: Path) -> dict:
+    return json.loads((run / "result.json").read_text())
+
+
+def test_every_trained_depth_beats_the_baseline(runs: dict[str, Path]) -> None:
+    found = result(runs["exits"])
+    metric = found["metric"]
+    assert list(found["exit_scores"]) == ["1", "2", "3", "4"]
+    assert found["exit_scores"]["4"] == found["scores"][metric]
+    for score in found["exit_scores"].values():
+        assert score > found["baseline"][metric] + 0.25
+    assert result(runs["plain"])["exit_scores"] == {}
+
+
+def test_the_folder_says_which_depths_may_be_asked_for(runs: dict[str, Path]) -> None:
+    described = TaskFile.read(runs["exits"] / "model")
+    assert described is not None
+    assert described.depths == (1, 2, 3, 4)
+    rows = [{"text": "a name"}, {"text": "the value of it"}]
+    answers = {
+        depth: Predictor.load(runs["exits"] / "model", depth=depth).predict(rows)
+        for depth in (None, 1, 4)
+    }
+    assert answers[None] == answers[4] != answers[1]
+    with pytest.raises(InputError, match="not trained to answer at depth 2, only at 4"):
+        Predictor.load(runs["plain"] / "model", depth=2)
+    Predictor.load(runs["plain"] / "model", depth=2, force_depth=True).predict(rows)
+
+
+def test_an_export_at_an_exit_answers_as_torch_there(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(runs["exits"] / "model")
+    main(["export", "onnx", model, str(tmp_path / "two"), "--depth", "2"])
+    rows = [{"text": "a name"}, {"text": "the value of it"}]
+    shallow = Predictor.load(model, depth=2).predict(rows)
+    for one, other in zip(Predictor.load(tmp_path / "two").predict(rows), shallow, strict=True):
+        assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
+    plain = str(runs["plain"] / "model")
+    with pytest.raises(SystemExit):
+        main(["export", "onnx", plain, str(tmp_path / "no"), "--depth", "2"])
+    assert "--train-exits" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+    main(["export", "onnx", plain, str(tmp_path / "yes"), "--depth", "2", "--force-depth"])
+    assert (tmp_path / "yes/model.onnx").is_file()

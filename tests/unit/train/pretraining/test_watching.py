@@ -1,0 +1,143 @@
+"""What people see: averages, the plateau's announcement and advice, sparse lines, intervals."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from litebert.common.signals import StopRequest
+from litebert.data.batches.example import ExampleConfig
+from litebert.train.display import Status, display
+from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
+from litebert.train.pretraining.evaluate import Scores, interval
+from litebert.train.pretraining.meter import Meter, StepFigures
+from litebert.train.pretraining.plateau import advice, watch_plateau
+from litebert.train.pretraining.state import RunState
+
+CONFIG = PretrainConfig(data=Path(), out=Path(), steps=100)
+
+
+def scores(masked_loss: float) -> Scores:
+    return Scores(
+        mlm_loss=6.2, mlm_accuracy=0.1, masked_loss=masked_loss, masked_accuracy=0.05,
+        unigram_loss=6.9,
+    )  # fmt: skip
+
+
+def test_leaving_the_plateau_is_announced_once() -> None:
+    state = RunState(step=40)
+    assert watch_plateau(CONFIG, 2, state, scores(6.85), share=0.1) is None
+    news = watch_plateau(CONFIG, 2, state, scores(6.7), share=0.2)
+    assert news is not None
+    assert news[0] == "left_plateau"
+    assert "step 40" in news[1]
+    assert "6.90" in news[1]
+    assert state.left_plateau_step == 40
+    assert watch_plateau(CONFIG, 2, state, scores(6.5), share=0.9) is None
+
+
+def test_copying_what_is_visible_is_not_leaving() -> None:
+    """The loss over all predictions is far below the line, that at the masks is not."""
+    assert watch_plateau(CONFIG, 2, RunState(), scores(6.88), share=0.1) is None
+
+
+def test_staying_is_reported_once_with_advice() -> None:
+    state = RunState(step=50)
+    news = watch_plateau(CONFIG, 12, state, scores(6.95), share=0.5)
+    assert news is not None
+    assert news[0] == "on_plateau"
+    assert "start with 2 layers" in news[1]
+    assert watch_plateau(CONFIG, 12, state, scores(6.95), share=0.6) is None
+
+
+def test_advice_names_only_what_is_not_done() -> None:
+    everything = advice(CONFIG, layers=12)
+    assert "neighbours" in everything
+    assert "smaller batches" in everything
+    done = replace(
+        CONFIG,
+        batch_size=16,
+        examples=ExampleConfig(length=64),
+        curriculum=Curriculum(layers=((0.0, 2),)),
+        initial=replace(CONFIG.initial, attention="neighbours"),
+        optimizer=replace(CONFIG.optimizer, name="adamw"),
+    )
+    little = advice(done, layers=2)
+    assert "learning rate" in little
+    for word in ("layers and deepen", "neighbours", "smaller batches", "shorter"):
+        assert word not in little
+
+
+def test_averages_weigh_tokens_and_pairs() -> None:
+    step = StepFigures(
+        mlm_loss_sum=80.0, mlm_correct=1, sentence_loss_sum=2.0, sentence_correct=1,
+        predictions=10, pairs=4, tokens=100, grad_norm=1.0, seconds=0.5, wait_s=0.1, flops=1e9,
+    )  # fmt: skip
+    meter = Meter(Objective(), gemm_rate=4e9)
+    meter.add(step)
+    meter.add(replace(step, mlm_loss_sum=20.0, predictions=10, tokens=300, wait_s=0.0))
+    found = meter.averages()
+    assert found["mlm_loss"] == 5.0
+    assert found["sentence_accuracy"] == 0.25
+    assert found["loss"] == 5.5
+    assert found["tokens_per_s"] == 400.0
+    assert found["wait_share"] == pytest.approx(0.1)
+    assert found["gemm_share"] == pytest.approx(0.5)
+    assert "sentence_loss" not in _without_pairs(step)
+
+
+def _without_pairs(step: StepFigures) -> dict[str, float]:
+    meter = Meter(Objective(), gemm_rate=1.0)
+    meter.add(replace(step, pairs=0))
+    return meter.averages()
+
+
+def test_a_log_gets_few_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 0.0
+    monkeypatch.setattr("litebert.train.display.time.monotonic", lambda: clock)
+    screen = display(is_main=True)
+    for step in range(300):
+        clock += 0.1
+        screen.show(Status(step / 300, step, 30.0, ("loss 6.52",), "2 layers", "dev loss 6.6"))
+    screen.note("left the plateau")
+    screen.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 <= len(lines) <= 4
+    assert "loss 6.52 | 2 layers | dev loss 6.6" in lines[0]
+    assert lines[-1] == "left the plateau"
+
+
+def test_other_processes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = display(is_main=False)
+    screen.note("hello")
+    screen.show(Status(0.5, 1, 1.0))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.5, 4096), (0.0, 10), (1.0, 10), (0.865, 100)])
+def test_intervals_hold_the_share_and_shrink(share: float, count: int) -> None:
+    low, high = interval(share, count)
+    assert 0.0 <= low <= share + 1e-12
+    assert share - 1e-12 <= high <= 1.0 + 1e-12
+    wide_low, wide_high = interval(share, count // 5)
+    assert wide_high - wide_low > high - low
+
+
+def test_two_signals_at_once_count_as_one_and_patience_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("litebert.common.signals.time.monotonic", lambda: now)
+    stop = StopRequest()
+    stop.handle(signal.SIGINT, None)
+    stop.handle(signal.SIGTERM, None)
+    stop.handle(signal.SIGINT, None)
+    assert stop.signum == signal.SIGINT
+    now += 10.0
+    with pytest.raises(KeyboardInterrupt):
+        stop.handle(signal.SIGINT, None)

@@ -1,0 +1,253 @@
+"""The bundled model's card: shape, recipe, figures from the run's files, samples as they come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hidden_words import HiddenWords
+
+from litebert.common.errors import DataError
+from litebert.common.files import read_json
+from litebert.common.progress import format_duration
+from litebert.common.runs import RunFolder
+from litebert.interop.folder import load_config
+from litebert.model.counts import count_parameters
+from litebert.predict.predictor import Predictor
+
+PLAIN_SENTENCES = (
+    "the capital of france is [MASK].",
+    "she drank a cup of [MASK].",
+    "he was born in the year [MASK].",
+    "the [MASK] of the river is north of the city.",
+    "the film was directed by [MASK].",
+    "water boils when it is [MASK].",
+    "the king and the [MASK] lived in a castle.",
+    "they played football in the [MASK].",
+    "the book was [MASK] in 1950.",
+    "it is the largest [MASK] in the world.",
+    "the train left the [MASK] at noon.",
+    "he studied [MASK] at the university.",
+    "the war [MASK] in 1945.",
+    "a dog is an [MASK].",
+    "in winter it is very [MASK].",
+    "she [MASK] the door and went in.",
+    "the population of the town is [MASK] people.",
+    "he is the author of several [MASK].",
+    "the sun rises in the [MASK].",
+    "two and two make [MASK].",
+)
+
+
+def bundle_card(
+    run: Path, model: Path, words: HiddenWords, data: str, finetuned: Sequence[Path]
+) -> str:
+    """Return the card of a model folder made from a run.
+
+    Args:
+        run: the pretraining run: its manifest and its log.
+        model: the folder that is shipped.
+        words: what it finds on held-out sentences.
+        data: what the texts are and under which licence.
+        finetuned: fine-tuning runs that started from this model.
+    """
+    steps, evaluations = _log(run)
+    dev = evaluations[-1]
+    parts = [
+        _HEAD.format(tokens=_millions(steps[-1]["tokens"])),
+        _shape_table(model),
+        f"## Data\n\n{data}\n",
+        _recipe(run, steps[-1]),
+        _curve(evaluations),
+        "## What it reaches\n\nOn documents that it was not trained on:\n",
+        _scores_table(dev, words),
+        _finetuned(finetuned),
+        "## Twenty plain sentences\n\nThe first five guesses as they come, none left out:\n",
+        _samples(model),
+        _LIMITS + _own_limits(run, dev),
+    ]
+    return "\n".join(parts)
+
+
+_HEAD = """---
+library_name: transformers
+license: apache-2.0
+tags:
+- albert
+- litebert
+---
+
+# The model that comes with litebert
+
+A small ALBERT, pretrained by litebert, for a first answer and for tests without a network. It is
+**no substitute for a released ALBERT**: it has seen {tokens} tokens, those hundreds of billions.
+"""
+
+_LIMITS = """## Limits
+
+- It knows little of the world and repeats what its texts say, errors and prejudices included.
+- Accents are dropped and upper case is not kept; a language other than that of its texts comes out
+  as fragments.
+- Use it to try litebert and to test programs; train or download a larger model for real work.
+"""
+
+
+def _own_limits(run: Path, dev: Mapping[str, object]) -> str:
+    """What this run did not learn, as far as its figures say so."""
+    config = RunFolder.open(run).manifest()["config"]
+    assert isinstance(config, Mapping), "the run wrote it"
+    lines = [
+        f"- Most of its training had {config['examples']['length']} tokens at a time; it reads "
+        "longer inputs less well."
+    ]
+    if dev.get("dev_sop_accuracy") is not None:
+        margin = 1.96 * math.sqrt(0.25 / _number(dev, "dev_sop_pairs"))
+        if _number(dev, "dev_sop_accuracy") < 0.5 + margin:
+            lines.append("- It cannot tell the order of sentences: its answers are chance.")
+    return "\n".join(lines) + "\n"
+
+
+def _table(*rows: Sequence[str]) -> str:
+    """A Markdown table whose first row is the head."""
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+
+
+def _shape_table(model: Path) -> str:
+    shape = load_config(model)
+    parameters = count_parameters(shape).encoder
+    layers = f"{shape.num_layers} layers (shared: {shape.sharing})"
+    return _table(
+        ("", ""),
+        ("parameters", f"{parameters:,} in the encoder; stored in float16, computed in float32"),
+        ("shape", f"hidden {shape.hidden_size}, {layers}, {shape.heads} heads"),
+        ("embeddings", f"{shape.embedding_size} wide, {shape.vocab_size:,} pieces, lower case"),
+        ("longest input", f"{shape.max_positions} tokens"),
+    )
+
+
+def _recipe(run: Path, last: Mapping[str, object]) -> str:
+    config = RunFolder.open(run).manifest()["config"]
+    assert isinstance(config, Mapping), "the run wrote it"
+    optimizer, curriculum = config["optimizer"], config["curriculum"]
+    assert isinstance(optimizer, Mapping), "the run wrote it"
+    assert isinstance(curriculum, Mapping), "the run wrote it"
+    duration = format_duration(_number(last, "elapsed_s"))
+    changes = "".join(
+        f"- {name.replace('_', ' ')}: "
+        + ", ".join(f"{value:g} from {share:.0%}" for share, value in table)
+        + "\n"
+        for name, table in curriculum.items()
+        if table
+    )
+    if changes:
+        changes = f"What changed at a share of the time:\n\n{changes}"
+    return f"""## Recipe
+
+{_number(last, "step"):,.0f} steps, {_millions(last["tokens"])} tokens, {duration} (h:mm:ss) of
+training, {optimizer["name"]}, masked n-grams and sentence order, seed {config["seed"]}.
+{changes}"""
+
+
+def _curve(evaluations: Sequence[Mapping[str, object]]) -> str:
+    """About ten rows of the run: what a picture would show, in a file that is text alone."""
+    picked = list(evaluations[:: max(1, len(evaluations) // 10)])
+    if picked[-1] is not evaluations[-1]:
+        picked.append(evaluations[-1])
+    rows = [("tokens", "time", "dev loss at `[MASK]`", "masked words right")]
+    for line in picked:
+        rows.append(
+            (
+                _millions(line["tokens"]),
+                format_duration(_number(line, "elapsed_s")),
+                f"{_number(line, 'dev_masked_loss'):.2f}",
+                f"{_number(line, 'dev_mlm_accuracy'):.1%}",
+            )
+        )
+    note = "The way there (the last row has more dev examples than those before it):"
+    return f"{note}\n\n{_table(*rows)}"
+
+
+def _scores_table(dev: Mapping[str, object], words: HiddenWords) -> str:
+    rows = [
+        ("", "this model", "word frequencies alone", "random weights"),
+        (
+            "loss at `[MASK]` (nats)",
+            f"{_number(dev, 'dev_masked_loss'):.3f}",
+            f"{_number(dev, 'dev_unigram_loss'):.3f}",
+            "",
+        ),
+        (
+            f"masked words right, of {_number(dev, 'dev_predictions'):,.0f}",
+            f"{_number(dev, 'dev_mlm_accuracy'):.1%}",
+            "",
+            "",
+        ),
+    ]
+    if dev.get("dev_sop_accuracy") is not None:
+        name = f"sentence order right, of {_number(dev, 'dev_sop_pairs'):,.0f} pairs"
+        rows.append((name, f"{_number(dev, 'dev_sop_accuracy'):.1%}", "", "50 % (chance)"))
+    rows += [
+        (
+            f"one hidden word in each of {words.sentences} sentences: first guess",
+            f"{words.model_top1:.1%}",
+            f"{words.unigram_top1:.1%}",
+            f"{words.random_top1:.1%}",
+        ),
+        (
+            "the same: among the first five guesses",
+            f"{words.model_top5:.1%}",
+            f"{words.unigram_top5:.1%}",
+            f"{words.random_top5:.1%}",
+        ),
+    ]
+    return _table(*rows)
+
+
+def _log(run: Path) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """The lines of training and of evaluation."""
+    lines = list(RunFolder.open(run).metrics())
+    steps = [line for line in lines if "tokens" in line and "elapsed_s" in line]
+    evaluations = [line for line in lines if "dev_masked_loss" in line]
+    if not steps or not evaluations:
+        raise DataError(f"{run} has no evaluation in its log; a card needs one")
+    return steps, evaluations
+
+
+def _finetuned(runs: Sequence[Path]) -> str:
+    if not runs:
+        return "Fine-tuned scores: not run.\n"
+    rows = [("task", "metric", "this model", "always the same")]
+    for run in runs:
+        result = read_json(run / "result.json")
+        scores, baseline, metric = result["scores"], result["baseline"], str(result["metric"])
+        assert isinstance(scores, dict), "fine-tuning wrote it"
+        assert isinstance(baseline, dict), "fine-tuning wrote it"
+        rows.append((str(result["task"]), metric, _score(scores[metric]), _score(baseline[metric])))
+    return "Fine-tuned, on dev:\n\n" + _table(*rows)
+
+
+def _score(value: float) -> str:
+    return f"{round(value, 4) + 0.0:.4g}"  # adding 0.0 turns a rounded -0.0 into 0.0
+
+
+def _samples(model: Path) -> str:
+    rows = [("text", "guesses")]
+    filled = Predictor.load(model, "torch").fill_mask(PLAIN_SENTENCES)
+    for text, found in zip(PLAIN_SENTENCES, filled, strict=True):
+        said = ", ".join(f"{c.token} {c.score:.0%}" for c in found.masks[0])
+        rows.append((text, said.replace("|", r"\|")))
+    return _table(*rows)
+
+
+def _millions(value: object) -> str:
+    assert isinstance(value, int), "a count of tokens"
+    return f"{value / 1e6:,.1f} million"
+
+
+def _number(line: Mapping[str, object], key: str) -> float:
+    value = line[key]
+    assert isinstance(value, (int, float)), "a figure of the log"
+    return float(value)
