@@ -69,7 +69,7 @@ def test_pairs_of_layers_and_groups_that_transformers_rounds_differently() -> No
     assert all(layers != groups for layers, groups in pairs), "not shared is always exact"
 
 
-@pytest.mark.parametrize("module", ["names", "hf_config", "folder", "tf_bundle", "card"])
+@pytest.mark.parametrize("module", ["names", "hf_config", "folder", "tf.bundle", "card"])
 def test_modules_that_do_not_need_torch(module: str) -> None:
     code = f"import sys; sys.modules['torch'] = None; import litebert.interop.{module}"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -466,7 +466,7 @@ def test_a_broken_onnx_file_is_one_line(tmp_path: Path, onnx_folder: Folders) ->
 def test_weights_in_a_second_file_are_found(
     tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litebert.interop.onnx.export import export as onnx
+    from litebert.interop.onnx import export as onnx
 
     monkeypatch.setattr(onnx, "_LARGEST_PROTOBUF_BYTES", 1000)
     onnx.export_onnx(model_folder("encoder"), tmp_path / "out")

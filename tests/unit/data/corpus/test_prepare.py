@@ -273,7 +273,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> StopAfter:
             return original(path)
 
         for name in ("build", "shards", "assemble", "prepare"):
-            monkeypatch.setattr(f"litebert.data.{name}.atomic_path", atomic_path)
+            monkeypatch.setattr(f"litebert.data.corpus.{name}.atomic_path", atomic_path)
         monkeypatch.setattr("litebert.common.files.atomic_path", atomic_path)
 
     return set_limit

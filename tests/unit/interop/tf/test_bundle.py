@@ -13,7 +13,7 @@ from bundle_writer import write_bundle
 from litebert.common.errors import CheckpointError
 from litebert.interop.tf.bundle import TensorBundle
 
-FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "tf_checkpoint"
+FIXTURE = Path(__file__).resolve().parents[3] / "fixtures" / "tf_checkpoint"
 NAME = "bert/pooler/dense/kernel"
 
 

@@ -28,7 +28,7 @@ from litebert.train.finetuning.engine import finetune
 from litebert.train.finetuning.exits import drawn_exit, exit_depths
 from litebert.train.finetuning.model import batch_loss, batch_outputs, head_of
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "custom_task"
+EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "custom_task"
 TINY = ModelConfig(
     vocab_size=1000, embedding_size=32, hidden_size=64, num_layers=4, num_heads=2,
     max_positions=128, initializer_range=0.05,

@@ -15,7 +15,7 @@ from litebert.tasks.registry import TASK_NAMES, find_task
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.recipes import PAPER_RECIPES, SMALL_RECIPES, Recipe, recipe_for
 
-CONFIGS = Path(__file__).resolve().parents[3] / "configs" / "finetune"
+CONFIGS = Path(__file__).resolve().parents[4] / "configs" / "finetune"
 SMALL_FILES: dict[str, Kind] = {
     "small-classification": "classification",
     "small-regression": "regression",
