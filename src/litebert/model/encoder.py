@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -175,32 +175,27 @@ class Encoder(nn.Module):
         by itself and needs no mask. Padding must follow the text.
         """
         if attention_mask_BS is None:
-            output = self(
-                input_ids_BS, None, token_type_ids_BS, num_layers=num_layers, rows_R=rows_R
-            )
-            return cast(EncoderOutput, output).sequence_BSH
-        batch, longest = input_ids_BS.shape
+            return self.forward(
+                input_ids_BS, None, token_type_ids_BS, num_layers, rows_R=rows_R
+            ).sequence_BSH
         if token_type_ids_BS is None:
             token_type_ids_BS = torch.zeros_like(input_ids_BS)
-        place_BS = torch.arange(batch * longest, device=input_ids_BS.device).view(batch, longest)
-        lengths_B = attention_mask_BS.sum(1)
-        lengths = sorted(set(lengths_B.tolist()) - {0})
-        groups = [place_BS[lengths_B == length, :length] for length in lengths]
-        shapes = tuple((len(group), length) for group, length in zip(groups, lengths, strict=True))
+        groups = _places_by_length(attention_mask_BS)
         place_T = torch.cat([group.flatten() for group in groups])
         if rows_R is not None:
-            row_of_place = place_BS.new_zeros(batch * longest)
+            row_of_place = place_T.new_zeros(input_ids_BS.numel())
             row_of_place[place_T] = torch.arange(len(place_T), device=place_T.device)
             rows_R = row_of_place[rows_R]
         ids, segments = input_ids_BS.flatten(), token_type_ids_BS.flatten()
         embedded = [self.embeddings(ids[group], segments[group]).flatten(0, 1) for group in groups]
+        shapes = tuple((group.shape[0], group.shape[1]) for group in groups)
         context = AttentionContext(self.attention_implementation, shapes=shapes)
         x = self._run_blocks(torch.cat(embedded), context, num_layers, rows_R).sequence_BSH
         if rows_R is not None:
             return x
-        padded = x.new_zeros(batch * longest, x.shape[-1])
+        padded = x.new_zeros(input_ids_BS.numel(), x.shape[-1])
         padded[place_T] = x
-        return padded.view(batch, longest, -1)
+        return padded.view(*input_ids_BS.shape, -1)
 
     def _run_blocks(
         self,
@@ -215,9 +210,8 @@ class Encoder(nn.Module):
         num_blocks = len(plan.blocks)
         hidden_states = [x]
         for index in range(num_blocks):
-            block = self.blocks[
-                index % len(self.blocks)
-            ]  # more blocks only where one layer repeats
+            # There are more than the configured blocks only where every layer is the same.
+            block = self.blocks[index % len(self.blocks)]
             arguments = (x, context, rows_R if index == num_blocks - 1 else None)
             if self.checkpoint_activations and torch.is_grad_enabled():
                 x = checkpoint(block, *arguments, use_reentrant=False)
@@ -250,3 +244,11 @@ def first_rows(input_ids_BS: Tensor) -> Tensor:
     """[B]: where each sequence's first token, `[CLS]`, is among the flattened B * S tokens."""
     batch, length = input_ids_BS.shape
     return torch.arange(batch, device=input_ids_BS.device) * length
+
+
+def _places_by_length(mask_BS: Tensor) -> list[Tensor]:
+    """For each length the places [texts, length] of its tokens among the flattened B * S."""
+    place_BS = torch.arange(mask_BS.numel(), device=mask_BS.device).view(mask_BS.shape)
+    lengths_B = mask_BS.sum(1)
+    lengths = sorted(set(lengths_B.tolist()) - {0})
+    return [place_BS[lengths_B == length, :length] for length in lengths]
