@@ -123,13 +123,19 @@ def _colours(lines: Sequence[Series]) -> list[str]:
     return found
 
 
+def lines_with(records: Iterable[Record], key: str) -> list[Record]:
+    """The lines of a log, without its events, that have a finite number under the key."""
+    lines = (line for line in records if "event" not in line)
+    return [
+        line
+        for line in lines
+        if isinstance(value := line.get(key), (int, float)) and math.isfinite(value)
+    ]
+
+
 def points(records: Iterable[Record], key: str) -> tuple[tuple[float, float], ...]:
-    """(step, value) of the records that have a finite number under the key."""
-    return tuple(
-        (number(record, "step"), number(record, key))
-        for record in records
-        if isinstance(record.get(key), (int, float)) and math.isfinite(number(record, key))
-    )
+    """(step, value) of the lines with a key."""
+    return tuple((number(line, "step"), number(line, key)) for line in lines_with(records, key))
 
 
 def smoothed(
@@ -148,6 +154,11 @@ def number(record: Record, key: str) -> float:
     """The number under a key, 0 if there is none."""
     value = record.get(key)
     return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def mapping(value: object) -> Record:
+    """The value if it is an object of a JSON file, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _short(value: float) -> str:

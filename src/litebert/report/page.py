@@ -92,7 +92,7 @@ def table(
     numeric: Collection[int] = (),
     narrow: bool = False,
 ) -> str:
-    """A table of plain texts; line breaks in them are kept.
+    """A table of plain texts; line breaks in them are kept, ``[MASK]`` stands out.
 
     Args:
         headings: of the columns; if all are empty none is drawn.
@@ -100,40 +100,37 @@ def table(
         numeric: columns whose figures stand below each other.
         narrow: as wide as its content, not as the page.
     """
-    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings if any(headings))
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td class="{"n" if place in numeric else "t"}">{html.escape(cell)}</td>'
-            for place, cell in enumerate(row)
+
+    def row(cells: Sequence[str]) -> str:
+        marked = (html.escape(cell).replace("[MASK]", "<mark>[MASK]</mark>") for cell in cells)
+        shown = (
+            f'<td class="{"n" if place in numeric else "t"}">{cell}</td>'
+            for place, cell in enumerate(marked)
         )
-        + "</tr>"
-        for row in rows
-    )
+        return f"<tr>{''.join(shown)}</tr>"
+
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings if any(headings))
     style = ' class="narrow"' if narrow else ""
+    body = "".join(map(row, rows))
     return f'<div class="wide"><table{style}><tr>{head}</tr>{body}</table></div>'
 
 
-def events_table(events: Sequence[Record]) -> str:
-    """What happened while the run went on; a resume, a damaged checkpoint."""
+def events_table(records: Sequence[Record], leave_out: Collection[str] = ()) -> str:
+    """What happened while the run went on, such as a resume or a damaged checkpoint."""
+    events = [r for r in records if "event" in r and r["event"] not in leave_out]
     shown = [e for e in events if e["event"] != "nonfinite"]
-    skipped = len(events) - len(shown)
     rows = [
-        f'<tr><td class="n">{number(e, "step"):,.0f}</td><td>{html.escape(str(e["event"]))}</td>'
-        f"<td>{html.escape(str(e.get('message', '')))}</td></tr>"
-        for e in shown
+        (f"{number(e, 'step'):,.0f}", str(e["event"]), str(e.get("message", ""))) for e in shown
     ]
-    if skipped:
-        rows.append(f"<tr><td></td><td>nonfinite</td><td>{skipped} steps not updated</td></tr>")
-    if not rows:
-        return ""
-    return f"<h2>Events</h2><table><tr><th>step</th><th></th><th></th></tr>{''.join(rows)}</table>"
+    if len(shown) < len(events):
+        rows.append(("", "nonfinite", f"{len(events) - len(shown)} steps not updated"))
+    return "<h2>Events</h2>" + table(("step", "", ""), rows, numeric=(0,)) if rows else ""
 
 
 def settings(manifest: Record) -> str:
     """Everything that decided the run, folded away."""
     keys = ("config", "fingerprints", "seeds", "versions", "machine", "commit", "argv")
-    shown = {key: _without_nulls(manifest.get(key)) for key in keys}
+    shown = _without_nulls({key: manifest.get(key) for key in keys})
     text = html.escape(json.dumps(shown, indent=2, ensure_ascii=False))
     return f"<h2>Settings</h2><details><summary>everything</summary><pre>{text}</pre></details>"
 
