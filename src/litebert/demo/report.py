@@ -53,7 +53,7 @@ def pretraining_headlines(folder: DemoFolder) -> list[Headline]:
     unigram = f"word frequencies alone {last('unigram_loss'):.2f}"
     found = [
         ("loss at [MASK]", f"{last('masked_loss'):.2f}", unigram),
-        ("masked words right", f"{last('mlm_accuracy'):.1%}", f"of {words:,.0f}"),
+        ("masked words right", f"{last('mlm_accuracy'):.1%}", f"of {words:,.0f} in dev documents"),
     ]
     if pairs:
         note = f"of {pairs:,.0f} pairs; chance is 50 %"

@@ -109,10 +109,10 @@ def table(
         )
         return f"<tr>{''.join(shown)}</tr>"
 
-    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings if any(headings))
+    titles = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    head = f"<tr>{titles}</tr>" if any(headings) else ""
     style = ' class="narrow"' if narrow else ""
-    body = "".join(map(row, rows))
-    return f'<div class="wide"><table{style}><tr>{head}</tr>{body}</table></div>'
+    return f'<div class="wide"><table{style}>{head}{"".join(map(row, rows))}</table></div>'
 
 
 def events_table(records: Sequence[Record], leave_out: Collection[str] = ()) -> str:
