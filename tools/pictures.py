@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from litebert.common.files import read_json
 from litebert.common.runs import RunFolder
-from litebert.report.charts import mapping, number, points
+from litebert.report.log import number, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,7 +121,7 @@ def draw_demo(demo: Path) -> Path:
         left.set(title="Pretraining: dev loss at [MASK] (nats)", xlabel="steps")
         _plot(right, demo / "finetune", "dev_accuracy", BLUE, "from the pretrained model")
         _plot(right, demo / "finetune-untrained", "dev_accuracy", ORANGE, "from random weights")
-        baseline = number(mapping(read_json(demo / "scores.json")["baseline"]), "accuracy")
+        baseline = number(read_json(demo / "scores.json"), "baseline", "accuracy")
         right.axhline(baseline, ls="--", color=GREY, label="always the same part")
         title = "Fine-tuning: dev accuracy, 6 parts of the library"
         right.set(title=title, xlabel="steps", ylim=(0, 1))

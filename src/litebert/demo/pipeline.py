@@ -200,7 +200,7 @@ def finetune_task(folder: DemoFolder, start: Literal["weights", "random"]) -> No
 
 def finetune_steps(folder: DemoFolder) -> int:
     """Return as many steps as fit into fine-tuning's share, at the speed seen in pretraining."""
-    from litebert.report.charts import points
+    from litebert.report.log import points
     from litebert.text.tokenizer import Tokenizer
 
     config = folder.config

@@ -7,8 +7,8 @@ import json
 from litebert.common.files import read_json, write_text
 from litebert.common.runs import RunFolder
 from litebert.demo.folder import DemoFolder
-from litebert.report.charts import Record, lines_with, mapping, number
 from litebert.report.finetuning import NamedLog, finetuning_charts
+from litebert.report.log import Record, lines_with, number
 from litebert.report.mistakes import confusion_table
 from litebert.report.page import page, settings, table, tiles
 from litebert.report.pretraining import pretraining_charts, samples_table
@@ -29,12 +29,11 @@ def headlines(folder: DemoFolder) -> list[Headline]:
     found = pretraining_headlines(folder)
     if folder.scores.is_file():
         scores = read_json(folder.scores)
-        same, random, ours = (number(mapping(scores[key]), "accuracy") for key in _LABELLERS)
+        same, random, ours = (number(scores, key, "accuracy") for key in _LABELLERS)
         note = f"always the same {same:.1%}, from random weights {random:.1%}"
         found.append(("part of the text right", f"{ours:.1%}", note))
     exported, answer = read_json(folder.exported), read_json(folder.answer)
-    dev = exported["dev"]
-    note = "fills masks" if dev is None else f"{number(mapping(dev), 'after'):.1%} right"
+    note = f"{number(exported, 'dev', 'after'):.1%} right" if exported["dev"] else "fills masks"
     found.append(("int8 model", f"{number(exported, 'file_bytes') / 1e6:.2f} MB", note))
     found.append(("answer over HTTP", f"{answer['milliseconds']} ms", str(answer["path"])))
     return found
@@ -64,10 +63,9 @@ def pretraining_headlines(folder: DemoFolder) -> list[Headline]:
 def score_rows(folder: DemoFolder) -> list[tuple[str, str, str]]:
     """Return name, accuracy and macro F1 of the baselines and, last, of the fine-tuned model."""
     found = read_json(folder.scores)
-    scores = [(name, mapping(found[key])) for key, name in _LABELLERS.items()]
     return [
-        (name, f"{number(of, 'accuracy'):.1%}", f"{number(of, 'f1_macro'):.1%}")
-        for name, of in scores
+        (name, f"{number(found, key, 'accuracy'):.1%}", f"{number(found, key, 'f1_macro'):.1%}")
+        for key, name in _LABELLERS.items()
     ]
 
 

@@ -18,7 +18,7 @@ from litebert.common.runs import RunFolder
 from litebert.demo.folder import DemoFolder
 from litebert.demo.report import headlines, pretraining_headlines, read_filled, score_rows
 from litebert.demo.task import CutTask
-from litebert.report.charts import lines_with, mapping, number, points
+from litebert.report.log import lines_with, mapping, number, points
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -258,7 +258,7 @@ def task(folder: DemoFolder, screen: Screen) -> None:
 def finetuning(folder: DemoFolder, screen: Screen, run: Path) -> None:
     """Show how a fine-tuning went."""
     result = read_json(run / "result.json")
-    accuracy = number(mapping(result["scores"]), "accuracy")
+    accuracy = number(result, "scores", "accuracy")
     steps = f"{result['steps']:,} steps of 32 sentences"
     screen.line(f"{run / 'model'}  dev accuracy {accuracy:.1%} after {steps}")
 
@@ -297,10 +297,10 @@ def export(folder: DemoFolder, screen: Screen) -> None:
 def answer(folder: DemoFolder, screen: Screen) -> None:
     """Show the question and the server's answer."""
     found = read_json(folder.answer)
-    request, said = mapping(found["request"]), found["answer"]
+    said = found["answer"]
     assert isinstance(said, dict), "the server answers with JSON"
     screen.line(f"$ {found['command']}", style="dim")
-    screen.line(f'POST {found["path"]}  "{request["text"]}"')
+    screen.line(f'POST {found["path"]}  "{mapping(found, "request")["text"]}"')
     first = said["results"][0]
     if "label" in first:
         best = sorted(first["scores"].items(), key=lambda item: -item[1])[:3]

@@ -9,16 +9,8 @@ from pathlib import Path
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
 from litebert.common.runs import RunFolder
-from litebert.report.charts import (
-    Record,
-    Series,
-    chart,
-    lines_with,
-    mapping,
-    number,
-    points,
-    smoothed,
-)
+from litebert.report.charts import Series, chart
+from litebert.report.log import Record, lines_with, mapping, number, points, smoothed
 from litebert.report.mistakes import confusion_table, mistakes_table
 from litebert.report.page import charts, columns, events_table, page, settings, table, tiles
 from litebert.report.scores import RESULT_FILE
@@ -46,7 +38,7 @@ class NamedLog:
 
 def is_finetuning(manifest: Record) -> bool:
     """Whether a manifest is that of a fine-tuning run."""
-    return isinstance(mapping(manifest.get("config")).get("task"), str)
+    return isinstance(mapping(manifest, "config").get("task"), str)
 
 
 def finetuning_page(run: RunFolder) -> str:
@@ -91,7 +83,7 @@ def finetuning_charts(logs: Sequence[NamedLog], result: Record, metric: str) -> 
     if not several:
         losses.insert(0, Series(raw[0].name, raw[0].points, faint=True))
     dev = series(f"dev_{metric}", metric)
-    level = mapping(result.get("baseline")).get(metric)
+    level = mapping(result, "baseline").get(metric)
     if isinstance(level, (int, float)):
         last = max((step for line in raw for step, _ in line.points), default=0.0)
         dev.append(Series("baseline", ((0.0, float(level)), (last, float(level))), dashed=True))
@@ -128,7 +120,7 @@ def _best(logs: Sequence[NamedLog], result: Record, metric: str) -> NamedLog:
 
 
 def _subtitle(manifest: Record, result: Record) -> str:
-    config = mapping(manifest.get("config"))
+    config = mapping(manifest, "config")
     start = "random weights, shape of " if config.get("start") == "random" else ""
     parts = [f"{result.get('task') or config.get('task')}", f"from {start}{config.get('model')}"]
     parts.append(f"created {manifest.get('created', '?')}")
@@ -143,11 +135,11 @@ def _score_figures(logs: Sequence[NamedLog], result: Record, metric: str) -> lis
         return [(f"{max(scores):.4g}", f"best dev {metric} so far")] if scores else []
     seeds = len(_rows(result.get("by_seed")))
     median = f", median of {seeds} seeds" if seeds else ""
-    score, baseline = (number(mapping(result.get(k)), metric) for k in ("scores", "baseline"))
+    score, baseline = (number(result, k, metric) for k in ("scores", "baseline"))
     found = [(f"{score:.4g}", f"dev {metric}{median}")]
     found.append((f"{baseline:.4g}", "baseline that looks at no text"))
     if seeds:
-        spread = number(mapping(result.get("spread")), metric)
+        spread = number(result, "spread", metric)
         found.append((f"{spread:.3g}", "largest minus smallest of the seeds"))
     return found
 
@@ -175,11 +167,11 @@ def _cost_figures(logs: Sequence[NamedLog]) -> list[tuple[str, str]]:
 
 def _scores(result: Record) -> str:
     """A row for each score of dev; columns for the baseline, the seeds' spread, other splits."""
-    scores = mapping(result.get("scores"))
-    compared = {"dev": scores, "baseline": mapping(result.get("baseline"))}
-    if spread := mapping(result.get("spread")):
+    scores = mapping(result, "scores")
+    compared = {"dev": scores, "baseline": mapping(result, "baseline")}
+    if spread := mapping(result, "spread"):
         compared["spread"] = spread
-    others = mapping(result.get("other_scores")).items()
+    others = mapping(result, "other_scores").items()
     compared |= {name: mapping(of_split) for name, of_split in others}
     rows = [[name, *(_figure(values, name) for values in compared.values())] for name in scores]
     return _figures_table("Scores", ["", *compared], rows)
@@ -194,7 +186,7 @@ def _seeds(result: Record) -> str:
 
 def _depths(result: Record, metric: str) -> str:
     """Scores of a model that may stop early, by the layer it stops at."""
-    found = mapping(result.get("exit_scores"))
+    found = mapping(result, "exit_scores")
     rows = [[depth, _figure(found, depth)] for depth in found]
     return _figures_table("Early exits", ["layers", f"dev {metric}"], rows)
 
@@ -209,7 +201,7 @@ def _data(log: NamedLog, result: Record) -> str:
             found["windows of them"] = data.get("train_features")
     if result:
         found["dev examples scored"] = result.get("dev_examples")
-    for reason, count in mapping(data.get("bad_rows")).items():
+    for reason, count in mapping(data, "bad_rows").items():
         found[f"bad rows: {reason}"] = count
     if answers:
         found["answers at piece boundaries"] = answers.get("exact")
@@ -219,7 +211,7 @@ def _data(log: NamedLog, result: Record) -> str:
 
 
 def _recipe(log: NamedLog, manifest: Record) -> str:
-    recipe, config = log.event("recipe"), mapping(manifest.get("config"))
+    recipe, config = log.event("recipe"), mapping(manifest, "config")
     rows = [
         [key.replace("_", " "), _setting(value)]
         for key, value in recipe.items()

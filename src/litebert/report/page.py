@@ -6,7 +6,7 @@ import html
 import json
 from collections.abc import Collection, Mapping, Sequence
 
-from litebert.report.charts import Record, number
+from litebert.report.log import Record, number
 
 _STYLE = """
 :root { color-scheme: light dark; --bg: #fff; --fg: #1c2024; --dim: #68707a; --line: #dfe3e8;

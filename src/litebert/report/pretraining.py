@@ -10,16 +10,8 @@ from litebert.common.files import read_json
 from litebert.common.progress import format_duration
 from litebert.common.runs import RunFolder
 from litebert.common.statistics import wilson_interval
-from litebert.report.charts import (
-    Record,
-    Series,
-    chart,
-    lines_with,
-    mapping,
-    number,
-    points,
-    smoothed,
-)
+from litebert.report.charts import Series, chart
+from litebert.report.log import Record, lines_with, mapping, number, points, smoothed
 from litebert.report.page import charts, events_table, page, settings, table, tiles
 
 _ACCURACIES = (
@@ -101,7 +93,7 @@ def pretraining_charts(records: Sequence[Record]) -> str:
 
 
 def _subtitle(manifest: Record, steps: Sequence[Record]) -> str:
-    preset = mapping(mapping(manifest.get("config")).get("model")).get("preset")
+    preset = mapping(manifest, "config", "model").get("preset")
     parts = [str(preset or "model"), f"created {manifest.get('created', '?')}"]
     if steps:
         last = steps[-1]
