@@ -79,6 +79,7 @@ def read_filled(folder: DemoFolder) -> list[Record]:
 def write_demo_report(folder: DemoFolder) -> None:
     """Write ``report.html``: the way from text to answer with its curves, scores and samples."""
     seconds = folder.seconds()
+    times = [(name, f"{value:.1f}") for name, value in seconds.items()]
     pretraining = RunFolder.open(folder.pretrain)
     parts = [
         tiles([(value, f"{name}; {note}") for name, value, note in headlines(folder)]),
@@ -87,13 +88,7 @@ def write_demo_report(folder: DemoFolder) -> None:
         samples_table(read_filled(folder)),
         _labelled_task(folder),
         _answer(read_json(folder.answer)),
-        "<h2>Stages</h2>",
-        table(
-            ("stage", "seconds"),
-            [(name, f"{value:.1f}") for name, value in seconds.items()],
-            numeric=(1,),
-            narrow=True,
-        ),
+        table(("stage", "seconds"), times, title="Stages", numeric=(1,), narrow=True),
         settings(pretraining.manifest()),
     ]
     subtitle = f"raw text to a served model in {sum(seconds.values()):.0f} s, in {folder.root}"
@@ -108,15 +103,11 @@ def _labelled_task(folder: DemoFolder) -> str:
         NamedLog.read(folder.finetune, "from the pretrained model"),
         NamedLog.read(folder.untrained, "from random weights"),
     ]
+    headings = (f"on {scores['examples']} dev sentences", "accuracy", "macro F1")
     return (
         "<h2>Labelled task: which part does a sentence come from?</h2>"
         + finetuning_charts(logs, scores, "accuracy")
-        + table(
-            (f"on {scores['examples']} dev sentences", "accuracy", "macro F1"),
-            score_rows(folder),
-            numeric=(1, 2),
-            narrow=True,
-        )
+        + table(headings, score_rows(folder), numeric=(1, 2), narrow=True)
         + confusion_table(scores)
     )
 
@@ -128,4 +119,4 @@ def _answer(found: Record) -> str:
         ("answer", json.dumps(found["answer"], ensure_ascii=False)),
         ("time", f"{found['milliseconds']} ms over HTTP"),
     ]
-    return "<h2>One answered request</h2>" + table(("", ""), rows)
+    return table(("", ""), rows, title="One answered request")

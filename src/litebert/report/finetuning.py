@@ -223,10 +223,8 @@ def _recipe(log: NamedLog, manifest: Record) -> str:
 
 
 def _figures_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return ""
     numeric = range(0 if headings[0] else 1, len(headings))
-    return f"<h2>{title}</h2>" + table(headings, rows, numeric=numeric, narrow=True)
+    return table(headings, rows, title=title, numeric=numeric, narrow=True)
 
 
 def _setting(value: float) -> str:

@@ -89,14 +89,16 @@ def table(
     headings: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
+    title: str = "",
     numeric: Collection[int] = (),
     narrow: bool = False,
 ) -> str:
-    """A table of plain texts; line breaks in them are kept, ``[MASK]`` stands out.
+    """A table of plain texts, or nothing without rows; line breaks in them are kept.
 
     Args:
         headings: of the columns; if all are empty none is drawn.
-        rows: cells.
+        rows: cells; ``[MASK]`` stands out in them.
+        title: a heading above the table.
         numeric: columns whose figures stand below each other.
         narrow: as wide as its content, not as the page.
     """
@@ -109,10 +111,13 @@ def table(
         )
         return f"<tr>{''.join(shown)}</tr>"
 
-    titles = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
-    head = f"<tr>{titles}</tr>" if any(headings) else ""
+    if not rows:
+        return ""
+    above = f"<h2>{html.escape(title)}</h2>" if title else ""
+    names = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    head = f"<tr>{names}</tr>" if any(headings) else ""
     style = ' class="narrow"' if narrow else ""
-    return f'<div class="wide"><table{style}>{head}{"".join(map(row, rows))}</table></div>'
+    return f'{above}<div class="wide"><table{style}>{head}{"".join(map(row, rows))}</table></div>'
 
 
 def events_table(records: Sequence[Record], leave_out: Collection[str] = ()) -> str:
@@ -124,7 +129,7 @@ def events_table(records: Sequence[Record], leave_out: Collection[str] = ()) -> 
     ]
     if len(shown) < len(events):
         rows.append(("", "nonfinite", f"{len(events) - len(shown)} steps not updated"))
-    return "<h2>Events</h2>" + table(("step", "", ""), rows, numeric=(0,)) if rows else ""
+    return table(("step", "", ""), rows, title="Events", numeric=(0,))
 
 
 def settings(manifest: Record) -> str:

@@ -54,8 +54,7 @@ def samples_table(samples: Sequence[Record]) -> str:
         assert isinstance(candidates, list), "pairs of a word and its probability"
         said = ", ".join(f"{word} {share:.0%}" for word, share in candidates)
         rows.append((str(sample["text"]), str(sample.get("answer", "")), said))
-    heading = "<h2>What it fills in</h2>"
-    return heading + table(("text", "hidden", "the model says"), rows) if rows else ""
+    return table(("text", "hidden", "the model says"), rows, title="What it fills in")
 
 
 def pretraining_charts(records: Sequence[Record]) -> str:
