@@ -12,8 +12,11 @@ import torch
 from safetensors.torch import load_file
 
 from litebert.common.config import from_dict
-from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.config import Objective, PretrainConfig
 from litebert.train.pretraining.objective import PretrainingLoss
+
+BAG = Objective(bag_weight=0.5, bag_frequency=1e-3)
+"""With the bag-of-words loss."""
 
 
 def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:

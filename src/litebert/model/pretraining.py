@@ -30,6 +30,8 @@ class PretrainingOutput(NamedTuple):
     """scalar int64: labels that scored highest"""
     sentence_loss_sum: Tensor | None = None
     """scalar: sum of the sentence losses, when labels are given"""
+    bag_loss_sum: Tensor | None = None
+    """scalar: sum of the examples' bag-of-words losses, when bags are given"""
 
     @property
     def loss(self) -> Tensor:
@@ -94,6 +96,8 @@ class PretrainingModel(nn.Module):
         sentence_labels_B: Tensor | None = None,
         num_layers: int | None = None,
         all_positions: bool = False,
+        bag_words_BS: Tensor | None = None,
+        bag_shares_BS: Tensor | None = None,
     ) -> PretrainingOutput:
         """Predict masked words and the sentence relation.
 
@@ -103,6 +107,8 @@ class PretrainingModel(nn.Module):
             masked_labels_M: int64 words at these positions; -100 does not count.
             sentence_labels_B: int64; leave out to train without a sentence loss.
             all_positions: predict at every token (M = B * S) instead: large and slow.
+            bag_words_BS: int64 words that [CLS] alone has to predict: the bag-of-words loss.
+            bag_shares_BS: float, what each of them counts; a row of zeros has no loss.
         """
         if masked_labels_M is not None and masked_positions_M is None and not all_positions:
             raise InputError("masked labels need masked_positions_M, or all_positions=True.")
@@ -121,6 +127,9 @@ class PretrainingModel(nn.Module):
             ).sequence_BSH
             first_BH, hidden_MH = rows_RH[: len(input_ids)], rows_RH[len(input_ids) :]
         out = self._judge_sentences(first_BH, sentence_labels_B)
+        if bag_words_BS is not None and bag_shares_BS is not None:
+            bag_loss_sum = self._bag_loss(first_BH, bag_words_BS, bag_shares_BS)
+            out = out._replace(bag_loss_sum=bag_loss_sum)
         if masked_positions_M is None and not all_positions:
             return out
         return self._predict_words(out, self.mlm(hidden_MH), masked_labels_M)
@@ -131,6 +140,13 @@ class PretrainingModel(nn.Module):
             return PretrainingOutput(logits_B2)
         loss_sum = F.cross_entropy(at_least_float32(logits_B2), labels_B, reduction="sum")
         return PretrainingOutput(logits_B2, sentence_loss_sum=loss_sum)
+
+    def _bag_loss(self, first_BH: Tensor, words_BS: Tensor, shares_BS: Tensor) -> Tensor:
+        """Cross-entropy between the words that [CLS] predicts and those of its example, summed."""
+        table_VE = self.encoder.embeddings.word.weight
+        logits_BV = at_least_float32(F.linear(self.mlm(first_BH), table_VE, self.mlm.bias))
+        losses_BS = logits_BV.logsumexp(1, keepdim=True) - logits_BV.gather(1, words_BS)
+        return (losses_BS * shares_BS).sum()
 
     def _predict_words(
         self, out: PretrainingOutput, hidden_ME: Tensor, labels_M: Tensor | None

@@ -79,6 +79,12 @@ def pretraining_charts(records: Sequence[Record]) -> str:
         chart("Learning rate", [Series("learning rate", points(records, "lr"))]),
         chart("Tokens per second", [Series("tokens/s", points(records, "tokens_per_s"))]),
     ]
+    if bag := points(records, "bag_loss"):
+        lines = [
+            Series("each line of the log", bag, faint=True),
+            Series("smoothed", smoothed(bag)),
+        ]
+        figures.insert(1, chart("Bag-of-words loss of [CLS] (nats)", lines))
     for key, title in (
         ("layers", "Layers that run"),
         ("length", "Longest example (tokens)"),

@@ -171,6 +171,11 @@ class Tokenizer:
         """Return the text of piece ids; control pieces such as ``[CLS]`` are left out."""
         return cast(str, self.processor.decode([int(piece_id) for piece_id in ids]))
 
+    @property
+    def special_ids(self) -> tuple[int, ...]:
+        """Ids of the pieces that are not words: padding, unknown, [CLS], [SEP], [MASK]."""
+        return self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
+
     def id_to_piece(self, piece_id: int) -> str:
         """Return the piece of an id, such as ``▁the``."""
         return self.processor.id_to_piece(int(piece_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,10 +18,18 @@ from litebert.optim.build import build_optimizers
 from litebert.optim.config import OptimizerConfig
 from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.feed import rows_of
-from litebert.train.pretraining.objective import PretrainingLoss, counts_of
+from litebert.train.pretraining.objective import (
+    Bag,
+    PretrainingLoss,
+    counts_of,
+    num_examples,
+    piece_weights,
+)
 from litebert.train.step import accumulate, update
 
 CPU = torch.device("cpu")
+COUNTS = np.arange(50) ** 3
+PIECE_WEIGHTS = piece_weights(COUNTS, range(5), frequency=0.01)
 SHAPE = ModelConfig(vocab_size=50, embedding_size=16, hidden_size=64, num_layers=3)
 
 
@@ -51,7 +60,8 @@ def model() -> PretrainingModel:
 def gradients(batches: list[Batch]) -> tuple[dict[str, torch.Tensor], list[float]]:
     replica = Single(model(), Runtime(0, 1, CPU))
     predictions, pairs, _ = counts_of(batches)
-    loss_of = PretrainingLoss(Objective(), predictions, pairs, layers=3, device=CPU)
+    bag = Bag(0.7, num_examples(batches), PIECE_WEIGHTS)
+    loss_of = PretrainingLoss(Objective(), predictions, pairs, layers=3, device=CPU, bag=bag)
     statistics = accumulate(replica, batches, loss_of, [0] * len(batches))
     named = replica.model.named_parameters()
     return {n: p.grad for n, p in named if p.grad is not None}, statistics.tolist()
@@ -83,6 +93,38 @@ def test_weights_of_the_objective() -> None:
     assert loss(Objective(mlm_weight=2.0, sentence_weight=3.0)) == pytest.approx(
         2 * words + 3 * sentence
     )
+
+
+@pytest.mark.parametrize("masked_only", [False, True])
+def test_the_bag_of_words_is_the_loss_at_cls_of_the_words_before_masking(masked_only: bool) -> None:
+    batch, network = batch_of(rows=4, length=8), model()
+    bag = Bag(1.5, 4, PIECE_WEIGHTS, masked_only)
+    loss, statistics = PretrainingLoss(Objective(0.0, 0.0), 1, 1, 3, CPU, bag=bag)(network, batch)
+    masked = dict(zip(batch.masked_positions.tolist(), batch.masked_labels.tolist(), strict=True))
+    expected = []
+    for row, length in enumerate(batch.lengths):
+        ids = batch.input_ids[row, :length]
+        first = network.encoder(torch.from_numpy(ids[None])).sequence_BSH[0, 0]
+        scores = network.encoder.embeddings.word.weight @ network.mlm(first[None])[0]
+        chances = torch.softmax(scores + network.mlm.bias, 0).tolist()
+        words = [masked.get(row * 8 + place) for place in range(length)]
+        if not masked_only:
+            words = [own if word is None else word for word, own in zip(words, ids, strict=True)]
+        found = [word for word in words if word is not None and word >= 5]
+        weights = [min(1.0, math.sqrt(0.01 * COUNTS.sum() / COUNTS[word])) for word in found]
+        losses = [-math.log(chances[word]) for word in found]
+        expected.append(np.average(losses, weights=weights))
+    assert float(loss.detach()) == pytest.approx(1.5 * np.mean(expected), rel=1e-6)
+    assert float(statistics[4]) == pytest.approx(np.sum(expected), rel=1e-6)
+
+
+def test_the_bag_changes_no_other_loss() -> None:
+    batch = batch_of(rows=4, length=8)
+    plain = PretrainingLoss(Objective(), *counts_of([batch])[:2], layers=3, device=CPU)
+    _, without = plain(model(), batch)
+    _, statistics = replace(plain, bag=Bag(1.0, 4, PIECE_WEIGHTS))(model(), batch)
+    assert torch.equal(without[:4], statistics[:4])
+    assert float(without[4]) == 0.0
 
 
 def test_clipping_and_refusal() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -105,6 +106,20 @@ class Objective:
     """weight of the masked-word loss"""
     sentence_weight: float = 1.0
     """weight of the sentence loss (unused with examples.task = "none")"""
+    bag_weight: float = 0.0
+    """weight of the bag-of-words loss: [CLS] predicts the words of its example; for small models"""
+    bag_frequency: float = 1e-4
+    """words more frequent than this count less in the bag, by sqrt(bag_frequency / frequency)"""
+    bag_words: Literal["all", "masked"] = "all"
+    """words in the bag: all of the example, or those that are masked"""
+
+    def __post_init__(self) -> None:
+        for name in ("mlm_weight", "sentence_weight", "bag_weight"):
+            value = getattr(self, name)
+            if not 0.0 <= value < math.inf:
+                raise ConfigError(f"objective.{name} is {value}: use 0 or more.")
+        if not self.bag_frequency > 0.0:
+            raise ConfigError(f"objective.bag_frequency is {self.bag_frequency}: use more than 0.")
 
 
 @dataclass(frozen=True)
@@ -123,6 +138,8 @@ class Curriculum:
     """examples per step"""
     mask_rate: Table = ()
     """share of the tokens that is predicted"""
+    bag_factor: Table = ()
+    """factor on objective.bag_weight"""
     lr_factor: Table = ()
     """factor on the learning rate, besides the schedule"""
 

@@ -30,6 +30,8 @@ class Stage:
     """share of the tokens that is predicted"""
     lr_factor: float = 1.0
     """factor on the learning rate besides the schedule"""
+    bag_factor: float = 1.0
+    """factor on the weight of the bag of words"""
 
     @property
     def num_micro(self) -> int:
@@ -67,6 +69,7 @@ def stage_at(config: PretrainConfig, model: ModelConfig, share: float) -> Stage:
         micro_batch_size=math.ceil(batch_size / num_micro),
         mask_rate=value_at(table.mask_rate, share, config.examples.mask.rate),
         lr_factor=value_at(table.lr_factor, share, 1.0),
+        bag_factor=value_at(table.bag_factor, share, 1.0),
     )
 
 
@@ -111,3 +114,6 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
     for _, rate in table.mask_rate:
         if not 0.0 < rate < 1.0:
             raise ConfigError(f"curriculum.mask_rate has {rate}: a rate lies between 0 and 1.")
+    for _, value in table.bag_factor:
+        if value < 0.0:
+            raise ConfigError(f"curriculum.bag_factor has {value}: use 0 or more.")

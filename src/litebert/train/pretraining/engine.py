@@ -22,7 +22,14 @@ from litebert.train.pretraining.curriculum import Stage, progress_share, stage_a
 from litebert.train.pretraining.evaluate import DevSet, EvaluationStopped, Evaluator
 from litebert.train.pretraining.feed import Feed
 from litebert.train.pretraining.meter import Meter, StepFigures
-from litebert.train.pretraining.objective import PretrainingLoss, counts_of, smallest_batch
+from litebert.train.pretraining.objective import (
+    Bag,
+    PretrainingLoss,
+    counts_of,
+    num_examples,
+    piece_weights,
+    smallest_batch,
+)
 from litebert.train.pretraining.results import write_results
 from litebert.train.pretraining.setup import build_model, identity, open_corpora, resolve_model
 from litebert.train.pretraining.state import RunState, Scores
@@ -78,6 +85,7 @@ class _Now:
     tokens: int
     wait_s: float
     flops: float
+    bag: Bag | None
 
 
 class Pretraining:
@@ -118,6 +126,8 @@ class Pretraining:
             position=self.state.feed,
         )
         counts = corpora.unigram_counts()
+        specials, frequency = corpora.tokenizer.special_ids, config.objective.bag_frequency
+        self.piece_weights = piece_weights(counts, specials, frequency).to(processes.device)
         size = config.evaluation.batch_size
         self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
         self.evaluator = Evaluator(config, self.replica, self.dev, self.record)
@@ -134,7 +144,8 @@ class Pretraining:
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
         num_pairs = int(self.config.examples.task != "none")
-        loss = self._loss(1, num_pairs, self._stage())
+        stage = self._stage()
+        loss = self._loss(1, num_pairs, stage, self._bag(1, stage))
         self.replica.rehearse(lambda: loss(self.replica.train, smallest_batch())[0])
         if not self.dev.has_documents:
             self.screen.note("no dev documents: the run goes without evaluation")
@@ -172,23 +183,27 @@ class Pretraining:
         started = time.perf_counter()
         batches = self.feed.take(stage)
         wait_s = time.perf_counter() - started
-        predictions, pairs, tokens = (int(n) for n in processes.sum(counts_of(batches)))
+        counts = (*counts_of(batches), num_examples(batches))
+        predictions, pairs, tokens, examples = (int(n) for n in processes.sum(counts))
+        bag = self._bag(examples, stage)
         flops = 0.0
         for batch in batches:
             rows, length = batch.input_ids.shape
-            flops += step_flops(self.shape, rows, length, len(batch.masked_labels), stage.layers)
-        self.now = _Now(stage, lr_factor, predictions, pairs, tokens, wait_s, flops)
+            outputs = len(batch.masked_labels) + (0 if bag is None else rows)
+            flops += step_flops(self.shape, rows, length, outputs, stage.layers)
+        self.now = _Now(stage, lr_factor, predictions, pairs, tokens, wait_s, flops, bag)
         seeds = [
             derived_seed(config.seed, "dropout", state.step, processes.rank, number)
             for number in range(len(batches))
         ]
         state.feed = self.feed.position
-        return Step(batches, self._loss(predictions, pairs, stage), seeds, lr_factor, tokens)
+        loss = self._loss(predictions, pairs, stage, bag)
+        return Step(batches, loss, seeds, lr_factor, tokens)
 
     def count(self, outcome: Outcome) -> None:
         """Note a step for the next line of metrics."""
         now = self.now
-        mlm_loss_sum, mlm_correct, sentence_loss_sum, sentence_correct = outcome.sums
+        mlm_loss_sum, mlm_correct, sentence_loss_sum, sentence_correct, bag_loss_sum = outcome.sums
         self.meter.add(
             StepFigures(
                 mlm_loss_sum,
@@ -202,6 +217,9 @@ class Pretraining:
                 seconds=outcome.seconds,
                 wait_s=now.wait_s,
                 flops=now.flops,
+                bag_loss_sum=bag_loss_sum,
+                examples=0 if now.bag is None else now.bag.num_examples,
+                bag_weight=0.0 if now.bag is None else now.bag.weight,
             )
         )
 
@@ -240,6 +258,8 @@ class Pretraining:
         figures = [f"loss {values['mlm_loss']:.2f}", f"words {values['mlm_accuracy']:.1%}"]
         if "sentence_accuracy" in values:
             figures.append(f"{self.config.examples.task} {values['sentence_accuracy']:.1%}")
+        if "bag_loss" in values:
+            figures.append(f"bag {values['bag_loss']:.2f}")
         figures += [
             f"{values['tokens_per_s']:,.0f} tokens/s",
             f"{values['gemm_share']:.0%} of GEMM",
@@ -264,7 +284,17 @@ class Pretraining:
     def _stage(self) -> Stage:
         return stage_at(self.config, self.shape, self.share())
 
-    def _loss(self, num_predictions: int, num_pairs: int, stage: Stage) -> PretrainingLoss:
+    def _bag(self, num_examples: int, stage: Stage) -> Bag | None:
+        """The bag-of-words loss of a step, if it counts."""
+        objective = self.config.objective
+        weight = objective.bag_weight * stage.bag_factor
+        if not weight:
+            return None
+        return Bag(weight, num_examples, self.piece_weights, objective.bag_words == "masked")
+
+    def _loss(
+        self, num_predictions: int, num_pairs: int, stage: Stage, bag: Bag | None
+    ) -> PretrainingLoss:
         return PretrainingLoss(
             self.config.objective,
             num_predictions,
@@ -272,6 +302,7 @@ class Pretraining:
             stage.layers,
             self.processes.device,
             self.config.precision,
+            bag,
         )
 
     def _note_slow_steps(self) -> None:

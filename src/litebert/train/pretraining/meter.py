@@ -25,6 +25,11 @@ class StepFigures:
     """part of it spent waiting for data, here"""
     flops: float
     """arithmetic of the step, here"""
+    bag_loss_sum: float = 0.0
+    examples: int = 0
+    """examples with a bag-of-words loss"""
+    bag_weight: float = 0.0
+    """of that loss in this step"""
 
 
 class Meter:
@@ -63,6 +68,10 @@ class Meter:
             values["loss"] += self._objective.sentence_weight * sentence_loss
             values["sentence_loss"] = sentence_loss
             values["sentence_accuracy"] = sum(step.sentence_correct for step in steps) / pairs
+        if examples := sum(step.examples for step in steps):
+            values["bag_loss"] = sum(step.bag_loss_sum for step in steps) / examples
+            weighted = sum(step.bag_weight * step.bag_loss_sum for step in steps)
+            values["loss"] += weighted / examples
         values["grad_norm"] = sum(step.grad_norm for step in steps) / max(1, len(steps))
         values["tokens_per_s"] = sum(step.tokens for step in steps) / seconds
         values["step_s"] = seconds / max(1, len(steps))

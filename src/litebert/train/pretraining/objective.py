@@ -1,7 +1,8 @@
-"""The pretraining loss of a micro-batch: masked words and the sentence task, by global counts."""
+"""The pretraining loss of a micro-batch: words, sentence task, bag of words, by global counts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,11 @@ from litebert.data.batches.example import NO_LABEL, Batch
 from litebert.dist.runtime import Precision, autocast
 from litebert.train.pretraining.config import Objective
 
-STATISTICS = ("mlm_loss_sum", "mlm_correct", "sentence_loss_sum", "sentence_correct")
+STATISTICS = (
+    *("mlm_loss_sum", "mlm_correct"),
+    *("sentence_loss_sum", "sentence_correct"),
+    "bag_loss_sum",
+)
 """What :meth:`PretrainingLoss.__call__` sums up besides the loss, in this order."""
 
 
@@ -54,6 +59,60 @@ def smallest_batch() -> Batch:
     )
 
 
+def num_examples(batches: list[Batch]) -> int:
+    """Examples of some batches; rows that only stand in for one do not count."""
+    return sum(len(batch.addresses) for batch in batches)
+
+
+@dataclass(frozen=True)
+class Bag:
+    """The bag-of-words loss: [CLS] predicts the words of its example (Ma et al., 2401.11248)."""
+
+    weight: float
+    """of the loss"""
+    num_examples: int
+    """examples of the step over all micro-batches and processes"""
+    piece_weights_V: Tensor
+    """float32: how much each piece counts, see :func:`piece_weights`"""
+    masked_only: bool = False
+    """only the masked words are in the bag"""
+
+    def inputs(self, batch: Batch) -> dict[str, Tensor]:
+        """The words of each example as they were before masking, and their shares: both [B, S].
+
+        The shares of an example sum to 1; those of a row that only stands in for one are 0.
+        """
+        device = self.piece_weights_V.device
+        words = batch.input_ids.copy()
+        words.reshape(-1)[batch.masked_positions] = batch.masked_labels
+        counts = np.ones(words.shape, np.float32)
+        if self.masked_only:
+            counts[:] = 0.0
+            counts.reshape(-1)[batch.masked_positions] = 1.0
+        counts[len(batch.addresses) :] = 0.0
+        words_BS = torch.from_numpy(words).to(device)
+        weights_BS = self.piece_weights_V[words_BS] * torch.from_numpy(counts).to(device)
+        # A bag without words has no loss; the least weight there can be is far above 1e-9.
+        shares_BS = weights_BS / weights_BS.sum(1, keepdim=True).clamp(min=1e-9)
+        return {"bag_words_BS": words_BS, "bag_shares_BS": shares_BS}
+
+
+def piece_weights(counts: np.ndarray, special_ids: Sequence[int], frequency: float) -> Tensor:
+    """How much each piece counts in a bag: min(1, sqrt(frequency / its own)); float32 [V].
+
+    Frequent pieces say little of an example. Specials say nothing and get 0.
+
+    Args:
+        counts: int64 [V], occurrences in the training text.
+        special_ids: pieces that are not words.
+        frequency: pieces up to this one count in full.
+    """
+    own = np.maximum(counts, 1) / max(1, counts.sum())
+    weights = np.minimum(1.0, np.sqrt(frequency / own))
+    weights[list(special_ids)] = 0.0
+    return torch.from_numpy(weights).float()
+
+
 @dataclass(frozen=True)
 class PretrainingLoss:
     """Weighted sums divided by counts over the whole step, so that any split of it agrees."""
@@ -68,9 +127,11 @@ class PretrainingLoss:
     device: torch.device
     precision: Precision = "float32"
     """of the matrix products"""
+    bag: Bag | None = None
+    """the bag-of-words loss, if there is one"""
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss to differentiate, and the sums named in ``STATISTICS``, float64 [4]."""
+        """The loss to differentiate, and the sums named in ``STATISTICS``, float64 [5]."""
         labels = torch.from_numpy(batch.sentence_labels).to(self.device)
         has_pairs = self.num_pairs > 0
         with autocast(self.precision, self.device):
@@ -83,12 +144,16 @@ class PretrainingLoss:
                 torch.from_numpy(batch.masked_labels).to(self.device),
                 labels if has_pairs else None,
                 self.layers,
+                **({} if self.bag is None else self.bag.inputs(batch)),
             )
         loss = out.mlm_loss_sum * (self.objective.mlm_weight / max(1, self.num_predictions))
-        sentence_sum, sentence_right = torch.zeros(2, device=self.device).unbind()
+        sentence_sum, sentence_right, bag_sum = torch.zeros(3, device=self.device).unbind()
         if has_pairs:
             sentence_sum = out.sentence_loss_sum
             loss = loss + sentence_sum * (self.objective.sentence_weight / self.num_pairs)
             sentence_right = (out.sentence_logits_B2.argmax(-1) == labels).sum()
-        sums = (out.mlm_loss_sum, out.mlm_correct, sentence_sum, sentence_right)
+        if self.bag is not None:
+            bag_sum = out.bag_loss_sum
+            loss = loss + bag_sum * (self.bag.weight / max(1, self.bag.num_examples))
+        sums = (out.mlm_loss_sum, out.mlm_correct, sentence_sum, sentence_right, bag_sum)
         return loss, torch.stack([value.detach().double() for value in sums])

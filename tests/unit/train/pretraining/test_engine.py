@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -444,6 +445,30 @@ def test_the_logged_loss_is_the_weighted_one(tiny_shards_dir: Path, tmp_path: Pa
     pretrain(config, quiet=True)
     (line,) = lines(tmp_path / "run")
     assert line["loss"] == pytest.approx(2.0 * line["mlm_loss"] + 0.5 * line["sentence_loss"])
+
+
+def test_the_bag_of_words_is_logged_while_it_counts(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(
+        tiny_shards_dir,
+        tmp_path / "run",
+        steps=4,
+        objective=Objective(bag_weight=2.0),
+        curriculum=Curriculum(bag_factor=((0.0, 0.5), (0.5, 0.0))),
+    )
+    pretrain(config, quiet=True)
+    found = [line for line in lines(tmp_path / "run") if "mlm_loss" in line]
+    assert ["bag_loss" in line for line in found] == [True, True, False, False]
+    for line in found:
+        parts = line["mlm_loss"] + line["sentence_loss"] + line.get("bag_loss", 0.0)
+        assert line["loss"] == pytest.approx(parts)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"bag_weight": -1.0}, {"mlm_weight": math.nan}, {"bag_frequency": 0.0}]
+)
+def test_weights_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=f"objective.{next(iter(wrong))} is"):
+        Objective(**wrong)
 
 
 def test_continued_pretraining_needs_the_same_vocabulary(

@@ -86,6 +86,11 @@ def test_averages_weigh_tokens_and_pairs() -> None:
     assert found["wait_share"] == pytest.approx(0.1)
     assert found["gemm_share"] == pytest.approx(0.5)
     assert "sentence_loss" not in _without_pairs(step)
+    assert "bag_loss" not in found
+    meter.add(replace(step, mlm_loss_sum=50.0, bag_loss_sum=6.0, examples=4, bag_weight=2.0))
+    found = meter.averages()
+    assert found["bag_loss"] == 1.5
+    assert found["loss"] == 5.5 + 2.0 * 1.5
 
 
 def _without_pairs(step: StepFigures) -> dict[str, float]:
