@@ -188,7 +188,9 @@ def _scores_table(dev: Mapping[str, object], words: HiddenWords) -> str:
     ]
     if dev.get("dev_sop_accuracy") is not None:
         name = f"sentence order right, of {_number(dev, 'dev_sop_pairs'):,.0f} pairs"
-        rows.append((name, f"{_number(dev, 'dev_sop_accuracy'):.1%}", "", "50 % (chance)"))
+        rule = dev.get("dev_sop_length_rule")  # not in the logs of older runs
+        simple = f"{rule:.1%} (length rule)" if isinstance(rule, float) else "50 % (chance)"
+        rows.append((name, f"{_number(dev, 'dev_sop_accuracy'):.1%}", "", simple))
     rows += [
         (
             f"one hidden word in each of {words.sentences} sentences: first guess",

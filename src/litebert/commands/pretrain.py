@@ -82,15 +82,17 @@ def _describe_result(result: PretrainResult, report: Path) -> str:
             f"dev words   loss {scores.mlm_loss:.3f}, accuracy {scores.mlm_accuracy:.1%}; at masks "
             f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f})"
         )
-        for name, accuracy, pairs in (
-            ("dev order  ", scores.sop_accuracy, scores.sop_pairs),
-            ("dev next   ", scores.nsp_accuracy, scores.nsp_pairs),
+        sop_rule, nsp_rule = scores.sop_length_rule, scores.nsp_overlap_rule
+        for name, accuracy, pairs, rule_name, rule in (
+            ("dev order  ", scores.sop_accuracy, scores.sop_pairs, "length", sop_rule),
+            ("dev next   ", scores.nsp_accuracy, scores.nsp_pairs, "overlap", nsp_rule),
         ):
             if accuracy is not None:
                 low, high = wilson_interval(accuracy, pairs)
+                beside = "" if rule is None else f"; {rule_name} rule {rule:.1%}"
                 lines.append(
                     f"{name} accuracy {accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}, "
-                    f"{pairs:,} pairs)"
+                    f"{pairs:,} pairs){beside}"
                 )
     if result.model is not None:
         lines.append(f"model       {result.model}")

@@ -55,7 +55,8 @@ def pretraining_headlines(folder: DemoFolder) -> list[Headline]:
         ("masked words right", f"{last('mlm_accuracy'):.1%}", f"of {words:,.0f} in dev documents"),
     ]
     if pairs:
-        note = f"of {pairs:,.0f} pairs; chance is 50 %"
+        rule = last("sop_length_rule")
+        note = f"of {pairs:,.0f} pairs; comparing their lengths alone {rule:.1%}"
         found.append(("sentence order right", f"{last('sop_accuracy'):.1%}", note))
     return found
 

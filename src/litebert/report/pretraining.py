@@ -15,9 +15,9 @@ from litebert.report.log import Record, lines_with, mapping, number, points, smo
 from litebert.report.page import charts, events_table, page, settings, table, tiles
 
 _ACCURACIES = (
-    ("mlm_accuracy", "predictions", "words predicted"),
-    ("sop_accuracy", "sop_pairs", "sentence order (SOP)"),
-    ("nsp_accuracy", "nsp_pairs", "next sentence (NSP)"),
+    ("mlm_accuracy", "predictions", "words predicted", "", ""),
+    ("sop_accuracy", "sop_pairs", "sentence order (SOP)", "sop_length_rule", "length rule"),
+    ("nsp_accuracy", "nsp_pairs", "next sentence (NSP)", "nsp_overlap_rule", "overlap rule"),
 )
 
 
@@ -71,7 +71,9 @@ def pretraining_charts(records: Sequence[Record]) -> str:
     accuracy = [
         Series("words", points(records, "dev_mlm_accuracy")),
         Series("sentence order", points(records, "dev_sop_accuracy")),
+        Series("length rule", points(records, "dev_sop_length_rule"), dashed=True),
         Series("next sentence", points(records, "dev_nsp_accuracy")),
+        Series("overlap rule", points(records, "dev_nsp_overlap_rule"), dashed=True),
     ]
     figures = [
         chart("Masked-word loss (nats)", loss, [(step, "left the plateau") for step in left]),
@@ -113,11 +115,13 @@ def _dev_figures(dev: Sequence[Record]) -> list[tuple[str, str]]:
         return []
     last = dev[-1]
     found = [(f"{number(last, 'dev_mlm_loss'):.3f}", "dev masked-word loss")]
-    for key, count_key, label in _ACCURACIES:
+    for key, count_key, label, rule_key, rule in _ACCURACIES:
         if last.get(f"dev_{key}") is not None:
             share, count = number(last, f"dev_{key}"), number(last, f"dev_{count_key}")
             low, high = wilson_interval(share, count)
             interval = f"95 % interval {low:.1%} to {high:.1%}"
+            if last.get(f"dev_{rule_key}") is not None:
+                label += f" ({rule} {number(last, f'dev_{rule_key}'):.1%})"
             found.append((f"{share:.1%}", f"{label}; {interval}, of {count:,.0f}"))
     return found
 

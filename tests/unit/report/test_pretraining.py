@@ -44,6 +44,7 @@ def run(tmp_path: Path) -> RunFolder:
             "dev_predictions": 1000,
             "dev_sop_accuracy": 0.61,
             "dev_sop_pairs": 400,
+            "dev_sop_length_rule": 0.542,
             "dev_nsp_accuracy": None,
             "dev_nsp_pairs": 0,
         },
@@ -59,7 +60,8 @@ def test_one_page_without_outside_resources(run: RunFolder) -> None:
     assert not re.search(r"(src|href)\s*=|@import|url\(", page)
     assert page.count("<svg") >= 5
     # Wilson's interval, as on the screen
-    assert "sentence order (SOP); 95 % interval 56.1% to 65.7%, of 400" in page
+    order = "sentence order (SOP) (length rule 54.2%); 95 % interval 56.1% to 65.7%, of 400"
+    assert order in page
     for text in ("61.0%", "6.100", "left the plateau (step 20)", "Layers that run"):
         assert text in page
     assert "a <mark>[MASK]</mark> &lt;b&gt;" in page

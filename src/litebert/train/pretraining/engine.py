@@ -327,6 +327,10 @@ def _describe(scores: Scores | None) -> str:
     )
     if scores.sop_accuracy is not None:
         text += f", sop {scores.sop_accuracy:.1%}"
+    if scores.sop_length_rule is not None:
+        text += f" (length rule {scores.sop_length_rule:.1%})"
     if scores.nsp_accuracy is not None:
         text += f", nsp {scores.nsp_accuracy:.1%}"
+    if scores.nsp_overlap_rule is not None:
+        text += f" (overlap rule {scores.nsp_overlap_rule:.1%})"
     return text

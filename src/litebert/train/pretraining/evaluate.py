@@ -22,6 +22,7 @@ from litebert.data.batches.example import (
     Vocabulary,
 )
 from litebert.data.batches.loader import Loader
+from litebert.data.batches.surface import length_rule, overlap_rule
 from litebert.data.corpus.shards import ShardSet
 from litebert.dist.replica import Single
 from litebert.train.pretraining.config import PretrainConfig
@@ -66,6 +67,7 @@ class DevSet:
         smoothed = train_counts.astype(np.float64) + 1.0
         self.unigram_log_probability = np.log(smoothed / smoothed.sum())
         self._cache: dict[tuple[Task, int], list[Batch]] = {}
+        self._rules: dict[tuple[Task, int], float | None] = {}
         self._config = ExampleConfig(
             length=config.length,
             micro_batch_size=batch_size,
@@ -102,6 +104,17 @@ class DevSet:
                         break
             self._cache[key] = batches
         return self._cache[key]
+
+    def rule(self, task: Task, num_examples: int) -> float | None:
+        """What a rule that reads no sentence reaches on these pairs; computed once.
+
+        Lengths for SOP, shared words for NSP.
+        """
+        key = (task, num_examples)
+        if key not in self._rules:
+            found = length_rule if task == "sop" else overlap_rule
+            self._rules[key] = found(self.batches(task, num_examples))
+        return self._rules[key]
 
 
 class EvaluationStopped(Exception):
@@ -151,6 +164,8 @@ def evaluate(
         predictions=int(words[2]),
         sop_pairs=int(sop[8]),
         nsp_pairs=int(nsp[8]),
+        sop_length_rule=dev.rule("sop", num_examples),
+        nsp_overlap_rule=dev.rule("nsp", num_examples) if "nsp" in tasks else None,
     )
 
 

@@ -33,6 +33,10 @@ class Scores:
     """pairs that sop_accuracy is of"""
     nsp_pairs: int = 0
     """pairs that nsp_accuracy is of"""
+    sop_length_rule: float | None = None
+    """what "the first segment is longer, so they are swapped" reaches on the SOP pairs"""
+    nsp_overlap_rule: float | None = None
+    """what "few words in common" reaches on the NSP pairs with the best threshold"""
 
 
 @dataclass(frozen=True)

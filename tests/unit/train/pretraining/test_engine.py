@@ -64,8 +64,12 @@ def test_a_run_learns_and_leaves_everything(tiny_shards_dir: Path, tmp_path: Pat
     assert {"lr", "tokens_per_s", "gemm_share", "wait_share", "layers"} <= lines(run)[0].keys()
     dev = lines(run, "dev_mlm_loss")
     assert [line["step"] for line in dev] == [20, 40, 60]
-    for key in ("dev_mlm_accuracy", "dev_sop_accuracy", "dev_nsp_accuracy"):
+    rules = ("dev_sop_length_rule", "dev_nsp_overlap_rule")
+    for key in ("dev_mlm_accuracy", "dev_sop_accuracy", "dev_nsp_accuracy", *rules):
         assert all(0.0 <= line[key] <= 1.0 for line in dev)
+    assert all(line["dev_nsp_overlap_rule"] >= 0.5 for line in dev)
+    # The rules read no weights: on the same pairs they stay the same.
+    assert [dev[0][key] for key in rules] == [dev[1][key] for key in rules]
     assert result.scores is not None
     assert result.scores.mlm_loss == dev[-1]["dev_mlm_loss"]
     manifest = json.loads((run / "manifest.json").read_text())

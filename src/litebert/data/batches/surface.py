@@ -1,0 +1,64 @@
+"""What rules that read no sentence reach on labelled pairs: a sentence task must beat them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from litebert.data.batches.example import NO_LABEL, Batch
+
+
+def length_rule(batches: Sequence[Batch]) -> float | None:
+    """Accuracy of "the first segment is longer, so they are swapped"; None without labels.
+
+    Segments of one length are a guess: they count a half.
+    """
+    right = count = 0.0
+    for batch in batches:
+        labelled = batch.sentence_labels != NO_LABEL
+        second = batch.token_type_ids.sum(1) - 1  # without its [SEP]
+        first = batch.lengths - second - 3
+        swapped = np.sign(first - second)[labelled]
+        labels = 2 * batch.sentence_labels[labelled] - 1
+        right += float((swapped == labels).sum()) + 0.5 * float((swapped == 0).sum())
+        count += float(labelled.sum())
+    return right / count if count else None
+
+
+def overlap_rule(batches: Sequence[Batch]) -> float | None:
+    """Accuracy of "few pieces in common, so they are from two documents"; None without labels.
+
+    What counts is the share of the pieces of the poorer segment that the other one has too. The
+    threshold is the best one for these very pairs.
+    """
+    shares: list[float] = []
+    labels: list[int] = []
+    for batch in batches:
+        ids = batch.input_ids.copy()
+        ids.reshape(-1)[batch.masked_positions] = batch.masked_labels
+        second = batch.token_type_ids.sum(1)
+        for row in np.flatnonzero(batch.sentence_labels != NO_LABEL):
+            stop = int(batch.lengths[row])
+            border = stop - int(second[row])
+            parts = (
+                set(ids[row, 1 : border - 1].tolist()),
+                set(ids[row, border : stop - 1].tolist()),
+            )
+            shares.append(len(parts[0] & parts[1]) / max(1, min(map(len, parts))))
+            labels.append(int(batch.sentence_labels[row]))
+    if not labels:
+        return None
+    return _best_threshold(np.array(shares), np.array(labels))
+
+
+def _best_threshold(shares: np.ndarray, labels: np.ndarray) -> float:
+    """Largest accuracy of "label 1 where the share is below a threshold"."""
+    order = np.argsort(shares, kind="stable")
+    shares, labels = shares[order], labels[order]
+    # With the first k below the threshold: their ones and the others' zeros are right.
+    right = np.concatenate(([0], np.cumsum(labels))) + np.concatenate(
+        (np.cumsum((1 - labels)[::-1])[::-1], [0])
+    )
+    possible = np.concatenate(([True], shares[1:] != shares[:-1], [True]))
+    return float(right[possible].max() / len(labels))
