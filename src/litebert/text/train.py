@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import atomic_folder
@@ -40,25 +37,23 @@ class TokenizerTrainConfig:
         >>> TokenizerTrainConfig(input=(Path("wiki.txt.xz"),), out=Path("tok"), vocab_size=8000)
     """
 
-    input: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")]
+    input: tuple[Path, ...]
     """Files, folders or quoted globs of plain text, .jsonl or .parquet, also .gz, .xz or .zst."""
     out: Path
     """Folder for the tokenizer; it must not exist, or be empty."""
     vocab_size: int = 30000
     """Number of pieces."""
-    shrink: Annotated[bool, Parameter(negative="")] = False
+    shrink: bool = False
     """Accept fewer pieces where the text is too small for so many."""
-    cased: Annotated[bool, Parameter(negative="")] = False
+    cased: bool = False
     """Keep upper case."""
     character_coverage: float = 0.99995
     """Share of the text's characters that get a piece; 0.9995 suits Chinese or Japanese."""
-    byte_fallback: Annotated[bool, Parameter(negative="")] = False
+    byte_fallback: bool = False
     """Write characters without a piece as bytes instead of <unk>."""
     digit_comma: DigitComma = "official"
     """Rule for pieces such as `1998,`. Unless off, none are learnt, so that any tool agrees."""
-    symbols: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (
-        OFFICIAL_SYMBOLS
-    )
+    symbols: tuple[str, ...] = OFFICIAL_SYMBOLS
     """Symbols that always are pieces of their own."""
     max_sentences: int = 10_000_000
     """Sentences to train on, of at most 256 characters; of more a sample is taken."""

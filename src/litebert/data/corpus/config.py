@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
+from typing import Literal
 
 from litebert.common.errors import ConfigError
 
@@ -24,7 +22,7 @@ class PrepareConfig:
         >>> PrepareConfig(input=(Path("wiki.txt.xz"),), tokenizer=Path("tok"), out=Path("shards"))
     """
 
-    input: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")]
+    input: tuple[Path, ...]
     """Files, folders or quoted globs of plain text, .jsonl or .parquet, also .gz, .xz or .zst."""
     tokenizer: Path
     """Folder of the tokenizer."""
@@ -36,7 +34,7 @@ class PrepareConfig:
     """Name of the text in JSON lines and Parquet."""
     language: str = "en"
     """Language of the text, for sentence splitting."""
-    dev_input: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = ()
+    dev_input: tuple[Path, ...] = ()
     """Text that makes the dev split instead of a share of the input."""
     dev_fraction: float | None = None
     """Share of the documents for the dev split, by hash; 0.005, or 0 with --dev-input."""
@@ -46,9 +44,9 @@ class PrepareConfig:
     """Worker processes (default: all cores). The output does not depend on it."""
     engine: EngineName = "local"
     """Where workers run: on this machine, or on a Ray cluster (RAY_ADDRESS, else a local one)."""
-    strict: Annotated[bool, Parameter(negative="")] = False
+    strict: bool = False
     """Stop at the first broken line or file instead of counting it."""
-    restart: Annotated[bool, Parameter(negative="")] = False
+    restart: bool = False
     """Discard what the output folder holds from another or an unfinished build."""
     shard_tokens: int = 1 << 24
     """Tokens in one shard, about."""

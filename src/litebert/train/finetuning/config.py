@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -110,12 +110,13 @@ class FinetuneConfig:
                 raise ConfigError(f"{name} is {value}: it lies in [0, 1).")
 
 
+NUM_EVALUATIONS = 10
+"""Evaluations on dev, evenly spread, where neither config nor recipe has an interval."""
+
+
 @dataclass(frozen=True)
 class Settings:
-    """A recipe with everything decided.
-
-    >>> Settings.resolve(config, recipe, max_length=128, num_features=2490)
-    """
+    """A recipe with everything decided."""
 
     lr: float
     batch_size: int
@@ -132,7 +133,7 @@ class Settings:
     def max_length_of(
         cls, config: FinetuneConfig, recipe: Recipe, task_max_length: int, max_positions: int
     ) -> int:
-        """Return the longest input: as asked, or what recipe, task and model allow."""
+        """The longest input: as asked, or what recipe, task and model allow."""
         if config.max_length is None:
             return min(recipe.max_length, task_max_length, max_positions)
         if not 8 <= config.max_length <= max_positions:
@@ -145,38 +146,32 @@ class Settings:
     def resolve(
         cls, config: FinetuneConfig, recipe: Recipe, max_length: int, num_features: int
     ) -> Settings:
-        """Return the settings: what the config says, else the recipe, for this much data."""
-        batch_size = config.batch_size or recipe.batch_size
-        steps_per_epoch = math.ceil(num_features / batch_size)
-        epochs = config.epochs if config.steps is None else None
-        if config.steps is None and epochs is None:
-            epochs = recipe.epochs
-        if epochs is not None:
-            steps = max(1, round(epochs * steps_per_epoch))
-        else:
-            steps = config.steps or recipe.steps or steps_per_epoch
+        """The settings: what the config says, else the recipe, for this much data."""
+        given = {
+            name: value
+            for name in ("lr", "batch_size", "dropout", "classifier_dropout", "bias_correction")
+            if (value := getattr(config, name)) is not None
+        }
+        recipe = replace(recipe, **given)
+        steps_per_epoch = math.ceil(num_features / recipe.batch_size)
+        length = config if config.steps or config.epochs else recipe
+        steps = length.steps or max(1, round((length.epochs or 1) * steps_per_epoch))
         warmup_steps = config.warmup_steps
         if warmup_steps is None or warmup_steps >= steps:
             # A run shortened by --steps warms up for the recipe's share of it.
             warmup_steps = round(recipe.warmup_share * steps)
         every = config.eval_every_steps or recipe.eval_every_steps
         if every is None or (every > steps and config.eval_every_steps is None):
-            every = max(1, steps // recipe.evals)
+            every = max(1, steps // NUM_EVALUATIONS)
         return cls(
-            lr=recipe.lr if config.lr is None else config.lr,
-            batch_size=batch_size,
-            dropout=recipe.dropout if config.dropout is None else config.dropout,
-            classifier_dropout=(
-                recipe.classifier_dropout
-                if config.classifier_dropout is None
-                else config.classifier_dropout
-            ),
+            lr=recipe.lr,
+            batch_size=recipe.batch_size,
+            dropout=recipe.dropout,
+            classifier_dropout=recipe.classifier_dropout,
             max_length=max_length,
             steps=steps,
             warmup_steps=warmup_steps,
             eval_every_steps=every,
             steps_per_epoch=steps_per_epoch,
-            bias_correction=(
-                recipe.bias_correction if config.bias_correction is None else config.bias_correction
-            ),
+            bias_correction=recipe.bias_correction,
         )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
+from typing import Literal
 
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig
@@ -15,7 +13,7 @@ from litebert.model.config import Activation, EmbeddingLayout, ModelConfig, Shar
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
 
-Table = Annotated[tuple[tuple[float, float], ...], Parameter(consume_multiple=True, negative="")]
+Table = tuple[tuple[float, float], ...]
 """Rows of (share of the run, value): the value holds from that share on."""
 
 Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
@@ -183,9 +181,9 @@ class PretrainConfig:
     """folder of token shards"""
     out: Path
     """run folder to write"""
-    extra_data: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = ()
+    extra_data: tuple[Path, ...] = ()
     """further folders of shards to mix in, made with the same tokenizer"""
-    weights: Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")] = ()
+    weights: tuple[float, ...] = ()
     """how much of each corpus is drawn, data first; default: by size"""
     steps: int | None = None
     """length of the run in steps"""
