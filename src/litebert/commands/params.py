@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
+from litebert.commands.flags import JSON, SETTINGS, SWITCH
 from litebert.common.errors import ConfigError
-from litebert.model.config import EmbeddingLayout, ModelConfig, Sharing, preset
+from litebert.model.config import ModelConfig, ShapeOverrides, preset
 from litebert.model.counts import ParameterReport, paper_tables, report
 from litebert.model.sharing import draw, plan_of
 
@@ -23,21 +22,9 @@ FREE_SHAPE = "custom"
 
 def params(
     *presets: str,
-    vocab_size: int | None = None,
-    embedding_size: int | None = None,
-    hidden_size: int | None = None,
-    num_layers: int | None = None,
-    num_heads: int | None = None,
-    intermediate_size: int | None = None,
-    sharing: Sharing | None = None,
-    num_groups: int | None = None,
-    inner_group_num: int | None = None,
-    embedding_layout: EmbeddingLayout | None = None,
-    embedding_projection: bool | None = None,
-    max_positions: int | None = None,
-    type_vocab_size: int | None = None,
-    plan: Annotated[bool, Parameter(negative="")] = False,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    shape: Annotated[ShapeOverrides | None, SETTINGS] = None,
+    plan: Annotated[bool, SWITCH] = False,
+    json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Count parameters exactly, without allocating them.
 
@@ -52,49 +39,19 @@ def params(
 
     Args:
         presets: names such as albert-base, albert-xlarge-v1, bert-large, albert-tiny.
-        vocab_size: pieces in the vocabulary.
-        embedding_size: width of the word table (E).
-        hidden_size: width of the layers (H).
-        num_layers: layers that run (L).
-        num_heads: attention heads; one for every 64 hidden units unless set.
-        intermediate_size: inner width of the feed-forward; 4 x hidden size unless set.
-        sharing: what the layers share.
-        num_groups: groups of neighbouring layers, with --sharing groups.
-        inner_group_num: blocks with parameters of their own in each layer.
-        embedding_layout: whether position and segment live in E or (projected_words) in H.
-        embedding_projection: whether E is projected to H; unless set, exactly when they differ.
-        max_positions: longest sequence.
-        type_vocab_size: number of segments.
         plan: draw which layer uses which parameters instead.
         json_: print a list of objects for programs.
     """
-    flags: dict[str, object] = {
-        "vocab_size": vocab_size,
-        "embedding_size": embedding_size,
-        "hidden_size": hidden_size,
-        "num_layers": num_layers,
-        "num_heads": num_heads,
-        "intermediate_size": intermediate_size,
-        "sharing": sharing,
-        "num_groups": num_groups,
-        "inner_group_num": inner_group_num,
-        "embedding_layout": embedding_layout,
-        "embedding_projection": embedding_projection,
-        "max_positions": max_positions,
-        "type_vocab_size": type_vocab_size,
-    }
-    changes = {name: value for name, value in flags.items() if value is not None}
-    configs = _configs(presets, changes)
+    configs = _configs(presets, (shape or ShapeOverrides()).changes())
     if plan:
         if not configs:
             raise ConfigError("--plan needs a model: name a preset, or give flags.")
         _print_plans(configs, json_)
         return
-    if configs:
-        tables: Mapping[str, Sequence[ParameterReport]] = {
-            "Parameters": [report(name, config) for name, config in configs.items()]
-        }
-    else:
+    tables: Mapping[str, Sequence[ParameterReport]] = {
+        "Parameters": [report(name, config) for name, config in configs.items()]
+    }
+    if not configs:
         tables = paper_tables()
     if json_:
         rows = [row for table in tables.values() for row in table]

@@ -1,4 +1,4 @@
-"""The shape of a model: a frozen configuration, its checks, and the named presets.
+"""The shape of a model: a frozen configuration, its checks, the named presets and changes to them.
 
 Legend of the symbols used in `litebert.model` (the paper's where it has one):
 
@@ -11,7 +11,7 @@ A tensor carries its shape as a suffix: `hidden_BSH` is [batch, sequence, hidden
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
@@ -109,28 +109,15 @@ class ModelConfig:
 
 
 def _check_sizes(config: ModelConfig) -> None:
-    for name in (
-        "vocab_size",
-        "embedding_size",
-        "hidden_size",
-        "num_layers",
-        "num_heads",
-        "intermediate_size",
-        "num_groups",
-        "inner_group_num",
-        "max_positions",
-        "type_vocab_size",
-    ):
-        value = getattr(config, name)
-        if value is not None and value < 1:
+    for item in fields(config):
+        name, value = item.name, getattr(config, item.name)
+        if name.endswith("_dropout"):
+            if not 0.0 <= value < 1.0:
+                raise ConfigError(f"{name} is {value}: a dropout rate lies in [0, 1).")
+        elif isinstance(value, float) and not value > 0.0:
+            raise ConfigError(f"{name} is {value}: it must be positive.")
+        elif isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise ConfigError(f"{name} is {value}: it must be at least 1.")
-    for name in ("hidden_dropout", "attention_dropout", "classifier_dropout"):
-        rate = getattr(config, name)
-        if not 0.0 <= rate < 1.0:
-            raise ConfigError(f"{name} is {rate}: a dropout rate lies in [0, 1).")
-    for name in ("layer_norm_eps", "initializer_range"):
-        if not getattr(config, name) > 0.0:
-            raise ConfigError(f"{name} is {getattr(config, name)}: it must be positive.")
 
 
 def _check_heads(config: ModelConfig) -> None:
@@ -226,3 +213,44 @@ def preset(name: str, **overrides: object) -> ModelConfig:
         )
     merged = {**to_dict(PRESETS[name]), **overrides}
     return from_dict(ModelConfig, merged, source=f"preset {name}")
+
+
+@dataclass(frozen=True)
+class ShapeOverrides:
+    """Changes to a preset: the fields of :class:`ModelConfig` that decide its parameters.
+
+    >>> ShapeOverrides(num_layers=4).changes()
+    {'num_layers': 4}
+    """
+
+    vocab_size: int | None = None
+    """pieces in the vocabulary"""
+    embedding_size: int | None = None
+    """width of the word table (E)"""
+    hidden_size: int | None = None
+    """width of the layers (H)"""
+    num_layers: int | None = None
+    """layers that run (L)"""
+    num_heads: int | None = None
+    """attention heads (A); one for every 64 hidden units unless set"""
+    intermediate_size: int | None = None
+    """inner width of the feed-forward; 4 x hidden size unless set"""
+    sharing: Sharing | None = None
+    """what the layers share"""
+    num_groups: int | None = None
+    """groups of neighbouring layers, with sharing groups"""
+    inner_group_num: int | None = None
+    """blocks with parameters of their own in each layer"""
+    embedding_layout: EmbeddingLayout | None = None
+    """whether position and segment live in E or (projected_words) in H"""
+    embedding_projection: bool | None = None
+    """whether E is projected to H; unless set, exactly when they differ"""
+    max_positions: int | None = None
+    """longest sequence"""
+    type_vocab_size: int | None = None
+    """number of segments"""
+
+    def changes(self) -> dict[str, object]:
+        """What was set, by the name of the field of :class:`ModelConfig`."""
+        values = {item.name: getattr(self, item.name, None) for item in fields(ModelConfig)}
+        return {name: value for name, value in values.items() if value is not None}

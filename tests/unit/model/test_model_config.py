@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import get_type_hints
+
 import pytest
 
 from litebert.common.errors import ConfigError
-from litebert.model.config import PRESETS, ModelConfig, preset
+from litebert.model.config import PRESETS, ModelConfig, ShapeOverrides, preset
+from litebert.train.pretraining.config import ModelSection
 
 
 @pytest.mark.parametrize(
@@ -100,3 +104,17 @@ def test_unknown_presets_and_fields_are_named_with_a_suggestion() -> None:
         preset("albert-base", hiden_size=3)
     with pytest.raises(ConfigError, match="hidden_size"):
         preset("albert-base", hidden_size="wide")
+
+
+@pytest.mark.parametrize("cls", [ShapeOverrides, ModelSection])
+def test_what_a_preset_may_change_are_fields_of_the_model(cls: type[ShapeOverrides]) -> None:
+    model, hints = get_type_hints(ModelConfig), get_type_hints(cls)
+    hints.pop("preset", None)
+    assert hints == {name: model[name] | None for name in hints}
+    assert all(item.default is None for item in fields(cls) if item.name != "preset")
+
+
+def test_changes_are_what_was_set() -> None:
+    assert ShapeOverrides().changes() == {}
+    section = ModelSection(preset="albert-tiny", embedding_projection=False, hidden_dropout=0.0)
+    assert section.changes() == {"embedding_projection": False, "hidden_dropout": 0.0}

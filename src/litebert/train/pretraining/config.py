@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig
-from litebert.model.config import Activation, EmbeddingLayout, ModelConfig, Sharing, preset
+from litebert.model.config import Activation, ModelConfig, ShapeOverrides, preset
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
 
@@ -20,69 +20,39 @@ Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
 
 
 @dataclass(frozen=True)
-class ModelSection:
+class _Preset:
+    preset: str = "albert-base"
+    """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as \
+--config small"""
+
+
+@dataclass(frozen=True)
+class ModelSection(ShapeOverrides, _Preset):
     """The model to train: a preset, and what differs from it.
 
     >>> ModelSection(preset="albert-small", num_layers=4).resolve(vocab_size=8192).hidden_size
     256
     """
 
-    preset: str = "albert-base"
-    """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as \
---config small"""
     vocab_size: int | None = None
     """pieces in the vocabulary; default: that of the shards"""
-    embedding_size: int | None = None
-    """width of the word table (E)"""
-    hidden_size: int | None = None
-    """width of the layers (H)"""
-    num_layers: int | None = None
-    """layers that run (L)"""
-    num_heads: int | None = None
-    """attention heads (A)"""
-    intermediate_size: int | None = None
-    """inner width of the feed-forward"""
-    sharing: Sharing | None = None
-    """what the layers share"""
-    num_groups: int | None = None
-    """groups of neighbouring layers, with sharing = "groups" """
-    inner_group_num: int | None = None
-    """blocks with parameters of their own in each layer"""
-    embedding_layout: EmbeddingLayout | None = None
-    """where position and segment embeddings live"""
     activation: Activation | None = None
     """nonlinearity"""
     hidden_dropout: float | None = None
     """dropout after embeddings, attention and feed-forward"""
     attention_dropout: float | None = None
     """dropout on the attention weights"""
-    max_positions: int | None = None
-    """longest sequence"""
     initializer_range: float | None = None
     """standard deviation of the initial weights"""
 
     def resolve(self, vocab_size: int) -> ModelConfig:
         """The full shape; ``vocab_size`` is that of the shards."""
-        self._check_vocab_size(vocab_size)
-        return preset(self.preset, **{"vocab_size": vocab_size, **self.changes()})
-
-    def changes(self) -> dict[str, object]:
-        """What was set besides the preset.
-
-        >>> ModelSection(num_layers=4).changes()
-        {'num_layers': 4}
-        """
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {
-            name: value for name, value in values.items() if name != "preset" and value is not None
-        }
-
-    def _check_vocab_size(self, vocab_size: int) -> None:
         if self.vocab_size is not None and self.vocab_size < vocab_size:
             raise ConfigError(
                 f"model.vocab_size is {self.vocab_size} but the shards have {vocab_size} pieces: "
                 "leave it out, or set at least that."
             )
+        return preset(self.preset, **{"vocab_size": vocab_size, **self.changes()})
 
 
 @dataclass(frozen=True)
@@ -284,10 +254,6 @@ accumulation"""
         layers = int(table.layers[0][1]) if table.layers else model.num_layers
         batch = int(table.batch_size[-1][1]) if table.batch_size else self.batch_size
         return default_learning_rate(self.optimizer.name, batch, model.hidden_size, layers)
-
-    def with_examples(self, **changes: object) -> PretrainConfig:
-        """A copy whose examples differ."""
-        return replace(self, examples=replace(self.examples, **changes))  # type: ignore[arg-type]
 
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
