@@ -16,6 +16,8 @@ from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
 
 _REPORTED_PACKAGES = ("litebert", "torch", "numpy", "sentencepiece", "tokenizers", "safetensors")
+RESULT_FILE = "result.json"
+"""How a fine-tuning run ended; its presence means the end."""
 
 
 class RunFolder:

@@ -24,6 +24,10 @@ Activation = Literal["gelu_tanh", "gelu", "relu", "tanh", "linear"]
 
 HEAD_SIZE = 64
 """The paper's rule: one attention head for every 64 hidden units."""
+IGNORED_LABEL = -100
+"""A label that does not count, as in torch and transformers."""
+TASK_FILE = "task.json"
+"""The file of a model folder that says what the model was fine-tuned for."""
 
 
 @dataclass(frozen=True)

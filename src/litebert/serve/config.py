@@ -24,13 +24,13 @@ _AT_LEAST_ONE = (
 class ServeConfig:
     """What the server loads and how much it accepts.
 
-    Example:
-        >>> ServeConfig(model=(Path("exported"),), port=8080)
+    >>> ServeConfig(model=(Path("exported"),), port=8080).max_inputs
+    64
     """
 
     model: tuple[Path, ...] = ()
-    """a model folder or ONNX folder; several may be given, each question goes to the first that
-    has the head for it; default: the model that comes with litebert"""
+    """a model folder or ONNX folder; several may be given, each question goes to the first that \
+has the head for it; default: the model that comes with litebert"""
     host: str = "127.0.0.1"
     """address to listen on; the default is reachable from this machine alone"""
     port: int = 8000
@@ -52,8 +52,8 @@ class ServeConfig:
     max_connections: int = 2048
     """open connections; on further ones a request gets status 503"""
     timeout_s: float = 30.0
-    """seconds after which a request is given up with status 503, or with 408 if its body has not
-    arrived by then; a connection whose headers have not is closed; 0: never"""
+    """seconds after which a request is given up with status 503, or with 408 if its body has not \
+arrived by then; a connection whose headers have not is closed; 0: never"""
     drain_s: float = 30.0
     """seconds that running requests get when the server is asked to stop"""
     max_body_bytes: int = 1_000_000
@@ -65,8 +65,8 @@ class ServeConfig:
     max_masks: int = 128
     """most [MASK] in one request; beyond that status 422"""
     api_key: str | None = None
-    """key that requests must carry as `Authorization: Bearer KEY`; also read from the environment
-    variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
+    """key that requests must carry as `Authorization: Bearer KEY`; also read from the environment \
+variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:

@@ -18,40 +18,40 @@ DEFAULT_DEV_FRACTION = 0.005
 class PrepareConfig:
     """How raw text becomes token shards.
 
-    Example:
-        >>> PrepareConfig(input=(Path("wiki.txt.xz"),), tokenizer=Path("tok"), out=Path("shards"))
+    >>> PrepareConfig((Path("wiki.txt.xz"),), Path("tokenizer"), Path("shards")).dev_share
+    0.005
     """
 
     input: tuple[Path, ...]
-    """Files, folders or quoted globs of plain text, .jsonl or .parquet, also .gz, .xz or .zst."""
+    """files, folders or quoted globs of plain text, .jsonl or .parquet, also .gz, .xz or .zst"""
     tokenizer: Path
-    """Folder of the tokenizer."""
+    """folder of the tokenizer"""
     out: Path
-    """Folder for the shards. An interrupted build in it is continued."""
+    """folder for the shards; an interrupted build in it is continued"""
     layout: Layout = "auto"
-    """What a line of plain text is (blank lines part documents), or one file a document."""
+    """what a line of plain text is (blank lines part documents), or one file a document"""
     column: str = "text"
-    """Name of the text in JSON lines and Parquet."""
+    """name of the text in JSON lines and Parquet"""
     language: str = "en"
-    """Language of the text, for sentence splitting."""
+    """language of the text, for sentence splitting"""
     dev_input: tuple[Path, ...] = ()
-    """Text that makes the dev split instead of a share of the input."""
+    """text that makes the dev split instead of a share of the input"""
     dev_fraction: float | None = None
-    """Share of the documents for the dev split, by hash; 0.005, or 0 with --dev-input."""
+    """share of the documents for the dev split, by hash; 0.005, or 0 with --dev-input"""
     dedup: bool = True
-    """Keep only the first of identical documents."""
+    """keep only the first of identical documents"""
     workers: int | None = None
-    """Worker processes (default: all cores). The output does not depend on it."""
+    """worker processes, all cores unless set; the output does not depend on it"""
     engine: EngineName = "local"
-    """Where workers run: on this machine, or on a Ray cluster (RAY_ADDRESS, else a local one)."""
+    """where workers run: on this machine, or on a Ray cluster (RAY_ADDRESS, else a local one)"""
     strict: bool = False
-    """Stop at the first broken line or file instead of counting it."""
+    """stop at the first broken line or file instead of counting it"""
     restart: bool = False
-    """Discard what the output folder holds from another or an unfinished build."""
+    """discard what the output folder holds from another or an unfinished build"""
     shard_tokens: int = 1 << 24
-    """Tokens in one shard, about."""
+    """tokens in one shard, about"""
     block_bytes: int = 4 << 20
-    """Text that a worker handles at once. A document of more than four blocks is cut."""
+    """text that a worker handles at once; a document of more than four blocks is cut"""
 
     def __post_init__(self) -> None:
         if not self.input:
@@ -66,7 +66,6 @@ class PrepareConfig:
             raise ConfigError(
                 f"shard_tokens {self.shard_tokens} is out of range; choose 1 to 2,147,483,647"
             )
-
         if self.block_bytes < 1:
             raise ConfigError(f"block_bytes {self.block_bytes} is too small; choose at least 1")
 

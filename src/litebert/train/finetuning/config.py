@@ -64,9 +64,9 @@ class FinetuneConfig:
     start: Literal["weights", "random"] = "weights"
     """start from the folder's weights, or from random ones of the same shape (a baseline)"""
     train_exits: bool = False
-    """train the head at a quarter, half and three quarters of the layers too, for half a forward
-    pass more: `--depth` may then stop there, and the mean dev score over the depths picks the
-    weights (models that share all parameters)"""
+    """train the head at a quarter, half and three quarters of the layers too, for half a forward \
+pass more: `--depth` may then stop there, and the mean dev score over the depths picks the \
+weights (models that share all parameters)"""
     keep_checkpoints: int = 1
     """model folders kept, best first: model, model-2, ...; more than one for ensembles"""
     max_train_examples: int | None = None

@@ -10,6 +10,7 @@ from torch import nn
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_folder, read_json, write_json
+from litebert.common.runs import RESULT_FILE
 from litebert.interop.card import model_card
 from litebert.interop.hf import save_model
 from litebert.interop.hf_config import LABELLED
@@ -19,8 +20,6 @@ from litebert.tasks.base import Prediction
 from litebert.tasks.mistakes import label_confusion, worst_mistakes
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.data import TaskData, TaskSplit
-
-RESULT_FILE = "result.json"
 
 
 @dataclass(frozen=True)
