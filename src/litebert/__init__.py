@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from litebert.interop.hf import load_model as load_model
     from litebert.interop.hf import save_model as save_model
     from litebert.model.config import ModelConfig as ModelConfig
+    from litebert.model.config import ModelSection as ModelSection
     from litebert.model.config import preset as preset
     from litebert.optim.config import OptimizerConfig as OptimizerConfig
     from litebert.optim.schedule import ScheduleConfig as ScheduleConfig
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from litebert.train.pretraining.config import Curriculum as Curriculum
     from litebert.train.pretraining.config import Evaluation as Evaluation
     from litebert.train.pretraining.config import InitialWeights as InitialWeights
-    from litebert.train.pretraining.config import ModelSection as ModelSection
     from litebert.train.pretraining.config import Objective as Objective
     from litebert.train.pretraining.config import PretrainConfig as PretrainConfig
     from litebert.train.pretraining.engine import pretrain as pretrain
@@ -44,7 +44,7 @@ _PUBLIC = {
     "litebert.data.corpus.config": "PrepareConfig",
     "litebert.data.corpus.prepare": "prepare",
     "litebert.interop.hf": "load_model save_model",
-    "litebert.model.config": "ModelConfig preset",
+    "litebert.model.config": "ModelConfig ModelSection preset",
     "litebert.optim.config": "OptimizerConfig",
     "litebert.optim.schedule": "ScheduleConfig",
     "litebert.predict.predictor": "Predictor",
@@ -57,7 +57,7 @@ _PUBLIC = {
     "litebert.train.finetuning.engine": "finetune",
     "litebert.train.finetuning.evaluate": "evaluate_models",
     "litebert.train.pretraining.config": (
-        "Checkpoints Curriculum Evaluation InitialWeights ModelSection Objective PretrainConfig"
+        "Checkpoints Curriculum Evaluation InitialWeights Objective PretrainConfig"
     ),
     "litebert.train.pretraining.engine": "pretrain",
 }

@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point: one line and exit status 2 for whatever the user can mend."""
+    """Entry point: one line and exit status 2 for what the user can fix."""
     try:
         run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()

@@ -258,3 +258,39 @@ class ShapeOverrides:
         """What was set, by the name of the field of :class:`ModelConfig`."""
         values = {item.name: getattr(self, item.name, None) for item in fields(ModelConfig)}
         return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class _Preset:
+    preset: str = "albert-base"
+    """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as \
+--config small"""
+
+
+@dataclass(frozen=True)
+class ModelSection(ShapeOverrides, _Preset):
+    """The model to train: a preset, and what differs from it.
+
+    >>> ModelSection(preset="albert-small", num_layers=4).resolve(vocab_size=8192).hidden_size
+    256
+    """
+
+    vocab_size: int | None = None
+    """pieces in the vocabulary; default: that of the shards"""
+    activation: Activation | None = None
+    """nonlinearity"""
+    hidden_dropout: float | None = None
+    """dropout after embeddings, attention and feed-forward"""
+    attention_dropout: float | None = None
+    """dropout on the attention weights"""
+    initializer_range: float | None = None
+    """standard deviation of the initial weights"""
+
+    def resolve(self, vocab_size: int) -> ModelConfig:
+        """The full shape; ``vocab_size`` is that of the shards."""
+        if self.vocab_size is not None and self.vocab_size < vocab_size:
+            raise ConfigError(
+                f"model.vocab_size is {self.vocab_size} but the shards have {vocab_size} pieces: "
+                "leave it out, or set at least that."
+            )
+        return preset(self.preset, **{"vocab_size": vocab_size, **self.changes()})

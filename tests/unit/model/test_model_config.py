@@ -8,8 +8,7 @@ from typing import get_type_hints
 import pytest
 
 from litebert.common.errors import ConfigError
-from litebert.model.config import PRESETS, ModelConfig, ShapeOverrides, preset
-from litebert.train.pretraining.config import ModelSection
+from litebert.model.config import PRESETS, ModelConfig, ModelSection, ShapeOverrides, preset
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Literal
 
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig
-from litebert.model.config import Activation, ModelConfig, ShapeOverrides, preset
+from litebert.model.config import ModelConfig, ModelSection
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
 
@@ -17,42 +17,6 @@ Table = tuple[tuple[float, float], ...]
 """Rows of (share of the run, value): the value holds from that share on."""
 
 Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
-
-
-@dataclass(frozen=True)
-class _Preset:
-    preset: str = "albert-base"
-    """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as \
---config small"""
-
-
-@dataclass(frozen=True)
-class ModelSection(ShapeOverrides, _Preset):
-    """The model to train: a preset, and what differs from it.
-
-    >>> ModelSection(preset="albert-small", num_layers=4).resolve(vocab_size=8192).hidden_size
-    256
-    """
-
-    vocab_size: int | None = None
-    """pieces in the vocabulary; default: that of the shards"""
-    activation: Activation | None = None
-    """nonlinearity"""
-    hidden_dropout: float | None = None
-    """dropout after embeddings, attention and feed-forward"""
-    attention_dropout: float | None = None
-    """dropout on the attention weights"""
-    initializer_range: float | None = None
-    """standard deviation of the initial weights"""
-
-    def resolve(self, vocab_size: int) -> ModelConfig:
-        """The full shape; ``vocab_size`` is that of the shards."""
-        if self.vocab_size is not None and self.vocab_size < vocab_size:
-            raise ConfigError(
-                f"model.vocab_size is {self.vocab_size} but the shards have {vocab_size} pieces: "
-                "leave it out, or set at least that."
-            )
-        return preset(self.preset, **{"vocab_size": vocab_size, **self.changes()})
 
 
 @dataclass(frozen=True)
