@@ -5,13 +5,37 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from litebert.common.errors import ConfigError, suggestion
 
 T = TypeVar("T")
+
+Rule = Literal["1 or more", "0 or more", "more than 0", "0 or more and less than 1", "0 to 1"]
+_OBEYS: dict[Rule, Callable[[float], bool]] = {
+    "1 or more": lambda value: value >= 1,
+    "0 or more": lambda value: value >= 0,
+    "more than 0": lambda value: value > 0,
+    "0 or more and less than 1": lambda value: 0 <= value < 1,
+    "0 to 1": lambda value: 0 <= value <= 1,
+}
+
+
+def check(config: object, rule: Rule, *names: str, table: str = "") -> None:
+    """Refuse a configuration with a number that does not obey the rule; None obeys every rule.
+
+    Args:
+        config: a dataclass, from its ``__post_init__``.
+        rule: what to use, as the error line says it.
+        names: fields of the configuration.
+        table: the TOML table it stands in.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not _OBEYS[rule](value):
+            raise ConfigError(f"{f'{table}.' if table else ''}{name} is {value}: use {rule}.")
 
 
 def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configuration") -> T:

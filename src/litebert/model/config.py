@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from litebert.common.config import from_dict, to_dict
+from litebert.common.config import check, from_dict, to_dict
 from litebert.common.errors import ConfigError, suggestion
 
 Sharing = Literal["all", "attention", "ffn", "none", "groups"]
@@ -113,15 +113,14 @@ class ModelConfig:
 
 
 def _check_sizes(config: ModelConfig) -> None:
-    for item in fields(config):
-        name, value = item.name, getattr(config, item.name)
-        if name.endswith("_dropout"):
-            if not 0.0 <= value < 1.0:
-                raise ConfigError(f"{name} is {value}: a dropout rate lies in [0, 1).")
-        elif isinstance(value, float) and not value > 0.0:
-            raise ConfigError(f"{name} is {value}: it must be positive.")
-        elif isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            raise ConfigError(f"{name} is {value}: it must be at least 1.")
+    sizes = (
+        "vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads",
+        "intermediate_size", "num_groups", "inner_group_num", "max_positions", "type_vocab_size",
+    )  # fmt: skip
+    check(config, "1 or more", *sizes)
+    rates = ("hidden_dropout", "attention_dropout", "classifier_dropout")
+    check(config, "0 or more and less than 1", *rates)
+    check(config, "more than 0", "layer_norm_eps", "initializer_range")
 
 
 def _check_heads(config: ModelConfig) -> None:

@@ -5,19 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from litebert.common.config import check
 from litebert.common.errors import ConfigError
 from litebert.predict.backend import Runtime
-
-_AT_LEAST_ONE = (
-    "max_tokens",
-    "max_queue_tokens",
-    "max_connections",
-    "max_body_bytes",
-    "max_inputs",
-    "max_characters",
-    "max_masks",
-)
-"""Settings of which less than one makes no sense."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +59,12 @@ arrived by then; a connection whose headers have not is closed; 0: never"""
 variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
 
     def __post_init__(self) -> None:
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("timeout_s", "drain_s", "max_delay_ms"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it cannot be negative")
+        limits = (
+            "max_tokens", "max_queue_tokens", "max_connections", "max_body_bytes", "max_inputs",
+            "max_characters", "max_masks",
+        )  # fmt: skip
+        check(self, "1 or more", *limits)
+        check(self, "0 or more", "timeout_s", "drain_s", "max_delay_ms")
         if self.api_key is not None and not self.api_key.strip():
             raise ConfigError(
                 "the API key is blank; give --api-key or LITEBERT_API_KEY a value, or leave it out"

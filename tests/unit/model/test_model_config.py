@@ -73,9 +73,9 @@ def test_projection_exists_exactly_when_the_sizes_differ_unless_said() -> None:
     [
         ({"hidden_size": 100}, ["100", "num_heads", "1, 2, 4, 5, 10"]),
         ({"num_heads": 5}, ["num_heads 5", "hidden_size 768", "1, 2, 3, 4, 6"]),
-        ({"num_layers": 0}, ["num_layers is 0", "at least 1"]),
-        ({"hidden_dropout": 1.0}, ["hidden_dropout is 1.0", "[0, 1)"]),
-        ({"layer_norm_eps": 0.0}, ["layer_norm_eps", "positive"]),
+        ({"num_layers": 0}, ["num_layers is 0", "1 or more"]),
+        ({"hidden_dropout": 1.0}, ["hidden_dropout is 1.0", "less than 1"]),
+        ({"layer_norm_eps": 0.0}, ["layer_norm_eps", "more than 0"]),
         ({"num_groups": 2}, ["num_groups is 2", '"all"', '"groups"']),
         ({"num_groups": 13, "sharing": "groups"}, ["num_groups 13", "num_layers 12"]),
         ({"embedding_projection": False}, ["embedding_size 128", "hidden_size 768"]),

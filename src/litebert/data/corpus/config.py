@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from litebert.common.config import check
 from litebert.common.errors import ConfigError
 
 Layout = Literal["auto", "sentences", "paragraphs", "files"]
@@ -56,18 +57,12 @@ class PrepareConfig:
     def __post_init__(self) -> None:
         if not self.input:
             raise ConfigError("no input given; name files, folders or globs with --input")
-        if self.dev_fraction is not None and not 0 <= self.dev_fraction < 1:
-            raise ConfigError(
-                f"dev_fraction {self.dev_fraction} is not a share; choose 0 or more and less than 1"
-            )
-        if self.workers is not None and self.workers < 1:
-            raise ConfigError(f"workers {self.workers} is too small; choose at least 1")
+        check(self, "0 or more and less than 1", "dev_fraction")
+        check(self, "1 or more", "workers", "block_bytes")
         if not 1 <= self.shard_tokens < 1 << 31:
             raise ConfigError(
                 f"shard_tokens {self.shard_tokens} is out of range; choose 1 to 2,147,483,647"
             )
-        if self.block_bytes < 1:
-            raise ConfigError(f"block_bytes {self.block_bytes} is too small; choose at least 1")
 
     @property
     def dev_share(self) -> float:

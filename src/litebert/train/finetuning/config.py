@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.bundled import BUNDLED
+from litebert.common.config import check
 from litebert.common.errors import ConfigError
 from litebert.train.finetuning.recipes import Recipe
 
@@ -96,18 +97,9 @@ weights (models that share all parameters)"""
             "max_train_examples", "max_dev_examples", "max_scored_examples", "max_tokens",
             "log_every_steps",
         )  # fmt: skip
-        for name in at_least_one:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} is {value}: use 1 or more.")
-        for name in ("epochs", "lr"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{name} is {value}: use more than 0.")
-        for name in ("dropout", "classifier_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 <= value < 1.0:
-                raise ConfigError(f"{name} is {value}: it lies in [0, 1).")
+        check(self, "1 or more", *at_least_one)
+        check(self, "more than 0", "epochs", "lr")
+        check(self, "0 or more and less than 1", "dropout", "classifier_dropout")
 
 
 NUM_EVALUATIONS = 10
