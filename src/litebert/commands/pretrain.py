@@ -75,7 +75,7 @@ def _finish(result: PretrainResult, *, json_: bool) -> None:
 
 
 def _describe_result(result: PretrainResult, report: Path) -> str:
-    from litebert.train.pretraining.evaluate import interval
+    from litebert.common.statistics import wilson_interval
 
     lines = [
         f"{result.step:,} steps, {result.tokens:,} tokens in {format_duration(result.elapsed_s)}"
@@ -91,7 +91,7 @@ def _describe_result(result: PretrainResult, report: Path) -> str:
             ("dev next   ", scores.nsp_accuracy, scores.nsp_pairs),
         ):
             if accuracy is not None:
-                low, high = interval(accuracy, pairs)
+                low, high = wilson_interval(accuracy, pairs)
                 lines.append(
                     f"{name} accuracy {accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}, "
                     f"{pairs:,} pairs)"
