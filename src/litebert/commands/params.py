@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from litebert.commands.flags import JSON, SETTINGS, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig, ShapeOverrides, preset
 from litebert.model.counts import ParameterReport, paper_tables, report
 from litebert.model.sharing import draw, plan_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 FREE_SHAPE = "custom"
 """Name of a model that is given by flags alone."""
@@ -80,34 +77,21 @@ def _print_plans(configs: Mapping[str, ModelConfig], as_json: bool) -> None:
 
 
 def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+    from rich.table import Table
 
     console = Console()
     for title, rows in tables.items():
-        console.print(_table(title, rows))
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
+        for column in ("model", "sharing"):
+            table.add_column(column, no_wrap=True)
+        for column in ("L", "H", "E", "A", "encoder", "with heads", "paper"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for row in rows:
+            sharing = f"{row.num_groups} groups" if row.sharing == "groups" else row.sharing
+            sizes = (row.num_layers, row.hidden_size, row.embedding_size, row.num_heads)
+            counts = (f"{row.encoder_parameters:,}", f"{row.total_parameters:,}", row.paper or "")
+            table.add_row(row.name, sharing, *map(str, sizes), *counts)
+        console.print(table)
     console.print("L layers, H hidden size, E embedding size, A attention heads")
-
-
-def _table(title: str, rows: Sequence[ParameterReport]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
-    for column in ("model", "sharing"):
-        table.add_column(column, no_wrap=True)
-    for column in ("L", "H", "E", "A", "encoder", "with heads", "paper"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for row in rows:
-        sharing = f"{row.num_groups} groups" if row.sharing == "groups" else row.sharing
-        table.add_row(
-            row.name,
-            sharing,
-            str(row.num_layers),
-            str(row.hidden_size),
-            str(row.embedding_size),
-            str(row.num_heads),
-            f"{row.encoder_parameters:,}",
-            f"{row.total_parameters:,}",
-            row.paper or "",
-        )
-    return table
