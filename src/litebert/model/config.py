@@ -127,7 +127,7 @@ def _check_heads(config: ModelConfig) -> None:
     hidden = config.hidden_size
     if config.num_heads is None and hidden % HEAD_SIZE:
         raise ConfigError(
-            f"hidden_size {hidden} is no multiple of {HEAD_SIZE}, so the number of heads is not "
+            f"hidden_size {hidden} is not a multiple of {HEAD_SIZE}, so the number of heads is not "
             f"clear: set num_heads to one of {_divisors(hidden)}."
         )
     if hidden % config.heads:

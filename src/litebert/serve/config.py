@@ -38,7 +38,7 @@ has the head for it; default: the model that comes with litebert"""
     max_delay_ms: float = 3.0
     """how long a batch waits for company while several clients are active"""
     max_queue_tokens: int = 16_384
-    """tokens that may wait; once there are so many, a request gets status 429"""
+    """tokens that may wait; once that many do, a request gets status 429"""
     max_connections: int = 2048
     """open connections; on further ones a request gets status 503"""
     timeout_s: float = 30.0

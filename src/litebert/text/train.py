@@ -44,7 +44,7 @@ class TokenizerTrainConfig:
     vocab_size: int = 30000
     """number of pieces"""
     shrink: bool = False
-    """accept fewer pieces where the text is too small for so many"""
+    """accept fewer pieces where the text is too small for that many"""
     cased: bool = False
     """keep upper case"""
     character_coverage: float = 0.99995

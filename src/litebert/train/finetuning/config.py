@@ -49,7 +49,7 @@ class FinetuneConfig:
     eval_every_steps: int | None = None
     """steps between evaluations on dev; the best of them is the result"""
     patience: int | None = None
-    """stop after so many evaluations without a better one; default: train to the end"""
+    """stop after this many evaluations without a better one; default: train to the end"""
     bias_correction: bool | None = None
     """Adam's correction of its running means; off in the paper's recipes, on in the others"""
     weight_decay: float = 0.01
@@ -71,11 +71,11 @@ weights (models that share all parameters)"""
     keep_checkpoints: int = 1
     """model folders kept, best first: model, model-2, ...; more than one for ensembles"""
     max_train_examples: int | None = None
-    """learn from so many examples only, drawn with seed 0"""
+    """learn from this many examples only, drawn with seed 0"""
     max_dev_examples: int | None = None
-    """evaluate on so many examples only while training; the final score uses all"""
+    """evaluate on this many examples only while training; the final score uses all"""
     max_scored_examples: int | None = None
-    """score so many dev examples only, drawn with seed 0; for a look at large dev splits"""
+    """score this many dev examples only, drawn with seed 0; for a look at large dev splits"""
     max_tokens: int = 4096
     """tokens processed at once, padding included; a step of more is accumulated"""
     strict: bool = False

@@ -152,7 +152,7 @@ continued pretraining"""
     log_every_steps: int = 10
     """steps between lines in metrics.jsonl"""
     max_nonfinite: int = 10
-    """training stops after so many steps in a row with a loss or gradient that is not finite"""
+    """training stops after this many steps in a row with a loss or gradient that is not finite"""
     plateau_share: float = 0.3
     """share of the run after which a model that has learned only word frequencies is reported"""
     model: ModelSection = field(default_factory=ModelSection)
@@ -234,7 +234,7 @@ def parse_duration(text: str) -> float:
     elif re.fullmatch(r"\d+(?:\.\d+)?", text):
         seconds = float(text)
     else:
-        raise ConfigError(f"'{text}' is no duration: write for example 90s, 30m, 2h or 1h30m.")
+        raise ConfigError(f"'{text}' is not a duration: write for example 90s, 30m, 2h or 1h30m.")
     if seconds <= 0.0:
         raise ConfigError(f"a duration of '{text}' leaves no time: use more than 0.")
     return seconds
