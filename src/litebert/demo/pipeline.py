@@ -17,7 +17,7 @@ from litebert.common.config import from_dict, read_toml, recipe_path
 from litebert.common.errors import ConfigError
 from litebert.common.files import read_json, write_json
 from litebert.common.rows import read_rows
-from litebert.common.runs import RESULT_FILE, RunFolder
+from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.demo import show
 from litebert.demo.folder import DemoConfig, DemoFolder
 from litebert.demo.report import read_filled, write_demo_report
@@ -229,7 +229,7 @@ def score(folder: DemoFolder) -> None:
             "baseline": result["baseline"],
             "untrained": read_json(folder.untrained / RESULT_FILE)["scores"],
             "pretrained": found.scores,
-            "confusion": read_json(folder.finetune / "mistakes.json")["confusion"],
+            "confusion": read_json(folder.finetune / MISTAKES_FILE)["confusion"],
         },
     )
 
