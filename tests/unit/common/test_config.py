@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from litebert.common.config import from_dict, load_toml, read_toml, to_dict
+from litebert.common.config import Rule, check, from_dict, load_toml, read_toml, to_dict
 from litebert.common.errors import ConfigError
 
 
@@ -74,3 +74,21 @@ def test_toml_errors_name_the_file(tmp_path: Path) -> None:
     path.write_text('data = "x"\nkeeep = 1\n')
     with pytest.raises(ConfigError, match="a.toml: unknown key 'keeep'"):
         load_toml(Config, path)
+
+
+@pytest.mark.parametrize(
+    ("rule", "good", "bad"),
+    [
+        ("1 or more", 1, 0),
+        ("0 or more", 0, -1),
+        ("more than 0", 0.1, 0),
+        ("0 or more and less than 1", 0.0, 1.0),
+        ("0 to 1", 1.0, 1.1),
+    ],
+)
+def test_a_number_out_of_range_is_named(rule: Rule, good: float, bad: float) -> None:
+    check(Config(Path("x"), lr=good), rule, "lr")
+    check(Config(Path("x")), rule, "lr")
+    for value in (bad, float("nan")):
+        with pytest.raises(ConfigError, match=f"^optimizer.lr is {value}: use {rule}.$"):
+            check(Config(Path("x"), lr=value), rule, "lr", table="optimizer")
