@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from pathlib import Path
 
@@ -123,6 +124,16 @@ def test_flag_beats_file_beats_default(tmp_path: Path, monkeypatch: pytest.Monke
     assert both.curriculum.length == ((0.0, 64.0),)
     assert both.model.changes() == {"hidden_size": 128, "num_layers": 5}
     assert (both.compile, both.extra_data) == (False, (Path("c"), Path("d")))
+
+
+def test_the_shape_is_flags_of_params(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["params", "albert-large", "--hidden-size", "768", "--sharing", "none", "--json"])
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["hidden_size"], row["num_layers"], row["sharing"]) == (768, 24, "none")
+    run(["params", "--hidden-size", "256", "--embedding-size", "256", "--embedding-projection",
+         "--json"])  # fmt: skip
+    [free] = json.loads(capsys.readouterr().out)
+    assert (free["name"], free["num_layers"], free["num_heads"]) == ("custom", 12, 4)
 
 
 def test_settings_of_the_server_are_flags_only(capsys: pytest.CaptureFixture[str]) -> None:

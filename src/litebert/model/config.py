@@ -261,6 +261,8 @@ class ShapeOverrides:
 
 @dataclass(frozen=True)
 class _Preset:
+    """A class of its own, for the fields of the last base come first in the help."""
+
     preset: str = "albert-base"
     """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as \
 --config small"""
