@@ -19,8 +19,8 @@ from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Runtime, runtime
 from litebert.optim.build import build_optimizers, set_learning_rate
 from litebert.optim.schedule import factor
-from litebert.train.costs import measured_gemm_rate, step_flops
 from litebert.train.display import Display, Status, display
+from litebert.train.estimate import measured_gemm_rate, step_flops
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.curriculum import Stage, progress_share, stage_at
 from litebert.train.pretraining.evaluate import DevSet, EvaluationStopped, Scores
