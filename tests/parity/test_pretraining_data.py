@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig
+from litebert.data.batches.inspect import kinds_of_masks, words_of_runs
 from litebert.data.batches.loader import Loader
-from litebert.data.batches.statistics import kinds_of_masks, words_of_runs
 from litebert.data.corpus.shards import ShardSet, write_documents
 from litebert.text.tokenizer import Tokenizer
 
