@@ -49,7 +49,7 @@ def _segment_windows(language: str, text: str) -> list[str]:
         if end < len(text):
             if len(found) > 1:
                 end -= len(found.pop())
-            else:  # one sentence that fills a window is no prose: cut it where a word ends
+            else:  # one sentence that fills a window is not prose: cut it where a word ends
                 last_space = text.rfind(" ", start, end)
                 end = last_space if last_space > start else end
                 found = [text[start:end]]

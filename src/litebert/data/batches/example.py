@@ -25,12 +25,7 @@ NO_LABEL = -100
 
 @dataclass(frozen=True)
 class MaskConfig:
-    """Which tokens are predicted and what stands in their place.
-
-    Example:
-        >>> MaskConfig(max_predictions=20)  # what the official code did at length 512
-        >>> MaskConfig(max_ngram=1, whole_words=False)  # plain token masking
-    """
+    """Which tokens are predicted and what stands in their place."""
 
     rate: float = 0.15
     """Share of an example's tokens, specials counted, that is predicted."""
@@ -54,11 +49,7 @@ class MaskConfig:
 
 @dataclass(frozen=True)
 class ExampleConfig:
-    """How documents become examples, and examples batches.
-
-    Example:
-        >>> ExampleConfig(length=128, micro_batch_size=64, task="sop")
-    """
+    """How documents become examples, and examples batches."""
 
     length: int = 512
     """Longest example in tokens, specials included."""
@@ -102,12 +93,7 @@ class ExampleConfig:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What drawing examples needs to know of the tokenizer.
-
-    Example:
-        >>> Vocabulary.of(Tokenizer.load("tokenizer/")).size
-        30000
-    """
+    """What drawing examples needs to know of the tokenizer."""
 
     word_starts: Bools
     """bool [V]: the piece begins a word."""
@@ -135,13 +121,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch of B examples of nearly equal length, padded to the longest, S.
-
-    Example:
-        >>> batch = loader.batch(0)
-        >>> batch.input_ids.reshape(-1)[batch.masked_positions]  # what the model sees there
-        >>> batch.masked_labels  # what it should say
-    """
+    """One micro-batch of B examples of nearly equal length, padded to the longest, S."""
 
     input_ids: Ints
     """int64 [B, S]: with masks drawn, padded with the pad id."""

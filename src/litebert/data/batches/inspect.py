@@ -329,6 +329,6 @@ def _plot_runs(axes: Axes, shares: dict[int, float], max_ngram: int) -> None:
     _label(axes, "Masked runs by words", lambda value, _: f"{value:.0%}")
 
 
-def _label(axes: Axes, title: str, number: Callable[[float, int], str]) -> None:
+def _label(axes: Axes, title: str, number: Callable[[float, float], str]) -> None:
     axes.set_title(title)
     axes.yaxis.set_major_formatter(number)

@@ -31,15 +31,10 @@ WINDOWS_KEPT = 2
 
 @dataclass(frozen=True)
 class Window:
-    """Some blocks in memory with their examples and batches.
-
-    Example:
-        >>> window = corpus.window(epoch=0, number=3)
-        >>> window.pairs.labels[window.batch(0)]
-    """
+    """Some blocks in memory with their examples and batches."""
 
     tokens: Tokens
-    """uint16 or uint32 [T]: the blocks' tokens, one block behind the other."""
+    """uint16 or uint32 [T]: the blocks' tokens, one block after the other."""
     pairs: Pairs
     """The examples, as ranges of ``tokens``."""
     order: Ints
@@ -62,13 +57,7 @@ class _Block:
 
 
 class Corpus:
-    """One source of documents as an endless, addressable row of batches.
-
-    Example:
-        >>> corpus = Corpus(ShardSet.open("shards/", "train"), ExampleConfig(), seed=1)
-        >>> epoch, window, batch = corpus.locate(123_456)
-        >>> corpus.window(epoch, window).batch(batch)
-    """
+    """One source of documents as an endless, addressable row of batches."""
 
     def __init__(
         self, shards: ShardSet, config: ExampleConfig, seed: int, stage: int = 0, source: int = 0
@@ -227,7 +216,7 @@ def _cut_blocks(shards: ShardSet, config: ExampleConfig) -> list[_Block]:
 
 
 def _read_blocks(blocks: list[_Block]) -> tuple[Tokens, Ints, Ints]:
-    """Tokens, sentence offsets and document offsets of blocks, one behind the other."""
+    """Tokens, sentence offsets and document offsets of blocks, one after the other."""
     tokens, sentence_lengths, document_lengths = [], [], []
     for shard in dict.fromkeys(block.shard for block in blocks):
         mapped, sentences, documents = _read_shard(shard)

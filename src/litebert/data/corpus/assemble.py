@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_path, read_json, write_json
 from litebert.data.corpus.build import PROBLEMS, BuildFolder
-from litebert.data.corpus.dedup import find_duplicates
 from litebert.data.corpus.ingest import Problem
 from litebert.data.corpus.parts import Part, read_hashes, read_part
 from litebert.data.corpus.shards import Documents, ShardCutter, shard_path, write_shard
@@ -25,9 +25,14 @@ _DROPPED = "dropped.npy"
 _SPILL = "hashes"
 _NAMED_PROBLEMS = 10_000
 
+PARTITION_RECORDS = 1 << 21
+"""Documents whose hashes are sorted together: about 150 MB of memory."""
+_MAX_PARTITIONS = 512
+_RECORD = np.dtype([("high", "<u8"), ("low", "<u8"), ("document", "<i8")])
+
 
 @dataclass(frozen=True)
-class Group:
+class PartRange:
     """Consecutive parts that make one train shard."""
 
     first_part: int
@@ -39,7 +44,7 @@ class Group:
 class Assembly:
     """How parts become shards, and the counts that are lost with the parts."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[PartRange, ...]
     first_documents: tuple[int, ...]
     """Number of each part's first document, and of all documents at the end."""
     text_bytes: int
@@ -155,7 +160,7 @@ def _kept(build: BuildFolder, first: int, count: int) -> NDArray[np.bool_]:
     return cast(NDArray[np.bool_], ~dropped[first : first + count])
 
 
-def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[Group]:
+def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[PartRange]:
     """Cut the parts into shards: one ends with the part that fills it.
 
     Cutting between parts, not between documents, lets a part be removed once its shard is there.
@@ -165,7 +170,7 @@ def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[Group
         tokens += num_tokens
         is_last = index == len(tokens_of_parts)
         if tokens >= shard_tokens or (is_last and tokens):
-            yield Group(first, index)
+            yield PartRange(first, index)
             first, tokens = index, 0
 
 
@@ -174,3 +179,64 @@ def _write_problems(path: Path, problems: Iterable[Problem]) -> None:
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         for problem in problems:
             stream.write(json.dumps(asdict(problem), ensure_ascii=False) + "\n")
+
+
+def find_duplicates(
+    hashes: Iterable[NDArray[np.uint64]],
+    num_documents: int,
+    spill_folder: Path,
+    partition_records: int = PARTITION_RECORDS,
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the numbers of all documents that repeat an earlier one.
+
+    Equal hashes fall into the same partition, so each partition is resolved on its own. Only one
+    is in memory at a time; the others wait in files.
+
+    Args:
+        hashes: 128-bit hashes of consecutive documents, arrays of uint64 [n, 2].
+        num_documents: how many there are in all.
+        spill_folder: made and removed again; not used if one partition is enough.
+        partition_records: hashes in a partition, about.
+
+    Yields:
+        Document numbers, int64 [k], each once.
+    """
+    num_partitions = min(_MAX_PARTITIONS, -(-num_documents // partition_records))
+    records = _numbered(hashes)
+    if num_partitions <= 1:
+        if arrays := list(records):
+            yield _repeated(np.concatenate(arrays))
+        return
+    shutil.rmtree(spill_folder, ignore_errors=True)
+    spill_folder.mkdir(parents=True)
+    files = [(spill_folder / f"{i:03d}").open("wb") for i in range(num_partitions)]
+    try:
+        for array in records:
+            partition = array["low"] % np.uint64(num_partitions)
+            for index in np.unique(partition):
+                files[int(index)].write(array[partition == index].tobytes())
+    finally:
+        for file in files:
+            file.close()
+    for file in files:
+        yield _repeated(np.fromfile(file.name, _RECORD))
+    shutil.rmtree(spill_folder)
+
+
+def _numbered(hashes: Iterable[NDArray[np.uint64]]) -> Iterator[NDArray[np.void]]:
+    first = 0
+    for array in hashes:
+        records = np.empty(len(array), _RECORD)
+        records["high"], records["low"] = array[:, 0], array[:, 1]
+        records["document"] = np.arange(first, first + len(array))
+        first += len(array)
+        yield records
+
+
+def _repeated(records: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return the documents of records whose hash occurs with a smaller document number."""
+    order = np.lexsort((records["document"], records["low"], records["high"]))
+    high, low = records["high"][order], records["low"][order]
+    is_repeated = np.zeros(len(records), np.bool_)
+    is_repeated[1:] = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+    return records["document"][order][is_repeated].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Engines: where blocks are turned into parts, in this process, in worker processes, or on Ray."""
+"""Engines: where chunks are turned into parts, in this process, in worker processes, or on Ray."""
 
 from __future__ import annotations
 
@@ -17,35 +17,30 @@ from typing import Protocol
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.processes import interrupts_held
-from litebert.data.corpus.ingest import Block
-from litebert.data.corpus.parts import Recipe, build_part
+from litebert.data.corpus.ingest import Chunk
+from litebert.data.corpus.parts import PartSettings, build_part
 
-Results = Generator[tuple[Block, bytes], None, None]
-"""Blocks with their parts, in any order; to be closed if not read to the end."""
+Results = Generator[tuple[Chunk, bytes], None, None]
+"""Chunks with their parts, in any order; to be closed if not read to the end."""
 
 _QUEUED_PER_WORKER = 2
-"""Blocks on the way to a worker: enough to keep it busy, few enough to bound memory."""
+"""Chunks on the way to a worker: enough to keep it busy, few enough to bound memory."""
 
 
 class Engine(Protocol):
-    """Runs :func:`build_part` on blocks and hands back the parts in any order.
+    """Runs :func:`build_part` on chunks and hands back the parts in any order."""
 
-    Example:
-        >>> for block, part in SerialEngine().run(read_blocks(sources), recipe):
-        ...     path.write_bytes(part)
-    """
-
-    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
-        """Yield each block with its part as soon as it is done."""
+    def run(self, chunks: Iterable[Chunk], settings: PartSettings) -> Results:
+        """Yield each chunk with its part as soon as it is done."""
 
 
 class SerialEngine:
     """Does the work in this process."""
 
-    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
-        """Yield each block with its part, in order."""
-        for block in blocks:
-            yield block, build_part(block, recipe)
+    def run(self, chunks: Iterable[Chunk], settings: PartSettings) -> Results:
+        """Yield each chunk with its part, in order."""
+        for chunk in chunks:
+            yield chunk, build_part(chunk, settings)
 
 
 class ProcessEngine:
@@ -54,31 +49,31 @@ class ProcessEngine:
     def __init__(self, workers: int) -> None:
         self._workers = workers
 
-    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
-        """Yield each block with its part as soon as it is done."""
+    def run(self, chunks: Iterable[Chunk], settings: PartSettings) -> Results:
+        """Yield each chunk with its part as soon as it is done."""
         # Spawned, not forked: a fork would inherit the lock file and whatever threads hold.
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(self._workers, context, initializer=_follow_parent)
-        pending: dict[Future[bytes], Block] = {}
+        pending: dict[Future[bytes], Chunk] = {}
         try:
-            for block in blocks:
+            for chunk in chunks:
                 with interrupts_held():  # the pool starts its processes here
-                    future = pool.submit(build_part, block, recipe)
-                pending[future] = block
+                    future = pool.submit(build_part, chunk, settings)
+                pending[future] = chunk
                 if len(pending) >= self._workers * _QUEUED_PER_WORKER:
                     yield from _finished(pending)
             while pending:
                 yield from _finished(pending)
         except BrokenProcessPool:
             raise DataError(
-                "a worker process died, perhaps for want of memory; run the same command again, "
+                "a worker process died, perhaps out of memory; run the same command again, "
                 f"with fewer --workers than {self._workers}: finished work is kept"
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _finished(pending: dict[Future[bytes], Block]) -> Iterator[tuple[Block, bytes]]:
+def _finished(pending: dict[Future[bytes], Chunk]) -> Iterator[tuple[Chunk, bytes]]:
     """Wait for at least one part and take it out of ``pending``."""
     for future in wait(pending, return_when=FIRST_COMPLETED).done:
         yield pending.pop(future), future.result()
@@ -100,15 +95,15 @@ def _follow_parent() -> None:
 class RayEngine:
     """Does the work on a Ray cluster: the one at ``RAY_ADDRESS``, else one on this machine.
 
-    Blocks and parts travel through Ray, so the nodes need litebert but neither the input nor a
+    Chunks and parts travel through Ray, so the nodes need litebert but neither the input nor a
     shared disk.
     """
 
     def __init__(self, workers: int | None) -> None:
         self._workers = workers
 
-    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
-        """Yield each block with its part as soon as it is done."""
+    def run(self, chunks: Iterable[Chunk], settings: PartSettings) -> Results:
+        """Yield each chunk with its part as soon as it is done."""
         ray = _import_ray()
         was_running = ray.is_initialized()
         if not was_running:
@@ -119,10 +114,10 @@ class RayEngine:
         try:
             workers = self._workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
             function = ray.remote(build_part)
-            shared_recipe = ray.put(recipe)
-            pending: dict[object, Block] = {}
-            for block in blocks:
-                pending[function.remote(block, shared_recipe)] = block
+            shared_settings = ray.put(settings)
+            pending: dict[object, Chunk] = {}
+            for chunk in chunks:
+                pending[function.remote(chunk, shared_settings)] = chunk
                 if len(pending) >= workers * _QUEUED_PER_WORKER:
                     yield _finished_on_ray(ray, pending)
             while pending:
@@ -141,7 +136,7 @@ def _import_ray() -> ModuleType:
         ) from None
 
 
-def _finished_on_ray(ray: ModuleType, pending: dict[object, Block]) -> tuple[Block, bytes]:
+def _finished_on_ray(ray: ModuleType, pending: dict[object, Chunk]) -> tuple[Chunk, bytes]:
     """Wait for a part and take it out of ``pending``."""
     done, _ = ray.wait(list(pending), num_returns=1)
     return pending.pop(done[0]), ray.get(done[0])

@@ -1,7 +1,7 @@
-"""Ingestion: files of any size, read once and cut into blocks of whole documents.
+"""Ingestion: files of any size, read once and cut into chunks of whole documents.
 
-Where a block begins and ends depends on the files alone: not on workers, nor on where reading
-began, so an interrupted build goes on at the end of any block.
+Where a chunk begins and ends depends on the files alone: not on workers, nor on where reading
+began, so an interrupted build goes on at the end of any chunk.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from litebert.common.errors import DataError
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary
+from litebert.data.corpus.config import BLOCK_BYTES
 from litebert.data.corpus.sources import Source
 
 if TYPE_CHECKING:
     import pyarrow.parquet
 
-BLOCK_BYTES = 4 << 20
 LARGEST = 4
-"""A document of more than four blocks is cut, a line of more than four blocks is skipped: so memory
-stays bounded."""
+"""A document of more than so many times the wanted bytes of a chunk is cut, such a line is skipped:
+memory stays bounded."""
 
 _SKIP_BYTES = 1 << 20
 _BATCH_ROWS = 64
@@ -81,7 +81,7 @@ BEGINNING = Position()
 
 
 @dataclass(frozen=True)
-class Piece:
+class Excerpt:
     """Whole documents of one source, still raw."""
 
     source: Source
@@ -92,18 +92,18 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Block:
-    """The unit of work: pieces of about four megabytes together."""
+class Chunk:
+    """The unit of work: excerpts of about four megabytes together."""
 
     index: int
-    pieces: tuple[Piece, ...]
+    excerpts: tuple[Excerpt, ...]
     end: Position
-    """Where the next block begins."""
+    """Where the next chunk begins."""
     num_bytes: int
 
 
 class _Cut(NamedTuple):
-    """A piece's content and where it ends in its source."""
+    """An excerpt's content and where it ends in its source."""
 
     data: bytes | tuple[object, ...]
     line: int
@@ -114,38 +114,38 @@ class _Cut(NamedTuple):
     """Nothing more is read of the source, whatever it still holds."""
 
 
-def read_blocks(
+def read_chunks(
     sources: Sequence[Source],
     column: str = "text",
     first_index: int = 0,
     start: Position = BEGINNING,
     block_bytes: int = BLOCK_BYTES,
-) -> Iterator[Block]:
-    """Yield the blocks of a corpus from a block's beginning on.
+) -> Iterator[Chunk]:
+    """Yield the chunks of a corpus from a chunk's beginning on.
 
     Args:
         sources: the corpus in order.
         column: name of the text in Parquet files.
-        first_index: the number of the first block.
-        start: the end of the block before it.
-        block_bytes: size of a block; it varies from half of that to four times that.
+        first_index: the number of the first chunk.
+        start: the end of the chunk before it.
+        block_bytes: size of a chunk; it varies from half of that to four times that.
     """
-    index, pieces, num_bytes = first_index, list[Piece](), 0
+    index, excerpts, num_bytes = first_index, list[Excerpt](), 0
     end = start
     for number in range(start.source, len(sources)):
         source = sources[number]
         offset, line = (start.offset, start.line) if number == start.source else (0, 1)
         for cut in _cuts(source, column, offset, line, block_bytes):
-            pieces.append(Piece(source, cut.line, cut.data, cut.problems))
+            excerpts.append(Excerpt(source, cut.line, cut.data, cut.problems))
             num_bytes += _size(cut.data)
             end = Position(number, cut.end_offset, cut.end_line)
             if cut.ends_source:
                 end = Position(number + 1)
             if num_bytes >= block_bytes // 2:
-                yield Block(index, tuple(pieces), end, num_bytes)
-                index, pieces, num_bytes = index + 1, [], 0
-    if pieces:
-        yield Block(index, tuple(pieces), end, num_bytes)
+                yield Chunk(index, tuple(excerpts), end, num_bytes)
+                index, excerpts, num_bytes = index + 1, [], 0
+    if excerpts:
+        yield Chunk(index, tuple(excerpts), end, num_bytes)
 
 
 def _size(data: bytes | tuple[object, ...]) -> int:
@@ -244,11 +244,11 @@ def _last_document_end(buffer: bytes, source: Source) -> int:
 
 
 def _read_exactly(stream: IO[bytes], num_bytes: int) -> bytes:
-    chunks: list[bytes] = []
-    while num_bytes > 0 and (chunk := stream.read(num_bytes)):
-        chunks.append(chunk)
-        num_bytes -= len(chunk)
-    return b"".join(chunks)
+    read: list[bytes] = []
+    while num_bytes > 0 and (data := stream.read(num_bytes)):
+        read.append(data)
+        num_bytes -= len(data)
+    return b"".join(read)
 
 
 def _skip(stream: IO[bytes], num_bytes: int, is_compressed: bool) -> None:
@@ -256,17 +256,17 @@ def _skip(stream: IO[bytes], num_bytes: int, is_compressed: bool) -> None:
     if not is_compressed:
         stream.seek(num_bytes)
         return
-    while num_bytes > 0 and (chunk := stream.read(min(num_bytes, _SKIP_BYTES))):
-        num_bytes -= len(chunk)
+    while num_bytes > 0 and (data := stream.read(min(num_bytes, _SKIP_BYTES))):
+        num_bytes -= len(data)
 
 
 def _skip_line(stream: IO[bytes], num_bytes: int) -> tuple[int, bytes]:
     """Read past the end of a line; returns its length and what was read beyond it."""
-    while chunk := stream.read(_SKIP_BYTES):
-        end = chunk.find(b"\n") + 1
+    while data := stream.read(_SKIP_BYTES):
+        end = data.find(b"\n") + 1
         if end:
-            return num_bytes + end, chunk[end:]
-        num_bytes += len(chunk)
+            return num_bytes + end, data[end:]
+        num_bytes += len(data)
     return num_bytes, b""
 
 

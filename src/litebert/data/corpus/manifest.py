@@ -65,12 +65,7 @@ class SourceCounts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of ``manifest.json``; it holds no time and no path of this machine's output.
-
-    Example:
-        >>> Manifest.read(Path("shards")).splits["train"].tokens
-        51500000
-    """
+    """The content of ``manifest.json``; it holds no time and no path of this machine's output."""
 
     vocab_size: int
     dtype: str

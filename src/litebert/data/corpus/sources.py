@@ -33,11 +33,7 @@ _EXPANSION = {".gz": 2.7, ".xz": 3.7, ".zst": 3.0}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file of the corpus.
-
-    Example:
-        >>> Source("wiki.txt.xz", "text", "paragraphs", "train", 42353908, "9f2c...")
-    """
+    """One file of the corpus."""
 
     path: str
     format: Format
