@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +14,10 @@ from litebert.data.batches.example import ExampleConfig
 from litebert.data.corpus.manifest import Split
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
     from rich.table import Table
 
-    from litebert.data.batches.inspect import Histogram, Inspection
+    from litebert.data.batches.inspect import Inspection
 
 BAR_WIDTH = 24
 MANY_WORDS = 7
@@ -102,8 +104,8 @@ def _print(inspection: Inspection) -> None:
         f"tokens; {corpus.pieces_used:,} of {corpus.vocab_size:,} pieces occur\n"
     )
     tables = [
-        _histogram_table("sentence tokens", corpus.sentence_tokens),
-        _histogram_table("document tokens", corpus.document_tokens),
+        _bars("sentence tokens", corpus.sentence_tokens.shares),
+        _bars("document tokens", corpus.document_tokens.shares),
     ]
     console.print(Columns(tables, padding=(0, 4)))
     console.print(
@@ -121,8 +123,8 @@ def _print(inspection: Inspection) -> None:
     runs = {str(words): share for words, share in examples.run_words.items() if words < MANY_WORDS}
     many = sum(share for words, share in examples.run_words.items() if words >= MANY_WORDS)
     tables = [
-        _table("shares", facts),
-        _histogram_table("example length", examples.lengths),
+        _table("shares", facts.items(), "left", "right"),
+        _bars("example length", examples.lengths.shares),
         _bars("words of a masked run", runs | {f"{MANY_WORDS}+": many}),
     ]
     console.print(Columns(tables, padding=(0, 4)))
@@ -138,30 +140,21 @@ def _print(inspection: Inspection) -> None:
         )
 
 
-def _histogram_table(title: str, histogram: Histogram) -> Table:
-    total = max(1, sum(histogram.counts))
-    counts = zip(histogram.names, histogram.counts, strict=True)
-    return _bars(title, {name: count / total for name, count in counts})
-
-
 def _bars(title: str, shares: dict[str, float]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 1))
-    for justify in ("right", "right", "left"):
-        table.add_column(justify=justify)
     largest = max(shares.values(), default=1) or 1
-    for name, share in shares.items():
-        table.add_row(name, f"{share:.1%}", "█" * round(BAR_WIDTH * share / largest))
-    return table
+    rows = [
+        (name, f"{share:.1%}", "█" * round(BAR_WIDTH * share / largest))
+        for name, share in shares.items()
+    ]
+    return _table(title, rows, "right", "right", "left")
 
 
-def _table(title: str, facts: dict[str, str]) -> Table:
+def _table(title: str, rows: Iterable[tuple[str, ...]], *columns: JustifyMethod) -> Table:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=None, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for name, value in facts.items():
-        table.add_row(name, value)
+    for justify in columns:
+        table.add_column(justify=justify)
+    for row in rows:
+        table.add_row(*row)
     return table

@@ -72,6 +72,12 @@ class Histogram:
             names.append(f"{first}+" if after >= OPEN else f"{first}{last}")
         return names
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of each bin by its name."""
+        total = max(1, sum(self.counts))
+        return {n: count / total for n, count in zip(self.names, self.counts, strict=True)}
+
 
 @dataclass(frozen=True)
 class CorpusStatistics:

@@ -187,7 +187,7 @@ def find_duplicates(
     spill_folder: Path,
     partition_records: int = PARTITION_RECORDS,
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield the numbers of all documents that repeat an earlier one.
+    """Yield the numbers, int64 [k], of all documents that repeat an earlier one.
 
     Equal hashes fall into the same partition, so each partition is resolved on its own. Only one
     is in memory at a time; the others wait in files.
@@ -197,9 +197,6 @@ def find_duplicates(
         num_documents: how many there are in all.
         spill_folder: made and removed again; not used if one partition is enough.
         partition_records: hashes in a partition, about.
-
-    Yields:
-        Document numbers, int64 [k], each once.
     """
     num_partitions = min(_MAX_PARTITIONS, -(-num_documents // partition_records))
     records = _numbered(hashes)

@@ -86,9 +86,21 @@ class Excerpt:
 
     source: Source
     line: int
+    """Number of its first line, or row."""
     data: bytes | tuple[object, ...]
     """Lines as bytes, or the column's values of Parquet rows."""
+    end_offset: int
+    end_line: int
     problems: tuple[Problem, ...] = ()
+    ends_source: bool = False
+    """Nothing more is read of the source, whatever it still holds."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of its text."""
+        if isinstance(self.data, bytes):
+            return len(self.data)
+        return sum(len(text) for text in self.data if isinstance(text, str))
 
 
 @dataclass(frozen=True)
@@ -102,18 +114,6 @@ class Chunk:
     num_bytes: int
 
 
-class _Cut(NamedTuple):
-    """An excerpt's content and where it ends in its source."""
-
-    data: bytes | tuple[object, ...]
-    line: int
-    end_offset: int
-    end_line: int
-    problems: tuple[Problem, ...] = ()
-    ends_source: bool = False
-    """Nothing more is read of the source, whatever it still holds."""
-
-
 def read_chunks(
     sources: Sequence[Source],
     column: str = "text",
@@ -121,25 +121,20 @@ def read_chunks(
     start: Position = BEGINNING,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a corpus from a chunk's beginning on.
+    """Yield the chunks of a corpus from chunk ``first_index`` on, which begins at ``start``.
 
-    Args:
-        sources: the corpus in order.
-        column: name of the text in Parquet files.
-        first_index: the number of the first chunk.
-        start: the end of the chunk before it.
-        block_bytes: size of a chunk; it varies from half of that to four times that.
+    A chunk has half of ``block_bytes`` to four times as many.
     """
     index, excerpts, num_bytes = first_index, list[Excerpt](), 0
     end = start
     for number in range(start.source, len(sources)):
         source = sources[number]
         offset, line = (start.offset, start.line) if number == start.source else (0, 1)
-        for cut in _cuts(source, column, offset, line, block_bytes):
-            excerpts.append(Excerpt(source, cut.line, cut.data, cut.problems))
-            num_bytes += _size(cut.data)
-            end = Position(number, cut.end_offset, cut.end_line)
-            if cut.ends_source:
+        for found in _excerpts(source, column, offset, line, block_bytes):
+            excerpts.append(found)
+            num_bytes += found.num_bytes
+            end = Position(number, found.end_offset, found.end_line)
+            if found.ends_source:
                 end = Position(number + 1)
             if num_bytes >= block_bytes // 2:
                 yield Chunk(index, tuple(excerpts), end, num_bytes)
@@ -148,26 +143,22 @@ def read_chunks(
         yield Chunk(index, tuple(excerpts), end, num_bytes)
 
 
-def _size(data: bytes | tuple[object, ...]) -> int:
-    if isinstance(data, bytes):
-        return len(data)
-    return sum(len(text) for text in data if isinstance(text, str))
-
-
-def _cuts(source: Source, column: str, offset: int, line: int, block_bytes: int) -> Iterator[_Cut]:
+def _excerpts(
+    source: Source, column: str, offset: int, line: int, block_bytes: int
+) -> Iterator[Excerpt]:
     if source.bytes == 0:
         yield _failure(source, "empty_file", 0, "0 bytes")
         return
     if source.format == "parquet":
-        yield from _parquet_cuts(source, column, offset, block_bytes)
+        yield from _parquet_excerpts(source, column, offset, block_bytes)
         return
     end_line = line
     try:
         with open_binary(source.path) as stream:
             _skip(stream, offset, Path(source.path).suffix.lower() in COMPRESSIONS)
-            for cut in _text_cuts(stream, source, offset, line, block_bytes):
-                end_line = cut.end_line
-                yield cut
+            for found in _text_excerpts(stream, source, offset, line, block_bytes):
+                end_line = found.end_line
+                yield found
     except READ_ERRORS as error:
         _raise_if_the_machine_failed(error)
         detail = f"{str(error) or type(error).__name__}; the rest of the file is left out"
@@ -183,9 +174,9 @@ def _raise_if_the_machine_failed(error: Exception) -> None:
         raise error
 
 
-def _text_cuts(
+def _text_excerpts(
     stream: IO[bytes], source: Source, offset: int, line: int, block_bytes: int
-) -> Iterator[_Cut]:
+) -> Iterator[Excerpt]:
     """Yield lines of plain text or JSON, cut where a document ends.
 
     The buffer is filled to an exact size before a cut is sought, so that the cuts depend on the
@@ -203,7 +194,8 @@ def _text_cuts(
         is_fresh = False
         if len(buffer) < size:
             if buffer:
-                yield _Cut(buffer, line, offset + len(buffer), line + buffer.count(b"\n"))
+                end_line = line + buffer.count(b"\n")
+                yield Excerpt(source, line, buffer, offset + len(buffer), end_line)
             return
         end, problems = _last_document_end(buffer, source), tuple[Problem, ...]()
         if end == 0 and size < largest:
@@ -217,12 +209,12 @@ def _text_cuts(
             num_bytes, buffer = _skip_line(stream, len(buffer))
             detail = f"{num_bytes:,} bytes, more than {largest:,}; the line is left out"
             problems = (Problem("overlong_line", source.path, line, detail),)
-            yield _Cut(b"", line, offset + num_bytes, line + 1, problems)
+            yield Excerpt(source, line, b"", offset + num_bytes, line + 1, problems)
             offset, line = offset + num_bytes, line + 1
         else:
             data, buffer = buffer[:end], buffer[end:]
             next_line = line + data.count(b"\n")
-            yield _Cut(data, line, offset + end, next_line, problems)
+            yield Excerpt(source, line, data, offset + end, next_line, problems)
             offset, line = offset + end, next_line
         size = first_size
 
@@ -270,12 +262,15 @@ def _skip_line(stream: IO[bytes], num_bytes: int) -> tuple[int, bytes]:
     return num_bytes, b""
 
 
-def _failure(source: Source, kind: ProblemKind, line: int, detail: str) -> _Cut:
+def _failure(source: Source, kind: ProblemKind, line: int, detail: str) -> Excerpt:
     """Report a source of which nothing more is read."""
-    return _Cut(b"", 1, 0, 1, (Problem(kind, source.path, line, detail),), ends_source=True)
+    problem = Problem(kind, source.path, line, detail)
+    return Excerpt(source, 1, b"", 0, 1, (problem,), ends_source=True)
 
 
-def _parquet_cuts(source: Source, column: str, offset: int, block_bytes: int) -> Iterator[_Cut]:
+def _parquet_excerpts(
+    source: Source, column: str, offset: int, block_bytes: int
+) -> Iterator[Excerpt]:
     """Yield values of the column; offsets are rows."""
     try:
         import pyarrow
@@ -298,11 +293,11 @@ def _parquet_cuts(source: Source, column: str, offset: int, block_bytes: int) ->
                 size += len(value) if isinstance(value, str) else 0
                 if size >= block_bytes:
                     first_row, row = first_row + len(values), first_row
-                    yield _Cut(tuple(values), row + 1, first_row, first_row + 1)
+                    yield Excerpt(source, row + 1, tuple(values), first_row, first_row + 1)
                     values, size = [], 0
             if values:
                 last_row = first_row + len(values)
-                yield _Cut(tuple(values), first_row + 1, last_row, last_row + 1)
+                yield Excerpt(source, first_row + 1, tuple(values), last_row, last_row + 1)
     except (*READ_ERRORS, pyarrow.ArrowException) as error:
         _raise_if_the_machine_failed(error)
         detail = f"{' '.join(str(error).split())}; the rest of the file is left out"

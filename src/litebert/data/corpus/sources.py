@@ -85,14 +85,9 @@ def format_of(path: Path) -> Format:
 def find_inputs(
     patterns: Iterable[Path], split: Split, layout: Layout, language: str, skip: Path
 ) -> list[Input]:
-    """Resolve files, folders and globs, and detect the layout of each where it is not given.
+    """Resolve files, folders and globs, and detect the layout of each where it is ``auto``.
 
-    Args:
-        patterns: what the user named.
-        split: where its documents go.
-        layout: the layout of plain text, or ``auto``.
-        language: for the sentence counts of the detection.
-        skip: the output folder, never taken as input.
+    The output folder, ``skip``, is never taken as input.
     """
     inputs: list[Input] = []
     for pattern in patterns:
@@ -102,12 +97,12 @@ def find_inputs(
             raise DataError(f"input {pattern} holds only the output folder {skip}; choose another")
         texts = [path for path in files if format_of(path) == "text"]
         chosen: TextLayout | None = None
-        reason = ""
+        reason = "as set"
         if texts and layout == "auto":
-            chosen, reason = detect_layout(_samples(texts), language)
-            reason = f"detected: {reason}"
+            chosen, found_by = detect_layout(_samples(texts), language)
+            reason = f"detected: {found_by}"
         elif texts and layout != "auto":
-            chosen, reason = layout, "as set"
+            chosen = layout
         inputs.append(Input(str(pattern), files, chosen, split, reason))
     return inputs
 
