@@ -19,7 +19,7 @@ from litebert.common.progress import progress
 from litebert.data.corpus.assemble import Assembly, plan_assembly, write_train_shards
 from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, BuildPlan
 from litebert.data.corpus.config import PrepareConfig
-from litebert.data.corpus.engines import Engine, ProcessEngine, RayEngine, SerialEngine
+from litebert.data.corpus.engines import Results, in_processes, in_this_process, on_ray
 from litebert.data.corpus.ingest import BEGINNING, Chunk, read_chunks
 from litebert.data.corpus.manifest import Manifest, SourceCounts, SplitEntry
 from litebert.data.corpus.parts import PartSettings, PartSummary, read_summary
@@ -149,7 +149,7 @@ def _tokenise(
                     yield chunk
 
         # Closed at once when something fails: workers end before the folder is unlocked.
-        with closing(_engine(config, workers).run(missing_chunks(), settings)) as results:
+        with closing(_run(config, missing_chunks(), settings, workers)) as results:
             for chunk, data in results:
                 summary = read_summary(BytesIO(data))
                 _show_problems(summary, work, config.strict)
@@ -187,10 +187,14 @@ class _Estimate:
         return self._shares_mb.pop(chunk.index)
 
 
-def _engine(config: PrepareConfig, workers: int) -> Engine:
+def _run(
+    config: PrepareConfig, chunks: Iterator[Chunk], settings: PartSettings, workers: int
+) -> Results:
     if config.engine == "ray":
-        return RayEngine(config.workers)
-    return SerialEngine() if workers == 1 else ProcessEngine(workers)
+        return on_ray(chunks, settings, config.workers)
+    if workers == 1:
+        return in_this_process(chunks, settings)
+    return in_processes(chunks, settings, workers)
 
 
 def _show_problems(summary: PartSummary, work: _Work, strict: bool) -> None:
