@@ -34,11 +34,11 @@ class TokenizerSettings:
     """What a tokenizer does beside its SentencePiece model; kept in ``tokenizer_config.json``."""
 
     lower: bool = True
-    """Lower-case the text."""
+    """lower-case the text"""
     digit_comma: DigitComma = "official"
-    """How a piece such as ``▁1998,`` is split: as the official code does, as it meant, or not."""
+    """how a piece such as ``▁1998,`` is split: as the official code does, as it meant, or not"""
     model_max_length: int = 512
-    """Longest sequence of the model, for other tools that read the folder."""
+    """longest sequence of the model, for other tools that read the folder"""
 
     @classmethod
     def read(cls, path: Path) -> TokenizerSettings:

@@ -178,23 +178,23 @@ class ClusterRun:
     """
 
     gpu: str = "a100"
-    """kind of GPU: v100, a100, h100, l4, rtx4090."""
+    """kind of GPU: v100, a100, h100, l4, rtx4090"""
     gpus_per_machine: int = 8
-    """GPUs that are connected without the network."""
+    """GPUs that are connected without the network"""
     network_gbit: float | None = None
-    """network of one machine in Gbit/s; unless set, usual for the GPU."""
+    """network of one machine in Gbit/s; unless set, usual for the GPU"""
     efficiency: float | None = None
-    """share of the GPU's peak that training reaches; unless set, a typical one."""
+    """share of the GPU's peak that training reaches; unless set, a typical one"""
     batch_size: int = 4096
-    """examples per step."""
+    """examples per step"""
     length: int = 512
-    """tokens per example."""
+    """tokens per example"""
     steps: int = 125_000
-    """steps of the run."""
+    """steps of the run"""
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """ddp, or fsdp (weights, gradients and optimizer state sharded)."""
+    """ddp, or fsdp (weights, gradients and optimizer state sharded)"""
     text_gb: float | None = None
-    """size of the raw text in GB, for epochs, disk and preparation time."""
+    """size of the raw text in GB, for epochs, disk and preparation time"""
 
     def __post_init__(self) -> None:
         if self.gpu not in DEVICES:

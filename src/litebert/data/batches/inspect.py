@@ -88,7 +88,7 @@ class CorpusStatistics:
     tokens: int
     vocab_size: int
     pieces_used: int
-    """Entries of the vocabulary that occur."""
+    """entries of the vocabulary that occur"""
     sentence_tokens: Histogram
     document_tokens: Histogram
 
@@ -100,18 +100,18 @@ class ExampleStatistics:
     batches: int
     examples: int
     tokens: int
-    """With specials, without padding."""
+    """with specials, without padding"""
     mean_length: float
     full_length_share: float
     padding_share: float
     masked_share: float
-    """Predicted tokens per token, specials counted."""
+    """predicted tokens per token, specials counted"""
     replacement_shares: dict[str, float]
-    """What stands at predicted places: mask, kept, random."""
+    """what stands at predicted places: mask, kept, random"""
     label_shares: dict[int, float]
-    """Share of each sentence label; empty without a sentence task."""
+    """share of each sentence label; empty without a sentence task"""
     run_words: dict[int, float]
-    """Share of runs of neighbouring predicted tokens by the number of words that begin in them."""
+    """share of runs of neighbouring predicted tokens by the number of words that begin in them"""
     lengths: Histogram
 
 
@@ -120,7 +120,7 @@ class ShownExample:
     """One example as text, cut where the kind of token changes."""
 
     address: tuple[int, int, int]
-    """Epoch, window and index."""
+    """epoch, window and index"""
     label: int | None
     spans: tuple[tuple[str, Kind], ...]
 

@@ -25,11 +25,11 @@ class Words:
     """The words of a flat batch."""
 
     first: Ints
-    """int64 [W + 1]: flat index of each word's first token; the last entry ends the last word."""
+    """int64 [W + 1]: flat index of each word's first token; the last entry ends the last word"""
     limit: Ints
-    """int64 [W]: a run that begins with this word must end before this word."""
+    """int64 [W]: a run that begins with this word must end before this word"""
     offsets: Ints
-    """int64 [B + 1]: first word of each example."""
+    """int64 [B + 1]: first word of each example"""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Masks:
     """Predicted tokens of a flat batch."""
 
     places: Ints
-    """int64 [M]: ascending flat indices."""
+    """int64 [M]: ascending flat indices"""
     replacements: Ints
-    """int64 [M]: what stands there instead."""
+    """int64 [M]: what stands there instead"""
 
 
 def draw_masks(

@@ -34,13 +34,13 @@ class Window:
     """Some blocks in memory with their examples and batches."""
 
     tokens: Tokens
-    """uint16 or uint32 [T]: the blocks' tokens, one block after the other."""
+    """uint16 or uint32 [T]: the blocks' tokens, one block after the other"""
     pairs: Pairs
-    """The examples, as ranges of ``tokens``."""
+    """the examples, as ranges of ``tokens``"""
     order: Ints
-    """int64 [n]: example numbers by ascending length, equal lengths shuffled."""
+    """int64 [n]: example numbers by ascending length, equal lengths shuffled"""
     bounds: Ints
-    """int64 [num_batches, 2]: range of ``order`` of each batch; the batches are shuffled."""
+    """int64 [num_batches, 2]: range of ``order`` of each batch; the batches are shuffled"""
 
     def batch(self, number: int) -> Ints:
         """Examples of a batch, int64 [B]."""

@@ -23,13 +23,13 @@ class Pairs:
     """Examples as ranges of tokens: n examples, segment A in column 0 and B in column 1."""
 
     starts: Ints
-    """int64 [n, 2]: first token, after truncation."""
+    """int64 [n, 2]: first token, after truncation"""
     lengths: Ints
-    """int64 [n, 2]: number of tokens, after truncation; B has none without a sentence task."""
+    """int64 [n, 2]: number of tokens, after truncation; B has none without a sentence task"""
     labels: Ints
-    """int64 [n]: 0 in order, 1 swapped or from another document, -100 without a task."""
+    """int64 [n]: 0 in order, 1 swapped or from another document, -100 without a task"""
     chunks: Ints
-    """int64 [n, 2]: first sentence taken from the walk and the one after the last."""
+    """int64 [n, 2]: first sentence taken from the walk and the one after the last"""
 
     def __len__(self) -> int:
         return len(self.labels)

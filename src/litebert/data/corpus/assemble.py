@@ -37,7 +37,7 @@ class PartRange:
 
     first_part: int
     last_part: int
-    """Exclusive."""
+    """exclusive"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Assembly:
 
     groups: tuple[PartRange, ...]
     first_documents: tuple[int, ...]
-    """Number of each part's first document, and of all documents at the end."""
+    """number of each part's first document, and of all documents at the end"""
     text_bytes: int
     train_documents: int
     duplicate_documents: int
@@ -95,7 +95,7 @@ class _Tally:
     """Counts over all parts."""
 
     tokens_of_parts: list[int] = field(default_factory=list)
-    """Train tokens of each part."""
+    """train tokens of each part"""
     text_bytes: int = 0
     train_documents: int = 0
     empty_documents: int = 0

@@ -14,8 +14,6 @@ Layout = Literal["auto", "sentences", "paragraphs", "files"]
 EngineName = Literal["local", "ray"]
 
 DEFAULT_DEV_FRACTION = 0.005
-SHARD_TOKENS = 1 << 24
-BLOCK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,9 @@ class PrepareConfig:
     """Stop at the first broken line or file instead of counting it."""
     restart: Annotated[bool, Parameter(negative="")] = False
     """Discard what the output folder holds from another or an unfinished build."""
-    shard_tokens: int = SHARD_TOKENS
+    shard_tokens: int = 1 << 24
     """Tokens in one shard, about."""
-    block_bytes: int = BLOCK_BYTES
+    block_bytes: int = 4 << 20
     """Text that a worker handles at once. A document of more than four blocks is cut."""
 
     def __post_init__(self) -> None:

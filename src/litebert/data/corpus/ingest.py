@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from litebert.common.errors import DataError
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary
-from litebert.data.corpus.config import BLOCK_BYTES
+from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.sources import Source
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Problem:
     kind: ProblemKind
     path: str
     line: int
-    """Line, or row of a Parquet file, from 1; 0 for the file as a whole."""
+    """line, or row of a Parquet file, from 1; 0 for the file as a whole"""
     detail: str
 
     def describe(self) -> str:
@@ -70,11 +70,11 @@ class Position(NamedTuple):
     """A place between two documents of the corpus."""
 
     source: int = 0
-    """Which source."""
+    """which source"""
     offset: int = 0
-    """Bytes (decompressed) or Parquet rows before the place."""
+    """bytes (decompressed) or Parquet rows before the place"""
     line: int = 1
-    """Number of the next line."""
+    """number of the next line"""
 
 
 BEGINNING = Position()
@@ -86,14 +86,14 @@ class Excerpt:
 
     source: Source
     line: int
-    """Number of its first line, or row."""
+    """number of its first line, or row"""
     data: bytes | tuple[object, ...]
-    """Lines as bytes, or the column's values of Parquet rows."""
+    """lines as bytes, or the column's values of Parquet rows"""
     end_offset: int
     end_line: int
     problems: tuple[Problem, ...] = ()
     ends_source: bool = False
-    """Nothing more is read of the source, whatever it still holds."""
+    """nothing more is read of the source, whatever it still holds"""
 
     @property
     def num_bytes(self) -> int:
@@ -110,7 +110,7 @@ class Chunk:
     index: int
     excerpts: tuple[Excerpt, ...]
     end: Position
-    """Where the next chunk begins."""
+    """where the next chunk begins"""
     num_bytes: int
 
 
@@ -119,7 +119,7 @@ def read_chunks(
     column: str = "text",
     first_index: int = 0,
     start: Position = BEGINNING,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int = PrepareConfig.block_bytes,
 ) -> Iterator[Chunk]:
     """Yield the chunks of a corpus from chunk ``first_index`` on, which begins at ``start``.
 

@@ -32,7 +32,7 @@ class PartSettings:
     """What turns any chunk into its part; it travels to the workers with the chunk."""
 
     model: bytes
-    """The SentencePiece model itself: a worker on another machine has no folder to load."""
+    """the SentencePiece model itself: a worker on another machine has no folder to load"""
     tokenizer: TokenizerSettings
     language: str
     column: str
@@ -48,7 +48,7 @@ class PartSummary:
     empty_documents: int
     problem_counts: dict[str, int]
     problems: tuple[Problem, ...]
-    """The first hundred, with file and line."""
+    """the first hundred, with file and line"""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Part:
 
     documents: Documents
     hashes: NDArray[np.uint64]
-    """128-bit hash of each document's text, uint64 [D, 2]."""
+    """128-bit hash of each document's text, uint64 [D, 2]"""
     is_dev: NDArray[np.bool_]
-    """Which documents belong to the dev split, bool [D]."""
+    """which documents belong to the dev split, bool [D]"""
     summary: PartSummary
 
     def to_bytes(self) -> bytes:

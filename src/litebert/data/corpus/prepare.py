@@ -44,16 +44,16 @@ class PrepareReport:
     out: Path
     manifest: Manifest
     was_complete: bool
-    """The shards were there already; nothing was done."""
+    """the shards were there already; nothing was done"""
     resumed_parts: int
-    """Parts of text that an earlier, interrupted run had finished."""
+    """parts of text that an earlier, interrupted run had finished"""
     workers: int
     seconds: float
     processed_bytes: int
-    """Bytes of text read and tokenised by this run."""
+    """bytes of text read and tokenised by this run"""
     disk_bytes: int
     peak_memory_bytes: int
-    """Upper bound of this process and its workers together."""
+    """upper bound of this process and its workers together"""
 
     @property
     def mb_per_s(self) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_path, sha256_file
-from litebert.data.corpus.config import SHARD_TOKENS
+from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.manifest import MANIFEST, Manifest, ShardEntry, Split, SplitEntry
 from litebert.text.tokenizer import Tokenizer
 
@@ -55,11 +55,11 @@ class Documents:
     """
 
     tokens: Tokens
-    """Piece ids of all sentences, uint16 or uint32 [T]."""
+    """piece ids of all sentences, uint16 or uint32 [T]"""
     sentence_lengths: Integers
-    """Tokens of each sentence, int64 [S]."""
+    """tokens of each sentence, int64 [S]"""
     document_lengths: Integers
-    """Sentences of each document, int64 [D]."""
+    """sentences of each document, int64 [D]"""
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[Sequence[int]]], vocab_size: int) -> Documents:
@@ -126,7 +126,7 @@ class Shard:
     """
 
     path: Path
-    """The shard's files without their suffix."""
+    """the shard's files without their suffix"""
     num_documents: int
     num_sentences: int
     num_tokens: int
@@ -338,8 +338,8 @@ def seal_split(folder: Path, split: Split, vocab_size: int) -> SplitEntry:
         assert magic == _MAGIC, "only shards of this version are sealed"
         tokens = shard.tokens
         for start in range(0, num_tokens, _COUNTED_AT_ONCE):
-            piece = tokens[start : start + _COUNTED_AT_ONCE]
-            counts += np.bincount(piece, minlength=vocab_size)
+            counted = tokens[start : start + _COUNTED_AT_ONCE]
+            counts += np.bincount(counted, minlength=vocab_size)
         hashes = sha256_file(shard.bin_path), sha256_file(shard.idx_path)
         entries.append(ShardEntry(num_documents, num_sentences, num_tokens, *hashes))
     if entries:
@@ -354,7 +354,7 @@ def write_documents(
     documents: Iterable[Sequence[Sequence[int]]],
     vocab_size: int,
     split: Split = "train",
-    shard_tokens: int = SHARD_TOKENS,
+    shard_tokens: int = PrepareConfig.shard_tokens,
 ) -> ShardSet:
     """Write documents of sentences of ids as a split of a folder, and open it.
 

@@ -38,12 +38,12 @@ class Source:
     path: str
     format: Format
     layout: TextLayout | None
-    """Layout of plain text; None for the other formats."""
+    """layout of plain text; None for the other formats"""
     split: Split
     bytes: int
     sha256: str
     mtime_ns: int = 0
-    """Only to trust the hash of an unfinished build; no part of the fingerprint."""
+    """only to trust the hash of an unfinished build; no part of the fingerprint"""
 
     @property
     def text_bytes_estimate(self) -> float:
@@ -66,7 +66,7 @@ class Input:
     layout: TextLayout | None
     split: Split
     reason: str
-    """Why the layout was chosen."""
+    """why the layout was chosen"""
 
     def describe(self) -> str:
         """Say in one line what was found."""
