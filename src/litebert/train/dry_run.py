@@ -84,12 +84,25 @@ def dry_run(config: PretrainConfig) -> DryRun:
     stages = tuple(stage for stage, _ in measured)
     last = stages[-1]
     parameters = sum(p.numel() for p in bench.replica.model.parameters())
+    largest = max(stages, key=lambda stage: stage.tokens_per_step // stage.micro_batches)
+    tokens_at_once = -(-largest.tokens_per_step // (largest.micro_batches * config.accumulation))
+    pieces = CPU_PIECE_ELEMENTS if processes.device.type == "cpu" else GPU_PIECE_ELEMENTS
+    memory = Memory.of(
+        shape,
+        parameters,
+        tokens_at_once,
+        round(tokens_at_once * largest.mask_rate),
+        shards=processes.world_size if config.parallel == "fsdp" else 1,
+        activation_bytes=2 if autocast_dtype(config, processes.device) else 4,
+        recompute=config.activation_checkpointing,
+        piece_elements=None if config.compile else pieces,  # compiled: all logits at once
+    )
     seconds, bound, steps, tokens = _extent(config, stages)
     gemm_rate = measured_gemm_rate(str(processes.device))
     return DryRun(
         model=shape,
         parameters=parameters,
-        memory=_memory(config, shape, parameters, stages, processes),
+        memory=memory,
         stages=stages,
         learning_rate=config.learning_rate(shape),
         gemm_rate=gemm_rate,
@@ -171,29 +184,6 @@ class _Bench:
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
-
-
-def _memory(
-    config: PretrainConfig,
-    shape: ModelConfig,
-    parameters: int,
-    stages: tuple[StageEstimate, ...],
-    processes: Runtime,
-) -> Memory:
-    """Memory of the stage with the largest micro-batches."""
-    largest = max(stages, key=lambda stage: stage.tokens_per_step // stage.micro_batches)
-    tokens = -(-largest.tokens_per_step // (largest.micro_batches * config.accumulation))
-    pieces = CPU_PIECE_ELEMENTS if processes.device.type == "cpu" else GPU_PIECE_ELEMENTS
-    return Memory.of(
-        shape,
-        parameters,
-        tokens,
-        round(tokens * largest.mask_rate),
-        shards=processes.world_size if config.parallel == "fsdp" else 1,
-        activation_bytes=2 if autocast_dtype(config, processes.device) else 4,
-        recompute=config.activation_checkpointing,
-        piece_elements=None if config.compile else pieces,  # compiled: all logits at once
-    )
 
 
 def _boundaries(config: PretrainConfig) -> list[float]:

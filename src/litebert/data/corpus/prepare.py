@@ -136,12 +136,12 @@ def _tokenise(
     work = _Work(num_parts=leading, num_resumed=leading)
     if any(build.parts.glob("*.npz")):
         _say(f"{config.out}: going on with an unfinished build")
-    estimate = _Estimate(sources[start.source :])
-    with progress("tokenising", total=estimate.total_mb, unit="MB") as bar:
+    # How much text a compressed file holds is known only when it has been read.
+    left_mb = sum(source.text_bytes_estimate for source in sources[start.source :]) / 1e6
+    with progress("tokenising", total=left_mb, unit="MB") as bar:
 
         def missing_chunks() -> Iterator[Chunk]:
             for chunk in read_chunks(sources, config.column, leading, start, config.block_bytes):
-                estimate.count(chunk)
                 work.num_parts += 1
                 if build.part(chunk.index).is_file():
                     work.num_resumed += 1
@@ -155,36 +155,10 @@ def _tokenise(
                 _show_problems(summary, work, config.strict)
                 build.write_part(chunk.index, data)
                 work.num_bytes += summary.text_bytes
-                bar.advance(estimate.share_mb(chunk))
+                done_mb = min(left_mb, chunk.num_bytes / 1e6)
+                left_mb -= done_mb
+                bar.advance(done_mb)
     return work
-
-
-class _Estimate:
-    """Divides the estimated text of each source among its chunks, so that a bar ends at its end.
-
-    How much text a compressed file holds is known only when it has been read.
-    """
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self.total_mb = sum(source.text_bytes_estimate for source in sources) / 1e6
-        self._left = 0.0
-        self._source: Source | None = None
-        self._shares_mb: dict[int, float] = {}
-
-    def count(self, chunk: Chunk) -> None:
-        """Note a chunk when it has been read."""
-        share = 0.0
-        for excerpt in chunk.excerpts:
-            if excerpt.source is not self._source:
-                share += self._left
-                self._source, self._left = excerpt.source, excerpt.source.text_bytes_estimate
-            used = min(self._left, len(excerpt.data) if isinstance(excerpt.data, bytes) else 0)
-            share, self._left = share + used, self._left - used
-        self._shares_mb[chunk.index] = share / 1e6
-
-    def share_mb(self, chunk: Chunk) -> float:
-        """Return the chunk's part of the total."""
-        return self._shares_mb.pop(chunk.index)
 
 
 def _run(
