@@ -90,11 +90,6 @@ class Corpus:
         """Batches of an epoch, the same in every epoch."""
         return int(self._quotas.sum())
 
-    @property
-    def num_windows(self) -> int:
-        """Windows of an epoch."""
-        return len(self._window_bounds) - 1
-
     def locate(self, position: int) -> tuple[int, int, int]:
         """Epoch, window and batch of a position, without reading anything."""
         epoch, rest = divmod(position, self.num_batches)

@@ -6,8 +6,8 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import accumulate
+from dataclasses import asdict, dataclass
+from itertools import accumulate, count
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +18,7 @@ from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_path, read_json, write_json
 from litebert.data.corpus.build import PROBLEMS, BuildFolder
 from litebert.data.corpus.ingest import Problem
-from litebert.data.corpus.parts import Part, read_hashes, read_part
+from litebert.data.corpus.parts import read_hashes, read_part
 from litebert.data.corpus.shards import Documents, ShardCutter, shard_path, write_shard
 
 _DROPPED = "dropped.npy"
@@ -64,54 +64,38 @@ def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens:
     parts = [build.part(index) for index in range(num_parts)]
     first_documents = [0, *accumulate(len(read_hashes(path)) for path in parts)]
     num_duplicates = _mark_duplicates(build, parts, first_documents[-1]) if dedup else 0
-    tally = _Tally()
     dev = ShardCutter(shard_tokens)
-    num_dev_shards = 0
+    dev_paths = (shard_path(build.out, "dev", index) for index in count())
+    tokens_of_parts: list[int] = []
+    text_bytes = train_documents = empty_documents = 0
+    problems = Counter[str]()
+    named_problems: list[Problem] = []
     for path, first in zip(parts, first_documents, strict=False):
         part = read_part(path)
         keep = _kept(build, first, len(part.is_dev))
-        tally.add(part, keep)
+        is_train = keep & ~part.is_dev
+        tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
+        train_documents += int(is_train.sum())
+        text_bytes += part.summary.text_bytes
+        empty_documents += part.summary.empty_documents
+        problems.update(part.summary.problem_counts)
+        named_problems += part.summary.problems[: _NAMED_PROBLEMS - len(named_problems)]
         for shard in dev.add(part.documents.select(keep & part.is_dev)):
-            write_shard(shard_path(build.out, "dev", num_dev_shards), shard)
-            num_dev_shards += 1
+            write_shard(next(dev_paths), shard)
     if (rest := dev.rest()) is not None:
-        write_shard(shard_path(build.out, "dev", num_dev_shards), rest)
-    _write_problems(build.out / PROBLEMS, tally.named_problems)
+        write_shard(next(dev_paths), rest)
+    _write_problems(build.out / PROBLEMS, named_problems)
     assembly = Assembly(
-        groups=tuple(_groups(tally.tokens_of_parts, shard_tokens)),
+        groups=tuple(_groups(tokens_of_parts, shard_tokens)),
         first_documents=tuple(first_documents),
-        text_bytes=tally.text_bytes,
-        train_documents=tally.train_documents,
+        text_bytes=text_bytes,
+        train_documents=train_documents,
         duplicate_documents=num_duplicates,
-        empty_documents=tally.empty_documents,
-        problems=dict(sorted(tally.problems.items())),
+        empty_documents=empty_documents,
+        problems=dict(sorted(problems.items())),
     )
     write_json(build.assembly, to_dict(assembly))
     return assembly
-
-
-@dataclass
-class _Tally:
-    """Counts over all parts."""
-
-    tokens_of_parts: list[int] = field(default_factory=list)
-    """train tokens of each part"""
-    text_bytes: int = 0
-    train_documents: int = 0
-    empty_documents: int = 0
-    problems: Counter[str] = field(default_factory=Counter)
-    named_problems: list[Problem] = field(default_factory=list)
-
-    def add(self, part: Part, keep: NDArray[np.bool_]) -> None:
-        """Count a part of which ``keep``, bool [D], are no duplicates."""
-        is_train = keep & ~part.is_dev
-        self.tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
-        self.train_documents += int(is_train.sum())
-        self.text_bytes += part.summary.text_bytes
-        self.empty_documents += part.summary.empty_documents
-        self.problems.update(part.summary.problem_counts)
-        missing = _NAMED_PROBLEMS - len(self.named_problems)
-        self.named_problems.extend(part.summary.problems[:missing])
 
 
 def write_train_shards(build: BuildFolder, assembly: Assembly) -> Iterator[int]:
@@ -151,13 +135,13 @@ def _mark_duplicates(build: BuildFolder, parts: Sequence[Path], num_documents: i
     return num_duplicates
 
 
-def _kept(build: BuildFolder, first: int, count: int) -> NDArray[np.bool_]:
-    """Return which of ``count`` documents are not duplicates, bool [count]."""
+def _kept(build: BuildFolder, first: int, number: int) -> NDArray[np.bool_]:
+    """Return which of ``number`` documents are not duplicates, bool [number]."""
     path = build.work / _DROPPED
-    if count == 0 or not path.is_file():
-        return np.ones(count, np.bool_)
+    if number == 0 or not path.is_file():
+        return np.ones(number, np.bool_)
     dropped = np.load(path, mmap_mode="r", allow_pickle=False)
-    return cast(NDArray[np.bool_], ~dropped[first : first + count])
+    return cast(NDArray[np.bool_], ~dropped[first : first + number])
 
 
 def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[PartRange]:
