@@ -14,8 +14,7 @@ from typing import Literal
 
 from litebert.common.errors import ConfigError, suggestion
 from litebert.model.config import ModelConfig
-from litebert.model.counts import count_parameters
-from litebert.model.pieces import GPU_PIECE_ELEMENTS
+from litebert.model.counts import GPU_PIECE_ELEMENTS, count_parameters
 
 BYTES_PER_TOKEN = 4.5
 """English text per token of the official vocabulary of 30,000 (Wikipedia and novels)."""
