@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 from litebert.common.errors import CheckpointError
-from litebert.interop.names import Head
+from litebert.model.head_table import Head
 from litebert.predict.features import FloatArray, ModelInputs
 
 Runtime = Literal["auto", "torch", "onnx"]

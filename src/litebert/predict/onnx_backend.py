@@ -10,8 +10,8 @@ import numpy as np
 
 from litebert.common.errors import CheckpointError
 from litebert.interop.folder import ModelFolder
-from litebert.interop.names import Head
 from litebert.interop.onnx.file import OnnxFile
+from litebert.model.head_table import Head
 from litebert.predict.backend import BackendInfo, outputs_of_head
 from litebert.predict.features import FloatArray, ModelInputs
 
