@@ -22,15 +22,9 @@ from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import read_json
 from litebert.interop.hf_config import MULTI_LABEL, OWN_TYPE, head_of, labels_of, model_config
-from litebert.interop.names import (
-    BUFFERS,
-    FOREIGN_PROJECTION,
-    HEADS,
-    TIED_COPIES,
-    Head,
-    tensor_names,
-)
+from litebert.interop.names import BUFFERS, FOREIGN_PROJECTION, TIED_COPIES, tensor_names
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import HEADS, Head
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -108,7 +102,7 @@ class ModelFolder:
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes or tags that the head tells apart; empty for other heads."""
-        return self.labels if self.head in ("classification", "token_classification") else ()
+        return self.labels if HEADS[self.head].has_classes else ()
 
     @property
     def is_multi_label(self) -> bool:

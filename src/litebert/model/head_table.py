@@ -81,6 +81,11 @@ class HeadRow:
         return tuple(output.name for output in self.outputs)
 
     @property
+    def bare(self) -> bool:
+        """Whether it is the encoder alone."""
+        return not self.modules
+
+    @property
     def has_classes(self) -> bool:
         """Whether its labels are classes or tags that it tells apart."""
         return any(output.by_label for output in self.outputs)
@@ -210,6 +215,15 @@ to say."""
 def outputs_of_head(head: Head) -> frozenset[str]:
     """Return the names of all that a model with this head can compute."""
     return frozenset(output.name for output in (*ENCODER_OUTPUTS, *HEADS[head].outputs))
+
+
+def head_of_class(model_class: type) -> Head | None:
+    """Return the head of a class, or of the nearest class it is made from; None without one."""
+    for base in model_class.__mro__:
+        for head, row in HEADS.items():
+            if row.model_class == f"{base.__module__}.{base.__qualname__}":
+                return head
+    return None
 
 
 def head_class(head: Head) -> type[nn.Module]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.common.files import write_json
-from litebert.interop.names import Head
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import Head
 
 Pooling = Literal["mean", "cls"]
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Literal
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder
 from litebert.interop.folder import CONFIG_FILE, TASK_FILE, TOKENIZER_FILES, ModelFolder
-from litebert.interop.names import POOLER, Head
+from litebert.interop.names import POOLER
 from litebert.interop.onnx.embedding import EMBEDDING_HEADS, Pooling, write_embedding_files
 from litebert.interop.onnx.graph import Array, Float32, Precision
 from litebert.interop.onnx.int8 import Int8
 from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import verify
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import Head
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from litebert.interop.names import Head
 from litebert.interop.onnx.graph import Array, Graph, Precision
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import Head
 from litebert.model.sharing import SharingPlan, plan_of
 
 if TYPE_CHECKING:

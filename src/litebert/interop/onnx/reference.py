@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from litebert.interop.names import Head
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import Head
 from litebert.model.sharing import plan_of
 
 Floats = npt.NDArray[np.float64]

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from litebert.interop.names import Head
 from litebert.interop.onnx.reference import ReferenceInputs, ReferenceModel
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import Head
 
 FLOAT_TOLERANCE = 1e-4
 INT8_TOLERANCE = 0.25

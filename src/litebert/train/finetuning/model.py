@@ -7,22 +7,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.interop.hf import build_model, load_config, load_model
-from litebert.interop.names import Head
-from litebert.model.heads import (
-    MultipleChoice,
-    SequenceClassifier,
-    SequenceRegressor,
-    SpanExtractor,
-    Squad2Model,
-    Squad2Prediction,
-    Squad2Training,
-    TokenClassifier,
-)
-from litebert.model.layers import at_least_float32
+from litebert.model.head_table import Head
+from litebert.model.heads import HeadInputs, TaskModel
 from litebert.predict.collate import TaskBatch
 from litebert.tasks.base import FloatArray, Form, Kind
 from litebert.tasks.forms.spans import SpanForm
@@ -83,58 +72,18 @@ def batch_loss(
 
     The caller divides by their number over the whole step. ``num_layers`` runs fewer layers.
     """
+    assert isinstance(model, TaskModel), "fine-tuning trains task models"
     assert batch.targets is not None, "training needs gold labels"
     targets = torch.from_numpy(batch.targets).to(device)
-    ids, mask, segments = _inputs(batch, device)
-    if isinstance(model, Squad2Model):
-        assert batch.forbidden is not None, "span batches say where answers may be"
-        forbidden = torch.from_numpy(batch.forbidden).to(device)
-        out = model(ids, mask, segments, forbidden, *targets.unbind(1), num_layers=num_layers)
-        assert isinstance(out, Squad2Training), "asked for with gold starts"
-        loss = out.loss
-    elif isinstance(model, SpanExtractor):
-        loss = model(ids, mask, segments, targets[:, 0], targets[:, 1], num_layers).loss
-    elif isinstance(model, SequenceClassifier) and targets.is_floating_point():
-        logits = at_least_float32(model(ids, mask, segments, num_layers=num_layers).logits)
-        loss = F.binary_cross_entropy_with_logits(logits, targets)
-    elif isinstance(model, MultipleChoice):
-        loss = model(*_by_choice(batch, ids, mask, segments), targets, num_layers).loss
-    else:
-        loss = model(ids, mask, segments, targets, num_layers).loss
-    assert isinstance(loss, Tensor), "every head gives a loss when it is given labels"
-    return loss * batch.num_labels
+    return model.task_loss(_inputs(batch, device), targets, num_layers) * batch.num_labels
 
 
 def batch_outputs(
     model: nn.Module, batch: TaskBatch, device: torch.device, num_layers: int | None = None
 ) -> dict[str, FloatArray]:
     """Return what the model says about a batch: output name -> float32 [B, ...]."""
-    ids, mask, segments = _inputs(batch, device)
-    if isinstance(model, Squad2Model):
-        assert batch.forbidden is not None, "span batches say where answers may be"
-        forbidden = torch.from_numpy(batch.forbidden).to(device)
-        beam = model(ids, mask, segments, forbidden, num_layers=num_layers)
-        assert isinstance(beam, Squad2Prediction), "asked for without gold"
-        outputs = {
-            "start_top_log_probs": beam.start_top_log_probs_BK,
-            "start_top_index": beam.start_top_index_BK,
-            "end_top_log_probs": beam.end_top_log_probs_BKK,
-            "end_top_index": beam.end_top_index_BKK,
-            "answer_logits": beam.answer_logits_B,
-        }
-    elif isinstance(model, SpanExtractor):
-        span = model(ids, mask, segments, num_layers=num_layers)
-        outputs = {"start_logits": span.start_logits_BS, "end_logits": span.end_logits_BS}
-    elif isinstance(model, MultipleChoice):
-        choices = _by_choice(batch, ids, mask, segments)
-        outputs = {"logits": model(*choices, num_layers=num_layers).logits}
-    elif isinstance(model, TokenClassifier):
-        outputs = {"token_logits": model(ids, mask, segments, num_layers=num_layers).logits}
-    elif isinstance(model, SequenceRegressor):
-        scores_B = model(ids, mask, segments, num_layers=num_layers).scores_B
-        outputs = {"logits": scores_B[:, None]}
-    else:
-        outputs = {"logits": model(ids, mask, segments, num_layers=num_layers).logits}
+    assert isinstance(model, TaskModel), "a task is asked of task models"
+    outputs = model.named_outputs(_inputs(batch, device), num_layers)
     return {name: tensor.float().cpu().numpy() for name, tensor in outputs.items()}
 
 
@@ -148,24 +97,12 @@ def autocast(
     return nullcontext()
 
 
-def _inputs(batch: TaskBatch, device: torch.device) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return ids, mask and segments; None spares the model work where there is nothing to say."""
-    mask = None
-    if batch.attention_mask is not None:
-        mask = torch.from_numpy(batch.attention_mask).to(device)
-    segments = None
-    if np.any(batch.token_type_ids):
-        segments = torch.from_numpy(batch.token_type_ids).to(device)
-    return torch.from_numpy(batch.input_ids).to(device), mask, segments
-
-
-def _by_choice(
-    batch: TaskBatch, ids: Tensor, mask: Tensor | None, segments: Tensor | None
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Fold rows [B * C, S] to [B, C, S]."""
-    shape = (-1, batch.num_choices, ids.shape[1])
-    return (
-        ids.view(shape),
-        None if mask is None else mask.view(shape),
-        None if segments is None else segments.view(shape),
+def _inputs(batch: TaskBatch, device: torch.device) -> HeadInputs:
+    """Return the batch as tensors; None spares the model work where there is nothing to say."""
+    segments = batch.token_type_ids if np.any(batch.token_type_ids) else None
+    ids, mask, segments_RS, forbidden = (
+        None if array is None else torch.from_numpy(array).to(device)
+        for array in (batch.input_ids, batch.attention_mask, segments, batch.forbidden)
     )
+    assert ids is not None, "every batch has ids"
+    return HeadInputs(ids, mask, segments_RS, forbidden, num_choices=batch.num_choices)

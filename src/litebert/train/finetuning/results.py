@@ -12,9 +12,8 @@ from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_folder, read_json, write_json
 from litebert.interop.card import model_card
 from litebert.interop.hf import save_model
-from litebert.interop.hf_config import LABELLED
-from litebert.interop.names import Head
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import Head
 from litebert.tasks.base import Prediction
 from litebert.tasks.mistakes import label_confusion, worst_mistakes
 from litebert.tasks.task_file import TaskFile
@@ -137,7 +136,7 @@ def save_task_model(
         depths: what ``--depth`` may ask for, for ``task.json``.
     """
     form = data.task.form
-    labels = form.labels if head in LABELLED and form.labels else None
+    labels = form.labels or None
     task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
     if "best_f1_thresh" in scores:
         task_file = replace(task_file, no_answer_threshold=scores["best_f1_thresh"])
