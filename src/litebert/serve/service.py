@@ -13,6 +13,7 @@ from litebert.model.config import ModelConfig
 from litebert.model.counts import count_parameters
 from litebert.model.head_table import HEADS
 from litebert.predict.predictor import Predictor
+from litebert.predict.purpose import HEADS_OF_KIND
 from litebert.serve.config import ServeConfig
 from litebert.serve.schemas import ModelInfo
 from litebert.tasks.forms.spans import SpanForm
@@ -24,6 +25,8 @@ _NEEDS = {
     "layers": "hidden_states",
 }
 """The output that a question needs which several heads can answer."""
+
+_TASK_HEADS = frozenset(head for heads in HEADS_OF_KIND.values() for head in heads)
 
 
 class UnknownModelError(LitebertError):
@@ -68,7 +71,7 @@ class ServedModel:
     def describe(self) -> ModelInfo:
         """Return what ``/info`` says about it."""
         config, info = self.config, self.predictor.backend.info
-        form = self.predictor.form() if info.head in TASK_HEADS else None
+        form = self.predictor.form() if info.head in _TASK_HEADS else None
         unshared = replace(
             config,
             sharing="none",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from litebert.common.errors import InputError
-from litebert.predict.collate import collate, split_outputs
+from litebert.predict.inputs import pad, split
 from litebert.tasks.base import IGNORED_LABEL, Example
 from litebert.tasks.forms.choices import ChoiceForm, fill_question, option_index
 from litebert.tasks.forms.rows import cut_pair
@@ -43,14 +43,14 @@ def test_batches_pad_and_mask(words) -> None:
     form = TextForm("multi_label", ("x", "y"))
     examples = [Example("0", "a b c", gold=(1, 0)), Example("1", "a", gold=(0, 1))]
     features = form.features(examples, words, 16)
-    batch = collate(features, words.pad_id)
+    batch = pad(features, words.pad_id)
     assert batch.input_ids.shape == (2, 5)
     assert batch.attention_mask is not None
     assert batch.attention_mask.sum(axis=1).tolist() == [5, 3]
     assert (batch.input_ids[1, 3:] == words.pad_id).all()
     assert batch.targets is not None
     assert batch.targets.tolist() == [[1.0, 0.0], [0.0, 1.0]]
-    assert collate(features[:1], words.pad_id).attention_mask is None
+    assert pad(features[:1], words.pad_id).attention_mask is None
 
 
 def test_predictions_of_texts() -> None:
@@ -109,7 +109,7 @@ def test_choices_keep_the_end_of_the_question_and_cut_the_passage(words) -> None
         ["|", "p1", "p2", "p3", "|", "q1", "q2", "q3", "o1", "|"],
         ["|", "p1", "p2", "p3", "|", "q2", "q3", "o2", "o3", "|"],
     ]
-    batch = collate([feature, feature], words.pad_id)
+    batch = pad([feature, feature], words.pad_id)
     assert batch.input_ids.shape == (4, 10)
     assert batch.num_choices == 2
     assert batch.targets is not None
@@ -142,10 +142,10 @@ def test_tags_stand_at_the_first_piece_and_long_texts_are_cut_between_words(word
         0,
         IGNORED_LABEL,
     ]
-    batch = collate(features, words.pad_id)
+    batch = pad(features, words.pad_id)
     logits = np.zeros((2, 6, 2), np.float32)
     logits[0, 1, 1] = logits[1, 1, 1] = 5.0
-    outputs = split_outputs(features, {"token_logits": logits})
+    outputs = split(features, {"token_logits": logits})
     assert outputs[1]["token_logits"].shape == (3, 2)
     (prediction,) = form.decode([example], features, outputs)
     assert prediction.value == (1, 0, 1)
