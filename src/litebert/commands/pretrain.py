@@ -76,7 +76,7 @@ def _finish(result: PretrainResult, *, json_: bool) -> None:
 
 
 def _describe_result(result: PretrainResult, report: Path) -> str:
-    from litebert.train.pretraining.evaluate import interval
+    from litebert.common.statistics import interval
 
     lines = [
         f"{result.step:,} steps, {result.tokens:,} tokens in {format_duration(result.elapsed_s)}"

@@ -103,7 +103,12 @@ def onnx_file(folder: Path) -> Path | None:
 
 
 def open_backend(
-    folder: Path, runtime: Runtime = "auto", threads: int | None = None, device: str = "cpu"
+    folder: Path,
+    runtime: Runtime = "auto",
+    threads: int | None = None,
+    *,
+    device: str = "cpu",
+    packed: bool = True,
 ) -> Backend:
     """Load a model folder with the runtime asked for.
 
@@ -112,6 +117,7 @@ def open_backend(
         runtime: ``auto`` takes the ONNX file if the folder has one, else torch.
         threads: processor threads for one batch; None lets the runtime decide.
         device: where torch runs; ``auto`` takes a GPU if there is one.
+        packed: bring torch's weights into the processor's own order: faster, rounded otherwise.
     """
     found = onnx_file(folder)
     if runtime == "onnx" and found is None:
@@ -129,4 +135,4 @@ def open_backend(
             f"running {folder} needs torch: `pip install litebert[train]`; or make an ONNX "
             f"folder of it, which does not: `litebert export onnx {folder} OUT`"
         ) from None
-    return TorchBackend.load(folder, threads, device)
+    return TorchBackend.load(folder, threads, device, packed)

@@ -212,7 +212,8 @@ def _all_outputs(
     device: str,
 ) -> list[list[Outputs]]:
     """Return what a model says about each feature of each split, in the order of the labels."""
-    backend = open_backend(folder, device=device)
+    # Unpacked weights, so that a score is that of training to the last digit.
+    backend = open_backend(folder, device=device, packed=False)
     total = sum(len(split.features) for split in splits)
     with progress(f"predicting with {folder}", total, "input") as bar:
         said = [outputs_of(backend, form, split.features, pad_id, bar=bar) for split in splits]

@@ -64,14 +64,14 @@ class TorchBackend:
         )
 
     @classmethod
-    def load(cls, folder: Path, threads: int | None = None, device: str = "cpu") -> TorchBackend:
-        """Load a model folder; on a GPU in bfloat16 where it pays."""
+    def load(cls, folder: Path, threads: int | None, device: str, packed: bool) -> TorchBackend:
+        """Load a model folder; see :func:`open_backend`. On a GPU in bfloat16 where it pays."""
         if threads is not None:
             torch.set_num_threads(threads)
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         backend = cls(load_model(folder).to(device).eval(), ModelFolder(folder).head, "auto")
-        if backend.device.type == "cpu":
+        if packed and backend.device.type == "cpu":
             pack_linears(backend.encoder)
         return backend
 

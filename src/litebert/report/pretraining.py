@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
 from litebert.common.runs import RunFolder
+from litebert.common.statistics import interval
 from litebert.report.charts import Record, Series, chart, number, points, smoothed
 from litebert.report.page import charts, events_table, page, settings, tiles
 
@@ -61,8 +61,8 @@ def _figures(steps: Sequence[Record], dev: Sequence[Record]) -> list[tuple[str, 
         for key, count_key, label in accuracies:
             if last.get(key) is not None:
                 value, count = number(last, key), number(last, count_key)
-                half = 1.96 * math.sqrt(max(0.0, value * (1 - value)) / max(1.0, count))
-                text = f"{label}, ± {half:.1%} of {count:,.0f}"
+                low, high = interval(value, count)
+                text = f"{label}, {low:.1%} to {high:.1%} of {count:,.0f}"
                 found.append((f"{value:.1%}", text))
     if steps:
         rates = sorted(number(step, "tokens_per_s") for step in steps)

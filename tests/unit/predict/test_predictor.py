@@ -292,6 +292,10 @@ def test_both_runtimes_score_the_same_splits(
             assert scores.keys() == names
             written.append((scores, [file.read_text() for file in sorted(out.iterdir())]))
         assert written[0] == written[1]
+        both = ("--model", folder, "--model", exported, "--data", tmp_path)
+        mixed, notes = evaluated(capsys, task, *both, "--choose")
+        assert mixed == written[0][0], "twice the same model, once in each runtime"
+        assert f"ensemble: {folder}" in notes
     one_file = ("--model", exported, "--data", tmp_path / "dev_matched.tsv")
     assert evaluated(capsys, "mnli", *one_file)[0].keys() == {"accuracy"}
     (tmp_path / "diagnostic.tsv").write_text("sentence1\tsentence2\na\tb\n")
@@ -324,6 +328,17 @@ def test_a_tuned_threshold_counts_only_where_nothing_is_scored(
         evaluated(capsys, "squad2", *where, "--split", "test", "--out", out)
         assert set(json.loads((out / "predictions.json").read_text()).values()) == {""}
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+
+
+def test_inputs_are_cut_to_what_the_model_can_read(tmp_path: Path, model_folder: Folders) -> None:
+    described = TaskFile("mine", "classification", ("bad", "fine", "good"), max_length=10_000)
+    record = {"text": "a name " * 500}
+    for folder in fine_tuned(model_folder("classification"), tmp_path / "mine", described):
+        predictor = Predictor.load(folder)
+        positions = predictor.backend.info.max_length
+        assert predictor.purpose.length_for(find_task("sst2")) == positions
+        (feature,) = predictor.question(record, predictor.form()).features
+        assert len(feature) == positions
 
 
 def test_windows_overlap_as_in_training(tmp_path: Path, model_folder: Folders) -> None:

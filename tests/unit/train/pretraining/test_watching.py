@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from litebert.common.signals import StopRequest
+from litebert.common.statistics import interval
 from litebert.data.batches.example import ExampleConfig
 from litebert.train.display import Status, display
 from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
-from litebert.train.pretraining.evaluate import Scores, interval
+from litebert.train.pretraining.evaluate import Scores
 from litebert.train.pretraining.meter import Meter, StepFigures
 from litebert.train.pretraining.plateau import advice, watch_plateau
 from litebert.train.pretraining.state import RunState
