@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from litebert.interop.names import Head
-from litebert.interop.onnx.embedding import Pooling
-from litebert.interop.onnx.export import export_onnx
+from litebert.interop.onnx.export import Pooling, export_onnx
 from litebert.predict.backend import Backend, Runtime, open_backend, outputs_of_head
 from litebert.predict.features import Feature, FloatArray, pad, split
 from litebert.predict.predictor import Predictor
