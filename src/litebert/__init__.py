@@ -19,7 +19,7 @@ _PUBLIC = {
     "pretrain": "litebert.train.pretraining.engine",
     "FinetuneConfig": "litebert.train.finetuning.config",
     "finetune": "litebert.train.finetuning.engine",
-    "evaluate_models": "litebert.train.finetuning.evaluate",
+    "evaluate_models": "litebert.predict.evaluate",
     "find_task": "litebert.tasks.registry",
     "write_report": "litebert.report.write",
     "load_model": "litebert.interop.hf",

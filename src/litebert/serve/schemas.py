@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from litebert.predict.results import FilledText
+from litebert.predict.questions import FilledText
 
 
 def _valid_unicode(text: str) -> str:

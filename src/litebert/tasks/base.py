@@ -164,6 +164,7 @@ class Feature:
         passage: the passage pieces (spans).
         word_positions: position of each word's first piece (token classification), int64 [W].
         first_word: index of the first of these words in the example.
+        masked: positions whose word the masked-language-model head shall predict.
     """
 
     example: int
@@ -172,19 +173,20 @@ class Feature:
     passage: Passage | None = None
     word_positions: IntArray | None = None
     first_word: int = 0
+    masked: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return max(len(row) for row in self.rows)
 
-    def forbidden(self) -> FloatArray:
-        """Return 1 where an answer may not start or end, else 0; float32 [S] (spans).
+    def forbidden(self) -> npt.NDArray[np.bool_]:
+        """Return where an answer may not start or end; bool [S] (spans).
 
         The question and the separators are forbidden; ``[CLS]`` (no answer) and the passage not.
         """
         assert self.passage is not None, "only span features have a passage"
-        mask = np.ones(len(self), np.float32)
-        mask[0] = 0.0
-        mask[self.passage.first : self.passage.first + len(self.passage.starts)] = 0.0
+        mask = np.ones(len(self), np.bool_)
+        mask[0] = False
+        mask[self.passage.first : self.passage.first + len(self.passage.starts)] = False
         return mask
 
 
