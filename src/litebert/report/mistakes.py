@@ -8,13 +8,6 @@ from collections.abc import Mapping, Sequence
 from litebert.report.charts import Record
 from litebert.report.page import table
 
-_HOW_BAD = {
-    "regression": "error",
-    "multi_label": "wrong labels",
-    "token_classification": "wrong tags",
-}
-
-
 def confusion_table(content: Record) -> str:
     """The confusion matrix: a row per gold label with the share of each predicted label."""
     confusion = content.get("confusion")
@@ -47,7 +40,7 @@ def mistakes_table(content: Record) -> str:
         [_text(row), _said(row["gold"]), _said(row["predicted"]), f"{row['badness']:.3g}"]
         for row in worst
     ]
-    how_bad = _HOW_BAD.get(str(content.get("kind")), "how sure")
+    how_bad = {kind: form.how_bad for kind, form in FORMS.items()}.get(str(content.get("kind")), "how sure")
     headings = [f"{_split(content)} text", "gold", "the model says", how_bad]
     return "<h2>Worst mistakes</h2>" + table(headings, rows, numeric=(3,))
 

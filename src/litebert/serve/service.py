@@ -15,7 +15,6 @@ from litebert.model.head_table import HEADS
 from litebert.predict.predictor import Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.schemas import ModelInfo
-from litebert.tasks.forms.spans import SpanForm
 
 _NEEDS = {
     "fill-mask": "masked_logits",
@@ -89,7 +88,7 @@ class ServedModel:
             sharing=config.sharing,
             num_parameters=count_parameters(config).encoder,
             num_parameters_bert=count_parameters(unshared).encoder,
-            may_be_unanswerable=isinstance(form, SpanForm) and form.may_be_unanswerable,
+            may_be_unanswerable=form is not None and form.may_be_unanswerable,
             can=self.abilities,
         )
 
