@@ -12,6 +12,7 @@ from litebert.common.files import check_free
 from litebert.interop.onnx.export import OnnxReport, export_onnx
 from litebert.predict.evaluate import DevSet
 
+
 @dataclass(frozen=True)
 class DevDrop:
     """The score before and after an export."""

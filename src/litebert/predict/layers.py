@@ -146,7 +146,8 @@ def angle_degrees(a: Float64Array, b: Float64Array) -> Float64Array:
     a = a / np.maximum(np.linalg.norm(a, axis=-1, keepdims=True), _SMALLEST_NORM)
     b = b / np.maximum(np.linalg.norm(b, axis=-1, keepdims=True), _SMALLEST_NORM)
     opposite, adjacent = np.linalg.norm(a - b, axis=-1), np.linalg.norm(a + b, axis=-1)
-    return np.degrees(2 * np.arctan2(opposite, adjacent))
+    degrees: Float64Array = np.degrees(2 * np.arctan2(opposite, adjacent))
+    return degrees
 
 
 def _windows(tokenizer: Tokenizer, text: Path, length: int, max_tokens: int) -> Iterator[list[int]]:

@@ -14,6 +14,7 @@ from litebert.tasks.forms.kinds import form_of_head
 from litebert.tasks.scoring import are_unnamed, label_order
 from litebert.tasks.task_file import TaskFile
 
+
 @dataclass(frozen=True)
 class Purpose:
     """What a model can be asked about, as its folder says."""

@@ -18,7 +18,7 @@ from litebert.tasks.forms.arrays import softmax
 from litebert.tasks.forms.rows import pair_row, single_row
 from litebert.text.tokenizer import WORD_MARK, Tokenizer
 
-Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 Pooling = Literal["mean", "cls"]
 
@@ -70,7 +70,7 @@ class LayerPath:
 
 
 @dataclass(frozen=True)
-class Question(Generic[Result]):
+class Question(Generic[Result_co]):
     """One thing to ask, ready for any batch.
 
     The predictor and the server run the same questions; they differ only in who forms the batch.
@@ -80,7 +80,7 @@ class Question(Generic[Result]):
     """the model inputs, of one row each"""
     outputs: tuple[str, ...]
     """the model outputs that ``decode`` reads"""
-    decode: Callable[[Sequence[Outputs]], Result]
+    decode: Callable[[Sequence[Outputs]], Result_co]
     """turns what the model said about each feature into the answer"""
 
     @property

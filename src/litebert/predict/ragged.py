@@ -12,7 +12,8 @@ from torch import Tensor
 from litebert.model.block import Block
 from litebert.model.encoder import Encoder
 from litebert.model.layers import AttentionImplementation
-from litebert.predict.features import IntArray, ModelInputs
+from litebert.predict.inputs import Batch
+from litebert.tasks.base import IntArray
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,15 @@ class RaggedBatch:
         >>> hidden_TH = batch.encode(encoder)
     """
 
-    inputs: ModelInputs
+    inputs: Batch
+    depth: int | None
     groups: tuple[IntArray, ...]
     """For each length the places [n, length] of its tokens among the flattened B * S."""
     place_T: Tensor
     """The same for the whole row: the place of each token."""
 
     @classmethod
-    def of(cls, inputs: ModelInputs) -> RaggedBatch:
+    def of(cls, inputs: Batch, depth: int | None = None) -> RaggedBatch:
         """Sort the texts of a batch by length."""
         batch, longest = inputs.input_ids.shape
         lengths_B = inputs.full_mask().sum(1)
@@ -43,7 +45,7 @@ class RaggedBatch:
             places_BS[lengths_B == length, :length] for length in np.unique(lengths_B).tolist()
         )
         place_T = np.concatenate([group.ravel() for group in groups])
-        return cls(inputs, groups, torch.from_numpy(place_T))
+        return cls(inputs, depth, groups, torch.from_numpy(place_T))
 
     def encode(self, encoder: Encoder, places_R: Tensor | None = None) -> Tensor:
         """Return the encoder's output [T, H]; [R, H] for given places of the padded batch.
@@ -52,7 +54,7 @@ class RaggedBatch:
         """
         rows_R = None if places_R is None else self._rows(places_R)
         x_TH = torch.cat(list(self._embedded(encoder)))
-        blocks = encoder.blocks(self.inputs.depth)
+        blocks = encoder.blocks(self.depth)
         for block in blocks:
             mixed_TH = self._mixed(block, x_TH, encoder.attention_implementation)
             x_TH = block.after_attention(x_TH, mixed_TH, rows_R if block is blocks[-1] else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from litebert.common.errors import DataError, LitebertError
 from litebert.predict import questions
 from litebert.predict.predictor import Predictor
-from litebert.predict.questions import Pooling, Question
+from litebert.predict.questions import FilledText, Pooling, Question, SentenceOrder
 from litebert.tasks.base import Outputs
 from litebert.tasks.forms.requests import required_text
 from litebert.tasks.registry import find_task
@@ -107,5 +107,5 @@ def _json(answer: object) -> Json:
         return answer
     if isinstance(answer, np.ndarray):
         return {"embedding": answer.tolist()}
-    assert is_dataclass(answer) and not isinstance(answer, type), "a record of questions.py"
+    assert isinstance(answer, (FilledText, SentenceOrder)), "one of the general answers"
     return asdict(answer)

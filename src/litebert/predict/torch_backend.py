@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from litebert.interop.folder import ModelFolder
 from litebert.interop.hf import load_model
 from litebert.model.encoder import Encoder, HeadInputs
-from litebert.model.head_table import ENCODER_OUTPUTS, Head, outputs_of_head
+from litebert.model.head_table import ENCODER_OUTPUTS, Head, head_of_class, outputs_of_head
+from litebert.model.heads import TaskModel
+from litebert.model.pretraining import PretrainingModel
 from litebert.predict.backend import BackendInfo
 from litebert.predict.inputs import Batch
 from litebert.predict.packed_linear import pack_linears
@@ -32,10 +34,23 @@ class TorchBackend:
     It is run in evaluation mode and left in the mode it was in.
     """
 
-    def __init__(self, model: nn.Module, head: Head, precision: Precision = "float32") -> None:
-        self.model, self.precision = model, precision
-        encoder = model if head == "encoder" else model.get_submodule("encoder")
-        self.encoder = cast(Encoder, encoder)
+    def __init__(
+        self, model: nn.Module, head: Head | None = None, precision: Precision = "float32"
+    ) -> None:
+        """Wrap a model.
+
+        Args:
+            model: an encoder with or without a head.
+            head: its head, if that is less than its class can do.
+            precision: ``auto`` takes bfloat16 where it pays.
+        """
+        head = head or head_of_class(type(model))
+        assert head is not None, "the model's class is in the table of heads"
+        self.model, self.precision = (
+            cast("Encoder | PretrainingModel | TaskModel", model),
+            precision,
+        )
+        self.encoder = model if isinstance(model, Encoder) else cast(Encoder, model.encoder)
         self.device = self.encoder.embeddings.word.weight.device
         config = self.encoder.config
         self.info = BackendInfo(

@@ -67,7 +67,7 @@ class ServedModel:
     def describe(self) -> ModelInfo:
         """Return what ``/info`` says about it."""
         config, info = self.config, self.predictor.backend.info
-        form = self.predictor.form() if info.head in TASK_HEADS else None
+        form = None if HEADS[info.head].pretrained else self.predictor.form()
         unshared = replace(
             config,
             sharing="none",

@@ -308,7 +308,9 @@ class Form(ABC):
 
     def read_gold(self, cells: Cells, example: Example) -> Gold:
         """Read what is right from the same row."""
-        return self.read_label(cells.value("label"), example, cells.separator)
+        gold = self.read_label(cells.value("label"), example, cells.separator)
+        assert not isinstance(gold, str), "the gold of spans is answers, which they read themselves"
+        return gold
 
     @abstractmethod
     def read_label(
@@ -334,9 +336,7 @@ class Form(ABC):
 
     # What a model must beat, and where it goes wrong.
 
-    def baseline(
-        self, train: Sequence[Example], examples: Sequence[Example]
-    ) -> list[Prediction]:
+    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
         """Return predictions that look at no text: by default the most frequent gold."""
         gold = Counter(example.gold for example in train).most_common(1)[0][0]
         assert isinstance(gold, (int, tuple))

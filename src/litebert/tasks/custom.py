@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from litebert.common.config import load_toml
 from litebert.common.errors import ConfigError, DataError, suggestion
@@ -17,7 +17,7 @@ from litebert.tasks.prediction_files import match_predictions, read_predictions,
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.task_file import TaskFile
 
-PAIRS = "pair_classification"
+PAIRS: Final = "pair_classification"
 """A kind of task file: classification of two texts."""
 
 CustomKind = Literal["pair_classification", Kind]
@@ -136,9 +136,7 @@ class CustomTask:
         """Features and decoding of the kind."""
         config = self.config
         kind, labels = _form_kind(config.kind), config.labels
-        return TaskFile(
-            config.name, kind, labels, config.max_length, config.unanswerable
-        ).form()
+        return TaskFile(config.name, kind, labels, config.max_length, config.unanswerable).form()
 
     @property
     def main_metric(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -9,38 +10,39 @@ from hypothesis import strategies as st
 
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder, first_rows
-from litebert.predict.features import Feature, ModelInputs, pad
+from litebert.predict.inputs import Batch, pad
 from litebert.predict.ragged import RaggedBatch
+from litebert.tasks.base import Feature, Row
 
 CONFIG = ModelConfig(vocab_size=50, hidden_size=64, num_heads=2, num_layers=3, embedding_size=16)
 ENCODER = Encoder(CONFIG, generator=torch.Generator().manual_seed(0)).eval()
 
 
-def batch_of(lengths: list[int], depth: int | None = None) -> ModelInputs:
-    features = [
-        Feature([(7 * row + i) % 49 + 1 for i in range(length)], [i % 2 for i in range(length)])
+def batch_of(lengths: list[int]) -> Batch:
+    rows = [
+        Row(np.array([(7 * row + i) % 49 + 1 for i in range(length)], np.int32), length // 2)
         for row, length in enumerate(lengths)
     ]
-    return pad(features, 0, depth)
+    return pad([Feature(0, (row,)) for row in rows], 0)
 
 
 @torch.inference_mode()
-def padded_way(inputs: ModelInputs) -> torch.Tensor:
+def padded_way(inputs: Batch, depth: int | None = None) -> torch.Tensor:
     encoded = ENCODER(
         torch.from_numpy(inputs.input_ids),
         torch.from_numpy(inputs.full_mask()),
         torch.from_numpy(inputs.token_type_ids),
-        inputs.depth,
+        depth,
     )
     return encoded.sequence_BSH
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.sampled_from([None, 1, 2]))
 def test_every_token_and_every_first_token(lengths: list[int], depth: int | None) -> None:
-    inputs = batch_of(lengths, depth)
-    expected_BSH = padded_way(inputs)
+    inputs = batch_of(lengths)
+    expected_BSH = padded_way(inputs, depth)
     with torch.inference_mode():
-        batch = RaggedBatch.of(inputs)
+        batch = RaggedBatch.of(inputs, depth)
         every_BSH = batch.padded(batch.encode(ENCODER))
         firsts_BH = batch.encode(ENCODER, first_rows(torch.from_numpy(inputs.input_ids)))
     for row, length in enumerate(lengths):

@@ -48,7 +48,7 @@ class ChoiceForm(Form):
         )
 
     def read_row(self, cells: Cells, id: str) -> Example:
-        """Read ``text``, ``question`` if it is named, and ``options`` from one column or several."""
+        """Read ``text``, ``question`` if it is named, and ``options`` from one or more columns."""
         options = cells.texts("options")
         if len(options) < 2:
             raise RowError("missing options", f"{len(options)} given, at least 2 needed")

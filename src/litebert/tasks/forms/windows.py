@@ -89,8 +89,7 @@ class AnswerAlignment:
 
 
 def answer_alignment(examples: Sequence[Example], features: Sequence[Feature]) -> AnswerAlignment:
-    """Compare the target of each window with the first gold answer of its example.
-    """
+    """Compare the target of each window with the first gold answer of its example."""
     recovered: dict[int, bool] = {}
     for feature in features:
         if feature.target is None or feature.passage is None or feature.target[2]:

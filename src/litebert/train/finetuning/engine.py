@@ -24,20 +24,21 @@ from litebert.model.config import ModelConfig
 from litebert.optim.build import build_optimizers, set_learning_rate
 from litebert.optim.config import OptimizerConfig
 from litebert.optim.schedule import ScheduleConfig, factor
-from litebert.predict.collate import TaskBatch, collate
+from litebert.predict.batches import micro_batches
+from litebert.predict.evaluate import outputs_of
+from litebert.predict.inputs import Batch, pad
+from litebert.predict.torch_backend import TorchBackend, autocast
 from litebert.tasks.base import Feature, Outputs
-from litebert.tasks.baseline import baseline_predictions
-from litebert.tasks.forms.alignment import answer_alignment
 from litebert.tasks.problems import BAD_ROWS_FILE
 from litebert.tasks.registry import data_folder, find_task
+from litebert.tasks.scoring import TaskSplit, score_split
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.card import fine_tuning_section
 from litebert.train.finetuning.config import FinetuneConfig, Settings
-from litebert.train.finetuning.data import TaskData, TaskSplit, load_task_data
+from litebert.train.finetuning.data import TaskData, load_task_data
 from litebert.train.finetuning.exits import drawn_exit, exit_depths
-from litebert.train.finetuning.model import autocast, batch_loss, head_of, load_task_model
-from litebert.train.finetuning.order import BatchOrder, micro_batches
-from litebert.train.finetuning.predict import predict_features, score_split
+from litebert.train.finetuning.model import batch_loss, load_task_model
+from litebert.train.finetuning.order import BatchOrder
 from litebert.train.finetuning.recipes import Recipe, recipe_for
 from litebert.train.finetuning.records import FinetuneRecords, check_same_settings
 from litebert.train.finetuning.results import (
@@ -136,7 +137,7 @@ class FineTuning:
         self.config, self.data, self.stop, self.device = config, data, stop, processes.device
         recipe, _ = _recipe(config)
         self.settings = Settings.resolve(config, recipe, data.max_length, len(data.train.features))
-        self.head = head_of(data.task.form, config.head)
+        self.head = data.task.form.head(config.head)
         generator = torch.Generator().manual_seed(derived_seed(config.seed, "new head"))
         model = load_task_model(
             config.model,
@@ -190,7 +191,7 @@ class FineTuning:
 
         early = drawn_exit(self.depths, config.seed, state.step)
 
-        def loss_of(model: nn.Module, batch: TaskBatch) -> tuple[Tensor, Tensor]:
+        def loss_of(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
             with autocast(config.precision, self.device):
                 loss = batch_loss(model, batch, self.device) / num_labels
                 if early is not None:
@@ -246,12 +247,12 @@ class FineTuning:
         score = fmean(exits.values()) if exits else scores[metric]
         return self.state.add(score, self.config.keep_checkpoints)
 
-    def _batches(self, step: int) -> list[TaskBatch]:
+    def _batches(self, step: int) -> list[Batch]:
         members: Sequence[Feature] = [
             self.data.train.features[int(index)] for index in self.order.batch(step)
         ]
         return [
-            collate([members[index] for index in part], self.data.tokenizer.pad_id)
+            pad([members[index] for index in part], self.data.tokenizer.pad_id)
             for part in micro_batches(members, self.config.max_tokens)
         ]
 
@@ -287,15 +288,15 @@ class FineTuning:
             train_features=len(data.train.features),
             bad_rows=data.problems.counts(),
         )
-        if data.task.form.kind == "span_extraction":
-            found = answer_alignment(data.train.examples, data.train.features)
-            run.event("answers", 0, exact=found.exact, widened=found.widened, lost=found.lost)
+        answers = data.task.form.window_counts(data.train.examples, data.train.features)
+        if answers:
+            run.event("answers", 0, **answers)
 
     def _finish(self) -> FinetuneResult:
         """Evaluate the best weights on every split with labels and write the result."""
         config, data, state = self.config, self.data, self.state
         dev = data.evals[0]
-        guesses = baseline_predictions(data.task.form, data.train.examples, dev.examples)
+        guesses = data.task.form.baseline(data.train.examples, dev.examples)
         baseline = data.task.score(dev.examples, guesses)
         by_split = {}
         for rank, step in reversed(list(enumerate(state.kept_steps(), start=1))):
@@ -356,14 +357,14 @@ class FineTuning:
     def _outputs(
         self, split: TaskSplit, num_layers: int | None = None, bar: Progress | None = None
     ) -> list[Outputs]:
-        return predict_features(
-            self.model,
+        return outputs_of(
+            TorchBackend(self.model, precision=self.config.precision),
+            self.data.task.form,
             split.features,
             self.data.tokenizer.pad_id,
             max_tokens=_EVAL_TOKENS_FACTOR * self.config.max_tokens,
-            precision=self.config.precision,
+            depth=num_layers,
             bar=bar,
-            num_layers=num_layers,
         )
 
     def _interrupted(self) -> FinetuneResult:
@@ -381,6 +382,6 @@ class FineTuning:
 def _recipe(config: FinetuneConfig) -> tuple[Recipe, ModelConfig]:
     task, shape = find_task(config.task), load_config(config.model)
     recipe = recipe_for(task, shape)
-    if head_of(task.form, config.head) == "span":
+    if task.form.head(config.head) == "span":
         recipe = replace(recipe, classifier_dropout=0.0)
     return recipe, shape

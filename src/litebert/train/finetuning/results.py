@@ -16,8 +16,9 @@ from litebert.model.config import ModelConfig
 from litebert.model.head_table import Head
 from litebert.tasks.base import Prediction
 from litebert.tasks.mistakes import worst_mistakes
+from litebert.tasks.scoring import TaskSplit
 from litebert.tasks.task_file import TaskFile
-from litebert.train.finetuning.data import TaskData, TaskSplit
+from litebert.train.finetuning.data import TaskData
 
 RESULT_FILE = "result.json"
 
