@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from litebert.interop.names import Head
-from litebert.interop.onnx.embedding import Pooling
-from litebert.interop.onnx.export import export_onnx
+from litebert.interop.onnx.export import Pooling, export_onnx
 from litebert.model.head_table import outputs_of_head
 from litebert.predict.backend import Backend, Runtime, open_backend, run_batch
 from litebert.predict.predictor import Predictor

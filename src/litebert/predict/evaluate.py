@@ -11,7 +11,7 @@ from litebert.common.progress import Progress, progress
 from litebert.interop.folder import resolve
 from litebert.predict.backend import Backend, open_backend, run_features
 from litebert.predict.inputs import join_rows, single_rows
-from litebert.predict.purpose import Purpose, form_outputs
+from litebert.predict.purpose import Purpose
 from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Task
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.problems import RowProblems
@@ -119,7 +119,7 @@ def outputs_of(
         depth: layers to run; None runs all.
         bar: counts finished features.
     """
-    names = form_outputs(form, backend.info.outputs)
+    names = form.outputs(backend.info.outputs)
     rows = single_rows(features)
     shares = [1 / len(feature.rows) for feature in features for _ in feature.rows]
     found: dict[int, Outputs] = {}
@@ -134,7 +134,7 @@ def _dev_beside(
     task: Task, where: Path, must: bool, problems: RowProblems
 ) -> list[tuple[str, list[Example]]]:
     """Read dev beside a split without labels: it chooses an ensemble and tunes its threshold."""
-    needed = must or (isinstance(task.form, SpanForm) and task.form.may_be_unanswerable)
+    needed = must or task.form.may_be_unanswerable
     if not needed:
         return []
     name = task.eval_splits[0]

@@ -138,7 +138,7 @@ def _stack_targets(features: Sequence[Feature], length: int) -> npt.NDArray[np.g
         return None
     if features[0].word_positions is None:
         return np.stack(targets)
-    padded = np.full((len(targets), length), IGNORED_LABEL, np.int64)
+    padded = np.full((len(targets), length), IGNORED_LABEL, targets[0].dtype)
     for index, target in enumerate(targets):
         padded[index, : len(target)] = target
     return padded

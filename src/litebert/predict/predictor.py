@@ -13,7 +13,7 @@ from litebert.interop.folder import resolve
 from litebert.predict import questions
 from litebert.predict.backend import Backend, Runtime, open_backend, run_batch, run_features
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
-from litebert.predict.purpose import Purpose, check_depth, form_outputs
+from litebert.predict.purpose import Purpose, check_depth
 from litebert.predict.questions import FilledText, LayerPath, Pooling, Question, SentenceOrder
 from litebert.tasks.base import Feature, FloatArray, Form, Outputs, Task
 from litebert.text.tokenizer import Tokenizer
@@ -143,7 +143,7 @@ class Predictor:
     ) -> Question[dict[str, object]]:
         """Prepare one record of a task; its answer is JSON for people."""
         info = self.backend.info
-        outputs = form_outputs(form, info.outputs)
+        outputs = form.outputs(info.outputs)
         info.require(outputs)
         length = self.purpose.length(max_length)
         return questions.ask_task(record, form, self.tokenizer, length, outputs)
@@ -155,7 +155,7 @@ class Predictor:
     def form_for(self, task: Task) -> Form:
         """Return how to ask the model about a task; an InputError says that it cannot be."""
         info = self.backend.info
-        info.require(form_outputs(task.form, info.outputs))
+        info.require(task.form.outputs(info.outputs))
         return self.purpose.form_for(task)
 
     def ask(self, asked: Iterable[Question[Result]]) -> list[Result]:

@@ -8,24 +8,11 @@ from pathlib import Path
 
 from litebert.common.errors import InputError
 from litebert.interop.folder import ModelFolder, load_config, resolve
-from litebert.model.head_table import BEAM_OUTPUTS, Head
-from litebert.tasks.base import Form, Kind, Task
-from litebert.tasks.forms.choices import ChoiceForm
-from litebert.tasks.forms.spans import SpanForm
-from litebert.tasks.forms.tags import TagForm
-from litebert.tasks.forms.texts import TextForm
+from litebert.model.head_table import Head
+from litebert.tasks.base import Form, Task
+from litebert.tasks.forms.kinds import form_of_head
 from litebert.tasks.scoring import are_unnamed, label_order
 from litebert.tasks.task_file import TaskFile
-
-HEADS_OF_KIND: dict[Kind, tuple[Head, ...]] = {
-    "classification": ("classification",),
-    "multi_label": ("classification",),
-    "regression": ("regression",),
-    "multiple_choice": ("multiple_choice",),
-    "span_extraction": ("span", "squad2"),
-    "token_classification": ("token_classification",),
-}
-"""The heads that can do a kind of task; the first one unless another is asked for."""
 
 
 @dataclass(frozen=True)
@@ -67,26 +54,13 @@ class Purpose:
         """Return the form that the model was fine-tuned for, or else the one of its head."""
         if self.task is not None:
             return self.task.form()
-        match self.head:
-            case "classification":
-                return TextForm(
-                    "multi_label" if self.multi_label else "classification", self.classes
-                )
-            case "regression":
-                return TextForm("regression")
-            case "multiple_choice":
-                return ChoiceForm()
-            case "token_classification":
-                return TagForm(self.classes)
-            case "span":
-                return SpanForm()
-            case "squad2":
-                return SpanForm(may_be_unanswerable=True)
-            case head:
-                raise InputError(
-                    f"this model is for {head}, not for a task; fine-tune it with "
-                    "`litebert finetune`, or use fill-mask, order or embed"
-                )
+        form = form_of_head(self.head, self.classes, multi_label=self.multi_label)
+        if form is None:
+            raise InputError(
+                f"this model is for {self.head}, not for a task; fine-tune it with "
+                "`litebert finetune`, or use fill-mask, order or embed"
+            )
+        return form
 
     def mismatch(self, task: Task) -> str | None:
         """Return why the model cannot do a task: it or its head is for another kind; or None."""
@@ -95,7 +69,7 @@ class Purpose:
                 f"{self.name} was fine-tuned on {self.task.name} ({self.task.kind}), which is not "
                 f"what {task.name} needs ({task.form.kind}); choose another model"
             )
-        if self.task is None and self.head not in HEADS_OF_KIND[task.form.kind]:
+        if self.task is None and self.head not in task.form.heads:
             return (
                 f"{self.name} is a {self.head} model, which cannot do {task.name}: fine-tune it "
                 f"first, `litebert finetune {task.name} --model {self.name} ...`"
@@ -114,16 +88,13 @@ class Purpose:
         """
         form, own = task.form, self.form()
         if self.task is None:
-            named = bool(form.labels) and not are_unnamed(own.labels)
-            if named and isinstance(form, (TextForm, TagForm)):
+            if form.labels and not are_unnamed(own.labels):
                 return replace(form, labels=own.labels)
             self.order_for(task)  # as many labels, or it is refused
             return form
         if (reason := self.mismatch(task)) is not None:
             raise InputError(reason)
-        if isinstance(own, SpanForm) and isinstance(form, SpanForm):
-            return replace(own, may_be_unanswerable=form.may_be_unanswerable)
-        return own
+        return own.adapted(form)
 
     def order_for(self, task: Task) -> tuple[int, ...] | None:
         """Return at which output each label of a task stands; see :func:`label_order`."""
@@ -137,16 +108,6 @@ class Purpose:
     def length_for(self, task: Task) -> int:
         """Return the longest input for a task: what the model was fine-tuned with, if known."""
         return self.length(task.max_length if self.task is None else None)
-
-
-def form_outputs(form: Form, available: frozenset[str]) -> tuple[str, ...]:
-    """Return the outputs that a form decodes, for a model with these outputs."""
-    if form.kind == "token_classification":
-        return ("token_logits",)
-    if form.kind == "span_extraction":
-        has_beam = "answer_logits" in available
-        return BEAM_OUTPUTS if has_beam else ("start_logits", "end_logits")
-    return ("logits",)
 
 
 def check_depth(folder: Path | str, depth: int | None, force: bool = False) -> None:

@@ -13,10 +13,8 @@ from litebert.model.config import ModelConfig
 from litebert.model.counts import count_parameters
 from litebert.model.head_table import HEADS
 from litebert.predict.predictor import Predictor
-from litebert.predict.purpose import HEADS_OF_KIND
 from litebert.serve.config import ServeConfig
 from litebert.serve.schemas import ModelInfo
-from litebert.tasks.forms.spans import SpanForm
 
 _NEEDS = {
     "fill-mask": "masked_logits",
@@ -25,8 +23,6 @@ _NEEDS = {
     "layers": "hidden_states",
 }
 """The output that a question needs which several heads can answer."""
-
-_TASK_HEADS = frozenset(head for heads in HEADS_OF_KIND.values() for head in heads)
 
 
 class UnknownModelError(LitebertError):
@@ -71,7 +67,7 @@ class ServedModel:
     def describe(self) -> ModelInfo:
         """Return what ``/info`` says about it."""
         config, info = self.config, self.predictor.backend.info
-        form = self.predictor.form() if info.head in _TASK_HEADS else None
+        form = None if HEADS[info.head].pretrained else self.predictor.form()
         unshared = replace(
             config,
             sharing="none",
@@ -92,7 +88,7 @@ class ServedModel:
             sharing=config.sharing,
             num_parameters=count_parameters(config).encoder,
             num_parameters_bert=count_parameters(unshared).encoder,
-            may_be_unanswerable=isinstance(form, SpanForm) and form.may_be_unanswerable,
+            may_be_unanswerable=form is not None and form.may_be_unanswerable,
             can=self.abilities,
         )
 

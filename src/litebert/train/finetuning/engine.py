@@ -29,8 +29,6 @@ from litebert.predict.evaluate import outputs_of
 from litebert.predict.inputs import Batch, pad
 from litebert.predict.torch_backend import TorchBackend, autocast
 from litebert.tasks.base import Feature, Outputs
-from litebert.tasks.baseline import baseline_predictions
-from litebert.tasks.forms.alignment import answer_alignment
 from litebert.tasks.problems import BAD_ROWS_FILE
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, score_split
@@ -39,7 +37,7 @@ from litebert.train.finetuning.card import fine_tuning_section
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.data import TaskData, load_task_data
 from litebert.train.finetuning.exits import drawn_exit, exit_depths
-from litebert.train.finetuning.model import batch_loss, head_of, load_task_model
+from litebert.train.finetuning.model import batch_loss, load_task_model
 from litebert.train.finetuning.order import BatchOrder
 from litebert.train.finetuning.recipes import Recipe, recipe_for
 from litebert.train.finetuning.records import FinetuneRecords, check_same_settings
@@ -139,7 +137,7 @@ class FineTuning:
         self.config, self.data, self.stop, self.device = config, data, stop, processes.device
         recipe, _ = _recipe(config)
         self.settings = Settings.resolve(config, recipe, data.max_length, len(data.train.features))
-        self.head = head_of(data.task.form, config.head)
+        self.head = data.task.form.head(config.head)
         generator = torch.Generator().manual_seed(derived_seed(config.seed, "new head"))
         model = load_task_model(
             config.model,
@@ -290,15 +288,15 @@ class FineTuning:
             train_features=len(data.train.features),
             bad_rows=data.problems.counts(),
         )
-        if data.task.form.kind == "span_extraction":
-            found = answer_alignment(data.train.examples, data.train.features)
-            run.event("answers", 0, exact=found.exact, widened=found.widened, lost=found.lost)
+        answers = data.task.form.window_counts(data.train.examples, data.train.features)
+        if answers:
+            run.event("answers", 0, **answers)
 
     def _finish(self) -> FinetuneResult:
         """Evaluate the best weights on every split with labels and write the result."""
         config, data, state = self.config, self.data, self.state
         dev = data.evals[0]
-        guesses = baseline_predictions(data.task.form, data.train.examples, dev.examples)
+        guesses = data.task.form.baseline(data.train.examples, dev.examples)
         baseline = data.task.score(dev.examples, guesses)
         by_split = {}
         for rank, step in reversed(list(enumerate(state.kept_steps(), start=1))):
@@ -384,6 +382,6 @@ class FineTuning:
 def _recipe(config: FinetuneConfig) -> tuple[Recipe, ModelConfig]:
     task, shape = find_task(config.task), load_config(config.model)
     recipe = recipe_for(task, shape)
-    if head_of(task.form, config.head) == "span":
+    if task.form.head(config.head) == "span":
         recipe = replace(recipe, classifier_dropout=0.0)
     return recipe, shape

@@ -1,4 +1,4 @@
-"""Task models for training: which head a kind of task gets, and the loss of a batch."""
+"""Task models for training, and the loss of a batch."""
 
 from __future__ import annotations
 
@@ -11,20 +11,7 @@ from litebert.interop.hf import build_model, load_config, load_model
 from litebert.model.head_table import Head
 from litebert.model.heads import TaskModel
 from litebert.predict.inputs import Batch
-from litebert.predict.purpose import HEADS_OF_KIND
 from litebert.predict.torch_backend import head_inputs
-from litebert.tasks.base import Form
-from litebert.tasks.forms.spans import SpanForm
-
-
-def head_of(form: Form, choice: Literal["auto", "paper", "classic"] = "auto") -> Head:
-    """Return the head for a form; questions that may have no answer get the paper's by default."""
-    unanswerable = isinstance(form, SpanForm) and form.may_be_unanswerable
-    if form.kind == "span_extraction" and (
-        choice == "paper" or (choice == "auto" and unanswerable)
-    ):
-        return "squad2"
-    return HEADS_OF_KIND[form.kind][0]
 
 
 def load_task_model(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from litebert.model.config import ModelConfig
-from litebert.tasks.base import Kind, Task
+from litebert.tasks.base import Task
 
 PAPER_HIDDEN_SIZE = 768
 """Models narrower than ALBERT-base learn with the small recipes."""
@@ -91,7 +91,7 @@ PAPER_RECIPES: dict[str, Recipe] = {
 }
 """Table 14. v1 and v2 models differ on RACE only: ``race`` is for v2, ``race-v1`` for v1."""
 
-SMALL_RECIPES: dict[Kind, Recipe] = {
+SMALL_RECIPES: dict[str, Recipe] = {
     "classification": Recipe(3e-4, 32, epochs=4, max_length=128),
     "multi_label": Recipe(3e-4, 32, epochs=4, max_length=128),
     "regression": Recipe(3e-4, 32, epochs=6, max_length=128),
@@ -105,7 +105,7 @@ The rates are the upper end of what Turc et al. 2019 ("Well-Read Students Learn 
 BERTs of hidden size 128 to 512, and so are the four epochs; no search was made here.
 """
 
-OWN_TASK_RECIPES: dict[Kind, Recipe] = {
+OWN_TASK_RECIPES: dict[str, Recipe] = {
     "classification": Recipe(2e-5, 32, epochs=4),
     "multi_label": Recipe(2e-5, 32, epochs=4),
     "regression": Recipe(2e-5, 16, epochs=6),

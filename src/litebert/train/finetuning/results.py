@@ -15,7 +15,7 @@ from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import Head
 from litebert.tasks.base import Prediction
-from litebert.tasks.mistakes import label_confusion, worst_mistakes
+from litebert.tasks.mistakes import worst_mistakes
 from litebert.tasks.scoring import TaskSplit
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.data import TaskData
@@ -108,7 +108,7 @@ def write_predictions(
     content = {
         "split": split.name,
         "kind": form.kind,
-        "confusion": label_confusion(form, split.examples, predictions),
+        "confusion": form.confusion(split.examples, predictions),
         "worst": worst_mistakes(form, split.examples, predictions),
     }
     write_json(run / "mistakes.json", content)
@@ -137,7 +137,6 @@ def save_task_model(
         depths: what ``--depth`` may ask for, for ``task.json``.
     """
     form = data.task.form
-    labels = form.labels or None
     task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
     if "best_f1_thresh" in scores:
         task_file = replace(task_file, no_answer_threshold=scores["best_f1_thresh"])
@@ -145,6 +144,12 @@ def save_task_model(
     assert isinstance(config, ModelConfig), "every model carries its configuration"
     card = model_card(config, head, f"{folder.parent.name}/{folder.name}") + about
     with atomic_folder(folder, replace=True) as temporary:
-        multi_label = form.kind == "multi_label"
-        save_model(model, temporary, tokenizer_folder, card, labels=labels, multi_label=multi_label)
+        save_model(
+            model,
+            temporary,
+            tokenizer_folder,
+            card,
+            labels=form.labels or None,
+            multi_label=form.multi_label,
+        )
         task_file.write(temporary)

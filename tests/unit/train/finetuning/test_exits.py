@@ -28,7 +28,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import finetune
 from litebert.train.finetuning.exits import drawn_exit, exit_depths
-from litebert.train.finetuning.model import batch_loss, head_of
+from litebert.train.finetuning.model import batch_loss
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "custom_task"
 TINY = ModelConfig(
@@ -55,7 +55,7 @@ def test_a_model_that_stops_early_is_the_shallow_model(
     tiny_tokenizer: Tokenizer, kind: str, choice: Literal["auto", "paper"]
 ) -> None:
     task = find_task(str(EXAMPLES / f"{kind}.toml"))
-    head = head_of(task.form, choice)
+    head = task.form.head(choice)
     deep = build_model(TINY, head, len(task.form.labels) or None, torch.Generator().manual_seed(1))
     shallow = build_model(replace(TINY, num_layers=1), head, len(task.form.labels) or None)
     shallow.load_state_dict(deep.state_dict())

@@ -10,7 +10,7 @@ import pytest
 from litebert.common.config import from_dict, read_toml
 from litebert.common.errors import ConfigError
 from litebert.model.config import preset
-from litebert.tasks.base import Kind
+from litebert.tasks.forms.kinds import Kind
 from litebert.tasks.registry import TASK_NAMES, find_task
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.recipes import PAPER_RECIPES, SMALL_RECIPES, Recipe, recipe_for
