@@ -19,8 +19,6 @@ from litebert.model.heads import TaskModel
 from litebert.model.pretraining import PretrainingModel
 from litebert.predict.backend import BackendInfo
 from litebert.predict.inputs import Batch
-from litebert.predict.packed_linear import pack_linears
-from litebert.predict.ragged import RaggedBatch
 from litebert.tasks.base import FloatArray
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -72,7 +70,7 @@ class TorchBackend:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         backend = cls(load_model(folder).to(device).eval(), ModelFolder(folder).head, "auto")
         if packed and backend.device.type == "cpu":
-            pack_linears(backend.encoder)
+            backend.encoder.pack()
         return backend
 
     def run(
@@ -93,20 +91,18 @@ class TorchBackend:
         self, batch: Batch, outputs: frozenset[str], depth: int | None
     ) -> dict[str, Tensor]:
         inputs = head_inputs(batch, self.device, words="masked_logits" in outputs)
-        ragged = RaggedBatch.of(batch, depth)
+        tokens = (inputs.ids_RS, inputs.mask_RS, inputs.segments_RS, depth)
         rows_R = None if outputs <= _STATES else self.model.rows(inputs)
         if rows_R is not None and outputs.isdisjoint(_STATES):
             # What is read at few tokens lets the last block run at these alone: the same numbers.
-            return self.model.read(ragged.encode(self.encoder, rows_R), inputs)
+            return self.model.read(self.encoder.forward_ragged(*tokens, rows_R), inputs)
         computed: dict[str, Tensor] = {}
         if "hidden_states" in outputs:
-            encoded = self.encoder(
-                inputs.ids_RS, inputs.mask_RS, inputs.segments_RS, depth, return_hidden_states=True
-            )
+            encoded = self.encoder(*tokens, return_hidden_states=True)
             sequence_BSH = encoded.sequence_BSH
             computed["hidden_states"] = torch.stack(encoded.hidden_states, dim=2)
         else:
-            sequence_BSH = ragged.padded(ragged.encode(self.encoder))
+            sequence_BSH = self.encoder.forward_ragged(*tokens)
         computed["last_hidden_state"] = sequence_BSH
         if outputs <= _STATES:
             return computed
