@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from litebert.common.runs import is_main_process
 from litebert.train.finetuning.config import FinetuneConfig
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def finetune(
 
     Benchmarks: cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race race-middle race-high.
     What you leave out comes from the paper's recipe (Table 14), or from a scaled one for models
-    narrower than 768.
+    narrower than 768. Ctrl-C and SIGTERM save and leave; --resume auto goes on, to the bit.
+    Many processes: torchrun --nproc-per-node 8 -m litebert finetune ...
 
     Examples:
         litebert finetune sst2 --model runs/base/model --data glue --out runs/sst2
@@ -45,11 +47,9 @@ def finetune(
 
     result = run(config)
     if result.interrupted_by:
-        print(
-            f"stopped at step {result.steps:,} and saved; go on with --resume auto",
-            file=sys.stderr,
-        )
         sys.exit(128 + result.interrupted_by)
+    if not is_main_process():
+        return
     report = write_reports(result.run)
     if json:
         print(json_module.dumps({**result.to_json(), "report": str(report)}))

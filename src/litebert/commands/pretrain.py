@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from litebert.common.progress import format_duration
+from litebert.common.runs import is_main_process
 from litebert.train.pretraining.config import PretrainConfig
 
 if TYPE_CHECKING:
@@ -47,21 +47,16 @@ def pretrain(
         from litebert.train.dry_run import dry_run as estimate
 
         found = estimate(config)
-        if _is_main():
+        if is_main_process():
             print(json.dumps(asdict(found)) if json_ else _describe_estimate(found))
         return
     from litebert.train.pretraining.engine import pretrain as run
 
     result = run(config)
-    if _is_main():
+    if is_main_process():
         _finish(result, json_=json_)
     if result.interrupted_by:
         sys.exit(128 + result.interrupted_by)
-
-
-def _is_main() -> bool:
-    """Whether this process talks: the first of those that torchrun started."""
-    return int(os.environ.get("RANK", "0")) == 0
 
 
 def _finish(result: PretrainResult, *, json_: bool) -> None:
@@ -76,7 +71,7 @@ def _finish(result: PretrainResult, *, json_: bool) -> None:
 
 
 def _describe_result(result: PretrainResult, report: Path) -> str:
-    from litebert.common.statistics import interval
+    from litebert.common.statistics import wilson_interval
 
     lines = [
         f"{result.step:,} steps, {result.tokens:,} tokens in {format_duration(result.elapsed_s)}"
@@ -92,7 +87,7 @@ def _describe_result(result: PretrainResult, report: Path) -> str:
             ("dev next   ", scores.nsp_accuracy, scores.nsp_pairs),
         ):
             if accuracy is not None:
-                low, high = interval(accuracy, pairs)
+                low, high = wilson_interval(accuracy, pairs)
                 lines.append(
                     f"{name} accuracy {accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}, "
                     f"{pairs:,} pairs)"

@@ -38,10 +38,14 @@ class Status:
     """settings that change while training"""
     dev: str = ""
     """the latest evaluation"""
+    title: str = ""
+    """what is trained, if not one model is pretrained"""
 
     def line(self) -> str:
-        """All of it in one line."""
+        """The moment in one line."""
         head = f"step {self.step:,} ({self.share:.0%}), eta {format_duration(self.eta_s)}"
+        if self.title:
+            head = f"{self.title}: {head}"
         parts = [head, ", ".join(self.figures), self.stage, self.dev]
         return " | ".join(part for part in parts if part)
 
@@ -80,7 +84,6 @@ class _Silent:
 class _Log:
     def __init__(self) -> None:
         self._printed = time.monotonic()
-        self._last: Status | None = None
 
     def show(self, status: Status) -> None:
         if time.monotonic() - self._printed >= _SECONDS_BETWEEN_LINES:
@@ -122,7 +125,7 @@ def _render(status: Status) -> Text:
 
     done = round(_BAR_WIDTH * min(1.0, status.share))
     text = Text(overflow="ellipsis", no_wrap=True)
-    text.append("pretraining ", style="bold")
+    text.append(f"{status.title or 'pretraining'} ", style="bold")
     text.append("━" * done, style="green")
     text.append("━" * (_BAR_WIDTH - done), style="bright_black")
     text.append(f" {status.share:4.0%}  step {status.step:,}  eta {format_duration(status.eta_s)}")

@@ -10,7 +10,7 @@ import torch
 
 from litebert.data.batches.example import Batch
 from litebert.dist.replica import Single
-from litebert.dist.runtime import Runtime, runtime
+from litebert.dist.runtime import Runtime, runtime, uses_bfloat16
 from litebert.model.config import ModelConfig
 from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
 from litebert.optim.build import build_optimizers
@@ -21,7 +21,6 @@ from litebert.train.pretraining.feed import Feed, rows_of
 from litebert.train.pretraining.objective import PretrainingLoss, counts_of
 from litebert.train.pretraining.setup import (
     Corpora,
-    autocast_dtype,
     build_model,
     open_corpora,
     resolve_model,
@@ -98,7 +97,7 @@ def dry_run(config: PretrainConfig) -> DryRun:
         tokens,
         round(tokens * largest.mask_rate),
         shards=processes.world_size if config.parallel == "fsdp" else 1,
-        activation_bytes=2 if autocast_dtype(config, processes.device) else 4,
+        activation_bytes=2 if uses_bfloat16(config.precision, processes.device) else 4,
         recompute=config.activation_checkpointing,
         piece_elements=_piece_elements(config, processes),
     )
@@ -162,7 +161,7 @@ class _Bench:
             pairs,
             stage.layers,
             self.processes.device,
-            autocast_dtype(self.config, self.processes.device),
+            self.config.precision,
         )
         parameters = [p for p in self.replica.model.parameters() if p.requires_grad]
         compute_s, update_s = [], []

@@ -1,4 +1,4 @@
-"""What a pretraining run is made of: its corpora, its model, its precision."""
+"""What a pretraining run is made of: its corpora, its model, its identity."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from litebert.common.config import to_dict
 from litebert.common.errors import CheckpointError, ConfigError, DataError
 from litebert.common.rng import derived_seed
 from litebert.data.batches.example import Vocabulary
@@ -28,13 +29,7 @@ parameters the number of layers may too: the paper starts deep models from shall
 
 @dataclass(frozen=True)
 class Corpora:
-    """The opened shards of a run.
-
-    Example:
-        >>> corpora = open_corpora(config)
-        >>> corpora.tokenizer.vocab_size
-        30000
-    """
+    """The opened shards of a run."""
 
     train: tuple[tuple[ShardSet, float], ...]
     """training documents with their weights"""
@@ -134,13 +129,20 @@ def build_model(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) ->
     return model.train()
 
 
-def autocast_dtype(config: PretrainConfig, device: torch.device) -> torch.dtype | None:
-    """bfloat16 where asked for or where it pays; None for float32."""
-    if config.precision == "bfloat16":
-        return torch.bfloat16
-    if config.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.bfloat16
-    return None
+def identity(config: PretrainConfig, shape: ModelConfig) -> dict[str, object]:
+    """What must not change between the parts of a run; schedules, budgets and cadences may."""
+    return {
+        **{f"model.{key}": value for key, value in to_dict(shape).items()},
+        "seed": config.seed,
+        "weights": to_dict(config)["weights"],
+        "optimizer.name": config.optimizer.name,
+        "optimizer.bias_correction": config.optimizer.bias_correction,
+        "examples.task": config.examples.task,
+        "examples.rules": config.examples.rules,
+        "examples.block_tokens": config.examples.block_tokens,
+        "examples.window_blocks": config.examples.window_blocks,
+        "examples.short_probability": config.examples.short_probability,
+    }
 
 
 def _overrides(config: PretrainConfig, model: ModelConfig) -> dict[str, object]:
