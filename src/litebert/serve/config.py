@@ -23,11 +23,7 @@ _AT_LEAST_ONE = (
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """What the server loads and how much it accepts.
-
-    Example:
-        >>> ServeConfig(model=(Path("exported"),), port=8080)
-    """
+    """What the server loads and how much it accepts."""
 
     model: tuple[Path, ...] = ()
     """a model folder or ONNX folder; several may be given, each question goes to the first that
