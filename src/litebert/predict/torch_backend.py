@@ -98,6 +98,8 @@ class TorchBackend:
         if "hidden_states" in outputs:
             encoded = self.encoder(*tokens, return_hidden_states=True)
             sequence_BSH = encoded.sequence_BSH
+            if inputs.mask_RS is not None:  # as in a ragged batch: a beam may look at padding
+                sequence_BSH = sequence_BSH * inputs.mask_RS[:, :, None]
             computed["hidden_states"] = torch.stack(encoded.hidden_states, dim=2)
         else:
             sequence_BSH = self.encoder.forward_ragged(*tokens)
