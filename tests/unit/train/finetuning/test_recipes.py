@@ -78,7 +78,7 @@ def test_every_task_has_a_recipe_for_small_and_for_paper_models() -> None:
     small, base = preset("albert-small"), preset("albert-base")
     for name in TASK_NAMES:
         task = find_task(name)
-        assert recipe_for(task, small) is SMALL_RECIPES[task.form.kind]
+        assert recipe_for(task, small) is SMALL_RECIPES[task.form.recipe]
         assert recipe_for(task, base).lr < recipe_for(task, small).lr
 
 
