@@ -57,13 +57,6 @@ class ModelFolder:
     """A Hugging Face model folder, ours or transformers'.
 
     Settings are read at once, weights when they are asked for.
-
-    Example:
-        >>> folder = ModelFolder("runs/base/model")
-        >>> folder.config.hidden_size, folder.head
-        (768, 'pretraining')
-        >>> folder.parameters("pretraining").found["mlm.bias"].shape
-        (30000,)
     """
 
     def __init__(self, source: Path | str, overrides: Mapping[str, object] | None = None) -> None:

@@ -174,10 +174,6 @@ def load_model(
         num_labels: outputs of a fresh head; by default as many as the folder's labels.
         overrides: fields of :class:`ModelConfig` to replace, such as ``hidden_dropout``.
         generator: draws what starts fresh.
-
-    Example:
-        >>> encoder = load_model("runs/base/model", head="encoder")
-        >>> rte = load_model("runs/base/model", "classification", new_head=True, num_labels=2)
     """
     if head is not None and head not in HEADS:
         known = ", ".join(HEADS)

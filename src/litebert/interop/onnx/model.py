@@ -29,13 +29,7 @@ _WORDS = "encoder.embeddings.word.weight"
 
 
 class ModelGraph:
-    """Builds the graph of one model from its configuration and weights.
-
-    Example:
-        >>> model = ModelGraph(config, parameters, Float32(), mask_id=4).build("pretraining")
-        >>> [output.name for output in model.graph.output]
-        ['logits', 'masked_logits', 'pooler_output', 'sop_logits', 'last_hidden_state']
-    """
+    """Builds the graph of one model from its configuration and weights."""
 
     def __init__(
         self,

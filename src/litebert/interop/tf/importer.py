@@ -76,10 +76,6 @@ def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
         checkpoint: the folder with ``albert_config.json`` and the checkpoint, or the checkpoint's
             prefix (``.../model.ckpt-best``) when the folder holds several.
         out: the model folder to write.
-
-    Example:
-        >>> import_tf("albert_base_v2", "albert-base-v2").head
-        'pretraining'
     """
     from litebert.interop.hf import save_model
 

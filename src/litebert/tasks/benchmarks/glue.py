@@ -43,10 +43,6 @@ class GlueTask:
         test_splits: splits for the leaderboard.
         leaderboard: file name per test split.
         headerless: positions of (text, label) in files without a header line (CoLA).
-
-    Example:
-        >>> GLUE_TASKS["rte"].read(Path("glue"), "dev", RowProblems())[0].gold
-        1
     """
 
     name: str

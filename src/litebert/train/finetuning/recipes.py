@@ -93,11 +93,10 @@ PAPER_RECIPES: dict[str, Recipe] = {
 
 SMALL_RECIPES: dict[str, Recipe] = {
     "classification": Recipe(3e-4, 32, epochs=4, max_length=128),
-    "multi_label": Recipe(3e-4, 32, epochs=4, max_length=128),
     "regression": Recipe(3e-4, 32, epochs=6, max_length=128),
-    "token_classification": Recipe(3e-4, 32, epochs=6, max_length=128),
-    "multiple_choice": Recipe(2e-4, 16, epochs=2, max_length=384),
-    "span_extraction": Recipe(3e-4, 32, epochs=2, max_length=384),
+    "tags": Recipe(3e-4, 32, epochs=6, max_length=128),
+    "choice": Recipe(2e-4, 16, epochs=2, max_length=384),
+    "span": Recipe(3e-4, 32, epochs=2, max_length=384),
 }
 """For models narrower than 768: higher rates, shorter inputs, lengths in epochs.
 
@@ -107,11 +106,10 @@ BERTs of hidden size 128 to 512, and so are the four epochs; no search was made 
 
 OWN_TASK_RECIPES: dict[str, Recipe] = {
     "classification": Recipe(2e-5, 32, epochs=4),
-    "multi_label": Recipe(2e-5, 32, epochs=4),
     "regression": Recipe(2e-5, 16, epochs=6),
-    "token_classification": Recipe(3e-5, 32, epochs=4),
-    "multiple_choice": Recipe(1e-5, 32, epochs=3),
-    "span_extraction": Recipe(3e-5, 32, epochs=2, max_length=384),
+    "tags": Recipe(3e-5, 32, epochs=4),
+    "choice": Recipe(1e-5, 32, epochs=3),
+    "span": Recipe(3e-5, 32, epochs=2, max_length=384),
 }
 """For tasks that Table 14 does not have, with models of the paper's sizes."""
 
@@ -121,7 +119,7 @@ def recipe_for(task: Task, shape: ModelConfig) -> Recipe:
 
     The task's own ``max_length`` (a custom task file names one) bounds the recipe's.
     """
-    kind = task.form.kind
+    kind = task.form.recipe
     if shape.hidden_size < PAPER_HIDDEN_SIZE:
         return SMALL_RECIPES[kind]
     name = "race" if task.name.startswith("race") else task.name

@@ -10,18 +10,17 @@ import pytest
 from litebert.common.config import from_dict, read_toml
 from litebert.common.errors import ConfigError
 from litebert.model.config import preset
-from litebert.tasks.forms.kinds import Kind
 from litebert.tasks.registry import TASK_NAMES, find_task
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.recipes import PAPER_RECIPES, SMALL_RECIPES, Recipe, recipe_for
 
 CONFIGS = Path(__file__).resolve().parents[4] / "configs" / "finetune"
-SMALL_FILES: dict[str, Kind] = {
+SMALL_FILES = {
     "small-classification": "classification",
     "small-regression": "regression",
-    "small-tags": "token_classification",
-    "small-choice": "multiple_choice",
-    "small-span": "span_extraction",
+    "small-tags": "tags",
+    "small-choice": "choice",
+    "small-span": "span",
 }
 
 
@@ -79,7 +78,7 @@ def test_every_task_has_a_recipe_for_small_and_for_paper_models() -> None:
     small, base = preset("albert-small"), preset("albert-base")
     for name in TASK_NAMES:
         task = find_task(name)
-        assert recipe_for(task, small) is SMALL_RECIPES[task.form.kind]
+        assert recipe_for(task, small) is SMALL_RECIPES[task.form.recipe]
         assert recipe_for(task, base).lr < recipe_for(task, small).lr
 
 
