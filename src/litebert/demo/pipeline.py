@@ -17,13 +17,9 @@ from litebert.common.config import from_dict, read_toml, recipe_path
 from litebert.common.errors import ConfigError
 from litebert.common.files import read_json, write_json
 from litebert.common.rows import read_rows
-<<<<<<< HEAD
 from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
-=======
-from litebert.common.runs import RunFolder
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.prepare import prepare
->>>>>>> demo
 from litebert.demo import show
 from litebert.demo.folder import DemoConfig, DemoFolder
 from litebert.demo.python_text import write_corpus

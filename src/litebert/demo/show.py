@@ -18,12 +18,8 @@ from rich.text import Text
 from litebert.common.config import from_dict
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
-<<<<<<< HEAD
 from litebert.common.runs import RESULT_FILE, RunFolder
-=======
-from litebert.common.runs import RunFolder
 from litebert.data.corpus.shards import ShardSet
->>>>>>> demo
 from litebert.demo.folder import DemoFolder
 from litebert.demo.report import headlines, pretraining_headlines, read_filled, score_rows
 from litebert.demo.task import CutTask
