@@ -17,7 +17,7 @@ from litebert.common.config import from_dict, read_toml, recipe_path
 from litebert.common.errors import ConfigError
 from litebert.common.files import read_json, write_json
 from litebert.common.rows import read_rows
-from litebert.common.runs import RunFolder
+from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.prepare import prepare
 from litebert.demo import show
@@ -98,10 +98,10 @@ def the_way(folder: DemoFolder) -> list[Stage]:
         Stage("task", "Cut a small labelled task: which part does a sentence come from?",
               (f.task, f.task / "cut.json"), cut_labels, show.task),
         Stage("finetune", "Fine-tune the pretrained model on it",
-              (f.finetune, f.finetune / "result.json"), partial(finetune_task, start="weights"),
+              (f.finetune, f.finetune / RESULT_FILE), partial(finetune_task, start="weights"),
               partial(show.finetuning, run=f.finetune), resumes=True, needs_task=True),
         Stage("untrained", "The same from random weights, to see what pretraining gave",
-              (f.untrained, f.untrained / "result.json"), partial(finetune_task, start="random"),
+              (f.untrained, f.untrained / RESULT_FILE), partial(finetune_task, start="random"),
               partial(show.finetuning, run=f.untrained), resumes=True, needs_task=True),
         Stage("score", "Score them on documents that neither has seen labels of",
               (f.scores,), score, show.scores, needs_task=True),
@@ -217,15 +217,15 @@ def score(folder: DemoFolder) -> None:
     from litebert.train.finetuning.evaluate import evaluate_models
 
     found = evaluate_models(str(folder.task_file), [str(folder.finetune / "model")], None)[0]
-    result = read_json(folder.finetune / "result.json")
+    result = read_json(folder.finetune / RESULT_FILE)
     write_json(
         folder.scores,
         {
             "examples": result["dev_examples"],
             "baseline": result["baseline"],
-            "untrained": read_json(folder.untrained / "result.json")["scores"],
+            "untrained": read_json(folder.untrained / RESULT_FILE)["scores"],
             "pretrained": found.scores,
-            "confusion": read_json(folder.finetune / "mistakes.json")["confusion"],
+            "confusion": read_json(folder.finetune / MISTAKES_FILE)["confusion"],
         },
     )
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from litebert.common.config import from_dict
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
-from litebert.common.runs import RunFolder
+from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.data.corpus.shards import ShardSet
 from litebert.demo.folder import DemoFolder
 from litebert.demo.report import headlines, pretraining_headlines, read_filled, score_rows
@@ -243,7 +243,7 @@ def task(folder: DemoFolder, screen: Screen) -> None:
 
 def finetuning(folder: DemoFolder, screen: Screen, run: Path) -> None:
     """Show how a fine-tuning went."""
-    result = read_json(run / "result.json")
+    result = read_json(run / RESULT_FILE)
     accuracy = number(result, "scores", "accuracy")
     steps = f"{result['steps']:,} steps of 32 sentences"
     screen.line(f"{run / 'model'}  dev accuracy {accuracy:.1%} after {steps}")
