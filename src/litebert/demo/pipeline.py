@@ -214,7 +214,7 @@ def finetune_steps(folder: DemoFolder) -> int:
 
 def score(folder: DemoFolder) -> None:
     """Score the saved model on dev, beside what looks at no text and what was not pretrained."""
-    from litebert.train.finetuning.evaluate import evaluate_models
+    from litebert.predict.evaluate import evaluate_models
 
     found = evaluate_models(str(folder.task_file), [str(folder.finetune / "model")], None)[0]
     result = read_json(folder.finetune / RESULT_FILE)
@@ -233,16 +233,14 @@ def score(folder: DemoFolder) -> None:
 def export_int8(folder: DemoFolder) -> None:
     """Write the fine-tuned model (the pretrained one if there is no task) as int8 ONNX."""
     from litebert.interop.onnx.export import export_onnx
-    from litebert.predict.dev_check import DevSet
+    from litebert.predict.evaluate import DevSet
     from litebert.predict.export import export_checked
 
     drop: dict[str, object] | None = None
     if folder.has_task:
         dev = DevSet(find_task(str(folder.task_file)), folder.task)
         # A demo shows what int8 costs, whatever that is.
-        report, lost = export_checked(
-            folder.finetune / "model", folder.int8, dev, int8=True, force=True
-        )
+        report, lost = export_checked(folder.finetune / "model", folder.int8, dev, int8=True)
         drop = asdict(lost)
     else:
         report = export_onnx(folder.model, folder.int8, int8=True)
