@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from litebert.train.pretraining.config import Checkpoints
 from litebert.train.pretraining.engine import pretrain
-from litebert.train.pretraining.records import Records
+from litebert.train.run import Run
 from small_run import small_config
 
 KILLED_AT_STEP = 23
@@ -22,14 +22,14 @@ def main() -> None:
     is_last = os.environ["RANK"] == str(int(os.environ["WORLD_SIZE"]) - 1)
     is_first_attempt = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
     if disturbed and is_last and is_first_attempt:
-        log = Records.log
+        log = Run.log
 
-        def log_and_die(self: Records, step: int, values: dict) -> None:  # type: ignore[type-arg]
+        def log_and_die(self: Run, step: int, values: dict) -> None:  # type: ignore[type-arg]
             log(self, step, values)
             if step == KILLED_AT_STEP:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        Records.log = log_and_die  # type: ignore[method-assign,assignment]
+        Run.log = log_and_die  # type: ignore[method-assign,assignment]
     every = Checkpoints(every_steps=10)
     config = small_config(shards, out, steps=40, checkpoint=every, resume="auto")
     pretrain(config, quiet=True)

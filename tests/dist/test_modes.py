@@ -58,7 +58,7 @@ def runs(
         pretrain(replace(base, out=out / "single-poisoned"), quiet=True)
     # The schedule of twelve steps, stopped after six.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("litebert.train.pretraining.engine.Pretraining._share", share_until(6))
+        patch.setattr("litebert.train.pretraining.engine.Pretraining.share", share_until(6))
         pretrain(replace(base, out=out / "begun-alone"), quiet=True)
     torch.set_num_threads(threads)
     prepare(

@@ -116,15 +116,15 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     config = config_of("classification", tiny_model, tmp_path / "whole", epochs=None, steps=24,
                        eval_every_steps=6, dropout=0.1)  # fmt: skip
     whole = finetune(config)
-    step = engine.FineTuning._step
+    next_step = engine.FineTuning.next_step
 
-    def killed(self: engine.FineTuning, *arguments: object) -> None:
+    def killed(self: engine.FineTuning) -> object:
         if self.state.step == 15:
             raise Killed
-        step(self, *arguments)
+        return next_step(self)
 
     parts = replace(config, out=tmp_path / "parts")
-    monkeypatch.setattr(engine.FineTuning, "_step", killed)
+    monkeypatch.setattr(engine.FineTuning, "next_step", killed)
     with pytest.raises(Killed):
         finetune(parts)
     monkeypatch.undo()

@@ -25,16 +25,16 @@ from pathlib import Path
 from small_run import small_config
 from litebert.train.pretraining.config import Checkpoints
 from litebert.train.pretraining.engine import pretrain
-from litebert.train.pretraining.records import Records
+from litebert.train.run import Run
 
-log = Records.log
+log = Run.log
 
 def log_and_signal(self, step, values):
     log(self, step, values)
     if step == {step}:
         os.kill(os.getpid(), {signum})
 
-Records.log = log_and_signal
+Run.log = log_and_signal
 config = small_config(
     Path({shards!r}), Path({out!r}), steps=40, checkpoint=Checkpoints(every_steps=10)
 )

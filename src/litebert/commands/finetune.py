@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
+from litebert.commands.flags import RECIPE, SETTINGS, SWITCH
+from litebert.common.runs import is_main_process
 from litebert.train.finetuning.config import FinetuneConfig
 
 if TYPE_CHECKING:
@@ -18,16 +18,17 @@ _NOT_SCORES = ("total", "_thresh")
 
 
 def finetune(
-    config: Annotated[FinetuneConfig, Parameter(name="*")],
+    config: Annotated[FinetuneConfig, SETTINGS],
     *,
-    recipe: Annotated[Path | None, Parameter(name="--config")] = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    recipe: Annotated[Path | None, RECIPE] = None,
+    json: Annotated[bool, SWITCH] = False,
 ) -> None:
     """Fine-tune a model on GLUE, SQuAD, RACE or your own task, and score it on dev.
 
     Benchmarks: cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race race-middle race-high.
     What you leave out comes from the paper's recipe (Table 14), or from a scaled one for models
-    narrower than 768.
+    narrower than 768. Ctrl-C and SIGTERM save and leave; --resume auto goes on, to the bit.
+    Many processes: torchrun --nproc-per-node 8 -m litebert finetune ...
 
     Examples:
         litebert finetune sst2 --model runs/base/model --data glue --out runs/sst2
@@ -45,11 +46,9 @@ def finetune(
 
     result = run(config)
     if result.interrupted_by:
-        print(
-            f"stopped at step {result.steps:,} and saved; go on with --resume auto",
-            file=sys.stderr,
-        )
         sys.exit(128 + result.interrupted_by)
+    if not is_main_process():
+        return
     report = write_reports(result.run)
     if json:
         print(json_module.dumps({**result.to_json(), "report": str(report)}))

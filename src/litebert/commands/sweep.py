@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from litebert.common.runs import is_main_process
 from litebert.train.finetuning.sweep import SweepConfig
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def sweep(
     Args:
         json: print the table as JSON.
     """
+    from litebert.dist.runtime import runtime
     from litebert.report.write import write_reports
     from litebert.train.finetuning.engine import finetune
     from litebert.train.finetuning.sweep import sweep as run
@@ -39,14 +41,17 @@ def sweep(
 
     def finetune_with_report(one: FinetuneConfig) -> FinetuneResult:
         result = finetune(one)
-        if not result.interrupted_by:
+        if not result.interrupted_by and is_main_process():
             write_reports(result.run)
         return result
 
-    rows, signum = run(config, finetune_with_report)
+    with runtime(parallel="ddp"):  # one group of processes for all runs
+        rows, signum = run(config, finetune_with_report)
     if signum:
         print("stopped and saved; go on with the same command", file=sys.stderr)
         sys.exit(128 + signum)
+    if not is_main_process():
+        return
     if json:
         print(json_module.dumps({"rows": [vars(row) for row in rows]}))
     else:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-_SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0
 
 
 class Progress(Protocol):
@@ -23,12 +23,7 @@ class Progress(Protocol):
 
 @contextmanager
 def progress(description: str, total: float | None = None, unit: str = "it") -> Iterator[Progress]:
-    """Show progress with rate and ETA while the block runs.
-
-    Args:
-        description: what is going on.
-        total: the amount of work, if known.
-        unit: what is counted, for the rate ("MB", "step").
+    """Show progress with rate, in ``unit`` per second, and ETA while the block runs.
 
     Example:
         >>> with progress("tokenising", total=155.0, unit="MB") as bar:
@@ -96,7 +91,7 @@ class _LogLines:
 
     def advance(self, amount: float = 1.0) -> None:
         self.done += amount
-        if time.monotonic() - self.printed >= _SECONDS_BETWEEN_LINES:
+        if time.monotonic() - self.printed >= SECONDS_BETWEEN_LINES:
             self._print()
 
     def update(self, text: str) -> None:

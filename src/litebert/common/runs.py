@@ -15,6 +15,12 @@ from pathlib import Path
 from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
 
+MANIFEST_FILE = "manifest.json"
+SAMPLES_FILE = "samples.json"
+MISTAKES_FILE = "mistakes.json"
+RESULT_FILE = "result.json"
+"""How a fine-tuning run ended; its presence means the end."""
+
 _REPORTED_PACKAGES = ("litebert", "torch", "numpy", "sentencepiece", "tokenizers", "safetensors")
 
 
@@ -57,13 +63,18 @@ class RunFolder:
                 "cores": os.cpu_count(),
             },
         }
-        write_json(path / "manifest.json", manifest)
+        write_json(path / MANIFEST_FILE, manifest)
         return cls(path)
 
     @staticmethod
-    def refuse_existing(path: Path) -> None:
+    def exists(path: Path) -> bool:
+        """Whether the folder holds a run."""
+        return (path / MANIFEST_FILE).is_file()
+
+    @classmethod
+    def refuse_existing(cls, path: Path) -> None:
         """Raise a DataError if the folder already holds a run: before long work, not after it."""
-        if (path / "manifest.json").exists():
+        if cls.exists(path):
             raise DataError(
                 f"{path} already holds a run; go on with --resume auto or choose another --out"
             )
@@ -72,13 +83,13 @@ class RunFolder:
     def open(cls, path: Path | str) -> RunFolder:
         """Open an existing run folder."""
         path = Path(path)
-        if not (path / "manifest.json").is_file():
-            raise DataError(f"{path} is not a run folder: it has no manifest.json")
+        if not cls.exists(path):
+            raise DataError(f"{path} is not a run folder: it has no {MANIFEST_FILE}")
         return cls(path)
 
     def manifest(self) -> dict[str, object]:
         """Return what ran: config, argv, versions, commit, seeds, fingerprints."""
-        return read_json(self.path / "manifest.json")
+        return read_json(self.path / MANIFEST_FILE)
 
     def log(self, step: int, values: Mapping[str, object]) -> None:
         """Append one flushed line of metrics."""
@@ -102,13 +113,18 @@ class RunFolder:
         return self.metrics_path.stat().st_size if self.metrics_path.exists() else 0
 
     def truncate_metrics(self, position: int) -> None:
-        """Drop lines behind a checkpoint's position: a resumed run then logs each step once."""
+        """Drop lines after a checkpoint's position: a resumed run then logs each step once."""
         if self.metrics_position() > position:
             os.truncate(self.metrics_path, position)
 
     def _append(self, record: Mapping[str, object]) -> None:
         with self.metrics_path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def is_main_process() -> bool:
+    """Whether this process talks to people: the first of those that torchrun started."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def _versions() -> dict[str, str]:

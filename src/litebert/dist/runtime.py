@@ -1,4 +1,4 @@
-"""The processes of a run: who am I, what do we agree on, small sums over all."""
+"""The processes of a run: who am I, on which device, what do we agree on, sums over all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 import torch
 import torch.distributed as torch_dist
@@ -19,6 +19,7 @@ from litebert.common.errors import ConfigError, LitebertError
 
 Parallel = Literal["auto", "none", "ddp", "fsdp"]
 DeviceName = Literal["auto", "cpu", "cuda"]
+Precision = Literal["auto", "float32", "bfloat16"]
 
 T = TypeVar("T")
 
@@ -51,23 +52,32 @@ class Runtime:
         torch_dist.all_reduce(tensor)
         return [float(value) for value in tensor.tolist()]
 
-    def on_main(self, work: Callable[[], T]) -> T | None:
-        """Do something on process 0 only; if it fails there, every process stops.
-
-        Returns its result there and None elsewhere.
-        """
-        result, failure = None, None
+    def on_main(self, work: Callable[[], T]) -> T:
+        """Do something on process 0 only; every process gets its result, or stops if it fails."""
+        if self.world_size == 1:
+            return work()
+        answer: list[tuple[T | None, bool]] = [(None, True)]
+        failure = None
         if self.is_main:
             try:
-                result = work()
+                answer = [(work(), False)]
             except (LitebertError, OSError) as error:
                 failure = error
-        (num_failures,) = self.sum([float(failure is not None)])
+        torch_dist.broadcast_object_list(answer, src=0, device=self.device)
         if failure is not None:
             raise failure
-        if num_failures:
+        result, has_failed = answer[0]
+        if has_failed:
             raise LitebertError("process 0 has stopped: its message says why")
-        return result
+        return cast(T, result)
+
+    def gather(self, value: T) -> list[T]:
+        """Every process's value, by rank, on process 0; nothing elsewhere."""
+        if self.world_size == 1:
+            return [value]
+        values: list[T] | None = [value] * self.world_size if self.is_main else None
+        torch_dist.gather_object(value, values, dst=0)
+        return values or []
 
     def check_same(self, what: str, description: str) -> None:
         """Refuse to go on unless every process has the same text ``description`` of ``what``."""
@@ -109,6 +119,17 @@ def runtime(device: DeviceName = "auto", parallel: Parallel = "auto") -> Iterato
         yield Runtime(torch_dist.get_rank(), torch_dist.get_world_size(), _device(kind))
     finally:
         torch_dist.destroy_process_group()
+
+
+def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
+    """Whether matrix products are in bfloat16: where asked for, or where it pays."""
+    pays = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return precision == "bfloat16" or (precision == "auto" and pays)
+
+
+def autocast(precision: Precision, device: torch.device) -> torch.autocast:
+    """The context for forward passes."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=uses_bfloat16(precision, device))
 
 
 def _world_size_of_environment() -> int:

@@ -1,4 +1,4 @@
-"""Looking inside (the paper's Figure 1): how far and by which angle a block moves embeddings.
+"""Looking inside (the paper's Figure 1): how far and by what angle a block moves embeddings.
 
 For every block, the L2 distance between its input and its output embedding and the angle between
 the two, over all real tokens (padding is left out, ``[CLS]`` and ``[SEP]`` are not).
@@ -31,14 +31,7 @@ _SMALLEST_NORM = 1e-12
 
 @dataclass(frozen=True)
 class Spread:
-    """How a quantity is distributed over the tokens.
-
-    Attributes:
-        mean: the mean.
-        std: the standard deviation.
-        p10: the value that a tenth of the tokens stay below.
-        p90: the value that nine tenths stay below.
-    """
+    """How a quantity is distributed over the tokens: mean, deviation, first and last tenth."""
 
     mean: float
     std: float
@@ -54,28 +47,17 @@ class Spread:
 
 @dataclass(frozen=True)
 class LayerMovement:
-    """What one block does to the embeddings.
-
-    Attributes:
-        layer: number of the block, from 1 in order of execution.
-        distance: L2 distance between input and output.
-        angle_degrees: angle between input and output.
-    """
+    """L2 distance and angle between what goes into a block and what comes out."""
 
     layer: int
+    """number of the block, from 1 in order of execution"""
     distance: Spread
     angle_degrees: Spread
 
 
 @dataclass(frozen=True)
 class LayerAnalysis:
-    """The movement of every block of one model.
-
-    Attributes:
-        model: the folder or hub name.
-        num_tokens: tokens that were averaged over.
-        layers: one entry per block.
-    """
+    """The movement of every block of one model (a folder or hub name) over so many tokens."""
 
     model: str
     num_tokens: int

@@ -28,15 +28,7 @@ _WINDOW_QUESTIONS = 4096
 
 
 class Predictor:
-    """A loaded model with its tokenizer.
-
-    Example:
-        >>> predictor = Predictor.load("runs/tiny/model")
-        >>> predictor.fill_mask(["Paris is the [MASK] of France."])[0].masks[0][0].token
-        'capital'
-        >>> Predictor.load("runs/sst2/model").predict([{"text": "a fine film"}])[0]["label"]
-        'positive'
-    """
+    """A loaded model with its tokenizer."""
 
     def __init__(
         self,
@@ -46,15 +38,7 @@ class Predictor:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         depth: int | None = None,
     ) -> None:
-        """Join the parts; :meth:`load` finds them in a folder.
-
-        Args:
-            backend: the model.
-            tokenizer: the model's.
-            purpose: what the model was made for.
-            max_tokens: tokens of one batch, with padding if that is computed.
-            depth: layers to run; None runs all.
-        """
+        """Join the parts; :meth:`load` finds them in a folder."""
         self.backend, self.tokenizer, self.purpose = backend, tokenizer, purpose
         self.max_tokens, self.depth = max_tokens, depth
         self.max_length = backend.info.max_length

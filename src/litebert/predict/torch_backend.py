@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from litebert.dist.runtime import Precision, autocast
 from litebert.interop.folder import ModelFolder
 from litebert.interop.hf import load_model
 from litebert.model.encoder import Encoder, HeadInputs
@@ -20,8 +20,6 @@ from litebert.model.pretraining import PretrainingModel
 from litebert.predict.backend import BackendInfo
 from litebert.predict.inputs import Batch
 from litebert.tasks.base import FloatArray
-
-Precision = Literal["auto", "float32", "bfloat16"]
 
 _STATES = frozenset(output.name for output in ENCODER_OUTPUTS)
 
@@ -100,6 +98,8 @@ class TorchBackend:
         if "hidden_states" in outputs:
             encoded = self.encoder(*tokens, return_hidden_states=True)
             sequence_BSH = encoded.sequence_BSH
+            if inputs.mask_RS is not None:  # as in a ragged batch: a beam may look at padding
+                sequence_BSH = sequence_BSH * inputs.mask_RS[:, :, None]
             computed["hidden_states"] = torch.stack(encoded.hidden_states, dim=2)
         else:
             sequence_BSH = self.encoder.forward_ragged(*tokens)
@@ -130,11 +130,3 @@ def head_inputs(batch: Batch, device: torch.device, words: bool = True) -> HeadI
         tensor(batch.masked_positions) if words else None,
         batch.num_choices,
     )
-
-
-def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """Return the context for forward passes: bfloat16 where asked for or where it pays."""
-    pays = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    if precision == "bfloat16" or (precision == "auto" and pays):
-        return torch.autocast(device.type, torch.bfloat16)
-    return nullcontext()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeVar
 
@@ -19,7 +19,7 @@ from litebert.serve.batcher import Batcher
 from litebert.serve.config import ServeConfig
 from litebert.serve.guards import ClientLeftError
 from litebert.serve.service import Service
-from litebert.tasks.base import FloatArray
+from litebert.tasks.base import FloatArray, Form
 from litebert.tasks.forms.spans import SpanForm
 
 Result = TypeVar("Result")
@@ -92,9 +92,7 @@ class Endpoints:
         if body.may_be_unanswerable is not None and isinstance(form, SpanForm):
             form = replace(form, may_be_unanswerable=body.may_be_unanswerable)
         record = {"question": question, "context": context}
-        (answer,) = await self._ask(
-            request, predictor, lambda: [predictor.question(record, form)], [question, context]
-        )
+        answer = await self._ask_record(request, predictor, record, form)
         return s.AnswerResponse.model_validate(answer)
 
     async def multiple_choice(self, body: s.ChoiceRequest, request: Request) -> s.ChoiceResponse:
@@ -102,12 +100,7 @@ class Endpoints:
         predictor = self._predictor("multiple-choice", body.model)
         self._check_lengths([body.text, body.question or "", *body.options])
         record = {"text": body.text, "question": body.question, "options": body.options}
-        (answer,) = await self._ask(
-            request,
-            predictor,
-            lambda: [predictor.question(record, predictor.form())],
-            [body.text, *(f"{body.question} {option}" for option in body.options)],
-        )
+        answer = await self._ask_record(request, predictor, record, predictor.form())
         return s.ChoiceResponse.model_validate(answer)
 
     async def tag(self, body: s.TagRequest, request: Request) -> s.TagResponse:
@@ -115,14 +108,12 @@ class Endpoints:
         predictor = self._predictor("tag", body.model)
         if (body.text is None) == (body.words is None):
             raise InputError("give either text or words")
-        record: dict[str, object] = {"words": body.words}
         if body.text is not None:
-            record = {"text": body.text}
-        words = body.text if body.text is not None else " ".join(body.words or ())
-        self._checked([words])
-        (answer,) = await self._ask(
-            request, predictor, lambda: [predictor.question(record, predictor.form())], [words]
-        )
+            record: dict[str, object] = {"text": body.text}
+        else:
+            record = {"words": body.words}
+        self._check_lengths([body.text or " ".join(body.words or ())])
+        answer = await self._ask_record(request, predictor, record, predictor.form())
         return s.TagResponse.model_validate(answer)
 
     async def embeddings(self, body: s.EmbeddingsRequest, request: Request) -> s.EmbeddingsResponse:
@@ -196,6 +187,18 @@ class Endpoints:
             raise InputError(
                 f"the request has {num_masks:,} [MASK], the limit is {self._config.max_masks:,}"
             )
+
+    async def _ask_record(
+        self, request: Request, predictor: Predictor, record: Mapping[str, object], form: Form
+    ) -> dict[str, object]:
+        """Ask a fine-tuned model about one record."""
+        (answer,) = await self._ask(
+            request,
+            predictor,
+            lambda: [predictor.question(record, form)],
+            [str(value) for value in record.values()],
+        )
+        return answer
 
     async def _ask(
         self,

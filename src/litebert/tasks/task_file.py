@@ -7,10 +7,9 @@ from pathlib import Path
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import read_json, write_json
+from litebert.model.config import TASK_FILE
 from litebert.tasks.base import Form
 from litebert.tasks.forms.kinds import FORMS, Kind
-
-TASK_FILE = "task.json"
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,6 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
         run: the run folder.
         out: the model folder to make; it must not exist yet, or be empty.
         step: "best" by the run's dev metric, "last", or a number.
-
-    Example:
-        >>> export_checkpoint(Path("run"), Path("best"))
-        12000
     """
     manifest = RunFolder.open(run).manifest()
     folder = run / "checkpoints"
@@ -69,7 +65,7 @@ def _best_step(folder: Path, steps: Sequence[int]) -> int:
         except CheckpointError:
             continue
         assert isinstance(found, Mapping), "written by the run"
-        best = RunState.from_json(found).best_step
+        best = from_dict(RunState, found, str(folder)).best_step
         return step if best is None else best
     raise CheckpointError(f"none of the {len(steps)} checkpoints in {folder} can be read")
 

@@ -7,13 +7,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from litebert.common.progress import format_duration
+from litebert.common.progress import SECONDS_BETWEEN_LINES, format_duration
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-_SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_REFRESHES = 0.25
 _BAR_WIDTH = 30
 
@@ -38,10 +37,14 @@ class Status:
     """settings that change while training"""
     dev: str = ""
     """the latest evaluation"""
+    title: str = ""
+    """what is trained, if not one model is pretrained"""
 
     def line(self) -> str:
-        """All of it in one line."""
+        """The moment in one line."""
         head = f"step {self.step:,} ({self.share:.0%}), eta {format_duration(self.eta_s)}"
+        if self.title:
+            head = f"{self.title}: {head}"
         parts = [head, ", ".join(self.figures), self.stage, self.dev]
         return " | ".join(part for part in parts if part)
 
@@ -80,10 +83,9 @@ class _Silent:
 class _Log:
     def __init__(self) -> None:
         self._printed = time.monotonic()
-        self._last: Status | None = None
 
     def show(self, status: Status) -> None:
-        if time.monotonic() - self._printed >= _SECONDS_BETWEEN_LINES:
+        if time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
             self._printed = time.monotonic()
             self.note(status.line())
 
@@ -122,7 +124,7 @@ def _render(status: Status) -> Text:
 
     done = round(_BAR_WIDTH * min(1.0, status.share))
     text = Text(overflow="ellipsis", no_wrap=True)
-    text.append("pretraining ", style="bold")
+    text.append(f"{status.title or 'pretraining'} ", style="bold")
     text.append("━" * done, style="green")
     text.append("━" * (_BAR_WIDTH - done), style="bright_black")
     text.append(f" {status.share:4.0%}  step {status.step:,}  eta {format_duration(status.eta_s)}")

@@ -1,7 +1,9 @@
-"""What a finished fine-tuning leaves: model folder, scores, predictions, mistakes."""
+"""What a fine-tuning leaves: model folder, card, scores, predictions, mistakes; of seeds too."""
 
 from __future__ import annotations
 
+import shutil
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,28 +12,23 @@ from torch import nn
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_folder, read_json, write_json
+from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.interop.card import model_card
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import Head
 from litebert.tasks.base import Prediction
 from litebert.tasks.mistakes import worst_mistakes
+from litebert.tasks.problems import BAD_ROWS_FILE
 from litebert.tasks.scoring import TaskSplit
 from litebert.tasks.task_file import TaskFile
+from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.data import TaskData
-
-RESULT_FILE = "result.json"
 
 
 @dataclass(frozen=True)
 class FinetuneResult:
-    """How a run ended; ``result.json`` of the run folder.
-
-    Example:
-        >>> result = read_result(Path("runs/rte"))
-        >>> result.metric, result.scores[result.metric]
-        ('accuracy', 0.61)
-    """
+    """How a run ended; ``result.json`` of the run folder."""
 
     run: Path
     """the run folder"""
@@ -96,6 +93,33 @@ def write_result(result: FinetuneResult) -> None:
     write_json(result.run / RESULT_FILE, result.to_json())
 
 
+def describe_data(data: TaskData) -> dict[str, dict[str, object]]:
+    """The events that say what a run learns from: examples, bad rows, answers found again."""
+    events: dict[str, dict[str, object]] = {
+        "data": {
+            "train_examples": len(data.train.examples),
+            "train_features": len(data.train.features),
+            "bad_rows": data.problems.counts(),
+        }
+    }
+    answers = data.task.form.window_counts(data.train.examples, data.train.features)
+    if answers:
+        events["answers"] = {**answers}
+    return events
+
+
+def write_bad_rows(run: Path, data: TaskData) -> None:
+    """Write the rows that could not be used."""
+    data.problems.write(run / BAD_ROWS_FILE)
+
+
+def baseline_scores(data: TaskData) -> dict[str, float]:
+    """What always saying the same scores on the first split."""
+    dev = data.evals[0]
+    guesses = data.task.form.baseline(data.train.examples, dev.examples)
+    return data.task.score(dev.examples, guesses)
+
+
 def write_predictions(
     run: Path, data: TaskData, split: TaskSplit, predictions: Sequence[Prediction]
 ) -> None:
@@ -111,7 +135,7 @@ def write_predictions(
         "confusion": form.confusion(split.examples, predictions),
         "worst": worst_mistakes(form, split.examples, predictions),
     }
-    write_json(run / "mistakes.json", content)
+    write_json(run / MISTAKES_FILE, content)
 
 
 def save_task_model(
@@ -153,3 +177,118 @@ def save_task_model(
             multi_label=form.multi_label,
         )
         task_file.write(temporary)
+
+
+def fine_tuning_section(
+    config: FinetuneConfig,
+    settings: Settings,
+    data: TaskData,
+    scores: Mapping[str, float],
+    baseline: Mapping[str, float],
+    best_step: int,
+) -> str:
+    """Return Markdown that says how a task model came about.
+
+    Args:
+        config: as asked for.
+        settings: what was decided.
+        data: what it learned from and was scored on.
+        scores: of these weights on the first split with labels.
+        baseline: what always saying the same scores there.
+        best_step: when the weights were found.
+    """
+    dev = data.evals[0]
+    epochs = settings.steps / settings.steps_per_epoch
+    rows = "\n".join(
+        f"| {name} | {value:.4g} | {baseline[name]:.4g} |" if name in baseline
+        else f"| {name} | {value:.4g} | |"
+        for name, value in scores.items()
+    )  # fmt: skip
+    labels = ""
+    if data.task.form.labels:
+        labels = f"\nLabels: {', '.join(f'`{label}`' for label in data.task.form.labels)}.\n"
+    correction = "" if settings.bias_correction else " without bias correction"
+    recipe = {
+        "optimizer": f"AdamW{correction}, weight decay {config.weight_decay:g}",
+        "learning rate": f"{settings.lr:g} after warm-up, then linear to 0",
+        "steps": f"{settings.steps:,} ({epochs:.3g} epochs), {settings.warmup_steps:,} of warm-up",
+        "examples a step": f"{settings.batch_size}",
+        "longest input": f"{settings.max_length} tokens",
+        "dropout": f"{settings.dropout:g}, before the head {settings.classifier_dropout:g}",
+        "gradients clipped to": f"{config.clip_norm:g}",
+        "seed": f"{config.seed}",
+    }
+    recipe_rows = "\n".join(f"| {key} | {value} |" for key, value in recipe.items())
+    start = "weights" if config.start == "weights" else "random weights in the shape"
+    return f"""
+## Fine-tuning
+
+Task `{data.task.name}` ({data.task.form.kind.replace("_", " ")}), from the {start} of
+`{config.model}`; {_count(data, "train", len(data.train.examples))} training examples.
+{labels}
+Scores on {_count(data, dev.name, len(dev.examples))} examples of the {dev.name} split, which also
+picked these weights (step {best_step:,}). The baseline looks at no text.
+
+| {dev.name} | score | baseline |
+| --- | --- | --- |
+{rows}
+
+| recipe | |
+| --- | --- |
+{recipe_rows}
+"""
+
+
+def _count(data: TaskData, split: str, used: int) -> str:
+    whole = data.available[split]
+    return f"{used:,}" if used == whole else f"{used:,} of {whole:,}"
+
+
+def seed_configs(config: FinetuneConfig) -> list[FinetuneConfig]:
+    """Return one configuration per seed, each with a run folder of its own."""
+    return [
+        replace(config, seed=seed, seeds=1, out=config.out / f"seed-{seed}")
+        for seed in range(config.seed, config.seed + config.seeds)
+    ]
+
+
+def open_seeds_run(config: FinetuneConfig) -> None:
+    """Create the folder that holds the runs of all seeds, unless it is to be resumed."""
+    if config.resume == "no" or not RunFolder.exists(config.out):
+        seeds = {f"run-{number}": config.seed + number for number in range(config.seeds)}
+        RunFolder.create(config.out, to_dict(config), seeds)
+
+
+def summarize_seeds(run: Path, results: Sequence[FinetuneResult]) -> FinetuneResult:
+    """Write the medians as the result, with the spread and the model of the best seed."""
+    metric = results[0].metric
+    best = max(results, key=lambda result: result.scores[metric])
+    assert best.model is not None, "finished runs have a model"
+    with atomic_folder(run / "model", replace=True) as temporary:
+        shutil.copytree(best.model, temporary, dirs_exist_ok=True)
+    columns = {
+        name: [float(result.scores[name]) for result in results] for name in results[0].scores
+    }
+    others = {
+        split: _medians([result.other_scores[split] for result in results])
+        for split in results[0].other_scores
+    }
+    summary = replace(
+        results[0],
+        run=run,
+        model=run / "model",
+        scores={name: statistics.median(values) for name, values in columns.items()},
+        other_scores=others,
+        exit_scores=_medians([result.exit_scores for result in results]),
+        spread={name: max(values) - min(values) for name, values in columns.items()},
+        by_seed=tuple({"seed": float(r.seed), **r.scores} for r in results),
+        best_step=best.best_step,
+        tokens=sum(result.tokens for result in results),
+        seconds=round(sum(result.seconds for result in results), 3),
+    )
+    write_result(summary)
+    return summary
+
+
+def _medians(scores: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median([float(s[name]) for s in scores]) for name in scores[0]}

@@ -13,6 +13,7 @@ from litebert.bundled import BUNDLED
 from litebert.common.config import from_dict
 from litebert.common.errors import ConfigError, LitebertError, suggestion
 from litebert.common.files import write_json, write_text
+from litebert.common.runs import is_main_process
 from litebert.train.finetuning.config import FinetuneConfig
 
 if TYPE_CHECKING:
@@ -96,8 +97,9 @@ def sweep(
             if result.interrupted_by:
                 return rows, result.interrupted_by
             rows.append(_row(task, settings, result))
-        write_json(config.out / "table.json", {"rows": [vars(row) for row in rows]})
-        write_text(config.out / "table.md", table(rows))
+        if is_main_process():
+            write_json(config.out / "table.json", {"rows": [vars(row) for row in rows]})
+            write_text(config.out / "table.md", table(rows))
     return rows, 0
 
 

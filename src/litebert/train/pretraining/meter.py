@@ -26,21 +26,9 @@ class StepFigures:
     flops: float
     """arithmetic of the step, here"""
 
-    @property
-    def mlm_loss(self) -> float:
-        """Mean loss of a predicted token."""
-        return self.mlm_loss_sum / max(1, self.predictions)
-
 
 class Meter:
-    """Collects steps and gives their averages.
-
-    Example:
-        >>> meter = Meter(Objective(), gemm_rate=1e11)
-        >>> meter.add(figures)
-        >>> meter.averages()["mlm_loss"]
-        9.01
-    """
+    """Collects steps and gives their averages."""
 
     def __init__(self, objective: Objective, gemm_rate: float) -> None:
         self._objective = objective

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from litebert.data.batches.example import NO_LABEL, Batch
+from litebert.dist.runtime import Precision, autocast
 from litebert.train.pretraining.config import Objective
 
 STATISTICS = ("mlm_loss_sum", "mlm_correct", "sentence_loss_sum", "sentence_correct")
@@ -55,12 +56,7 @@ def smallest_batch() -> Batch:
 
 @dataclass(frozen=True)
 class PretrainingLoss:
-    """Weighted sums divided by counts over the whole step, so that any split of it agrees.
-
-    Example:
-        >>> loss_of = PretrainingLoss(Objective(), 77, 4, layers=12, device=torch.device("cpu"))
-        >>> loss, statistics = loss_of(model, batch)
-    """
+    """Weighted sums divided by counts over the whole step, so that any split of it agrees."""
 
     objective: Objective
     num_predictions: int
@@ -70,16 +66,14 @@ class PretrainingLoss:
     layers: int
     """layers that run"""
     device: torch.device
-    autocast_dtype: torch.dtype | None = None
-    """type of the matrix products, if not float32"""
+    precision: Precision = "float32"
+    """of the matrix products"""
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss to differentiate, and the sums named in ``STATISTICS``, float64 [4]."""
         labels = torch.from_numpy(batch.sentence_labels).to(self.device)
         has_pairs = self.num_pairs > 0
-        with torch.autocast(
-            self.device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None
-        ):
+        with autocast(self.precision, self.device):
             ids, mask, segments = inputs_of(batch, self.device)
             out = model(
                 ids,

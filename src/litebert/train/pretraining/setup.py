@@ -1,4 +1,4 @@
-"""What a pretraining run is made of: its corpora, its model, its precision."""
+"""What a pretraining run is made of: its corpora, its model, its identity."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from litebert.common.errors import CheckpointError, ConfigError, DataError
+from litebert.common.config import to_dict
+from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
 from litebert.data.batches.example import Vocabulary
-from litebert.data.corpus.shards import ShardSet
+from litebert.data.corpus.shards import ShardSet, tokenizer_of
 from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
@@ -28,13 +29,7 @@ parameters the number of layers may too: the paper starts deep models from shall
 
 @dataclass(frozen=True)
 class Corpora:
-    """The opened shards of a run.
-
-    Example:
-        >>> corpora = open_corpora(config)
-        >>> corpora.tokenizer.vocab_size
-        30000
-    """
+    """The opened shards of a run."""
 
     train: tuple[tuple[ShardSet, float], ...]
     """training documents with their weights"""
@@ -68,28 +63,12 @@ def open_corpora(config: PretrainConfig) -> Corpora:
     """Open all shards of a run; they must come from one tokenizer."""
     train = [ShardSet.open(folder, "train") for folder in config.corpora]
     dev = [ShardSet.open(folder, "dev") for folder in config.corpora]
-    tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in train]
-    for shards, tokenizer in zip(train, tokenizers, strict=True):
-        if shards.tokenizer_fingerprint not in ("", tokenizer.fingerprint):
-            raise DataError(
-                f"{shards.tokenizer_folder} holds another tokenizer than the one that made the "
-                "tokens: put that one back, or prepare the text again"
-            )
-        if tokenizer.fingerprint != tokenizers[0].fingerprint:
-            raise DataError(
-                f"{shards.folder} was prepared with another tokenizer than {train[0].folder}: "
-                "prepare both with the same one"
-            )
-        if tokenizer.vocab_size != shards.vocab_size:
-            raise DataError(
-                f"{shards.folder} has tokens of {shards.vocab_size} pieces but its tokenizer has "
-                f"{tokenizer.vocab_size}: prepare it again"
-            )
+    tokenizer = tokenizer_of(train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
     return Corpora(
         tuple(zip(train, weights, strict=True)),
         tuple(dev),
-        tokenizers[0],
+        tokenizer,
         train[0].tokenizer_folder,
     )
 
@@ -134,13 +113,20 @@ def build_model(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) ->
     return model.train()
 
 
-def autocast_dtype(config: PretrainConfig, device: torch.device) -> torch.dtype | None:
-    """bfloat16 where asked for or where it pays; None for float32."""
-    if config.precision == "bfloat16":
-        return torch.bfloat16
-    if config.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.bfloat16
-    return None
+def identity(config: PretrainConfig, shape: ModelConfig) -> dict[str, object]:
+    """What must not change between the parts of a run; schedules, budgets and cadences may."""
+    return {
+        **{f"model.{key}": value for key, value in to_dict(shape).items()},
+        "seed": config.seed,
+        "weights": to_dict(config)["weights"],
+        "optimizer.name": config.optimizer.name,
+        "optimizer.bias_correction": config.optimizer.bias_correction,
+        "examples.task": config.examples.task,
+        "examples.rules": config.examples.rules,
+        "examples.block_tokens": config.examples.block_tokens,
+        "examples.window_blocks": config.examples.window_blocks,
+        "examples.short_probability": config.examples.short_probability,
+    }
 
 
 def _overrides(config: PretrainConfig, model: ModelConfig) -> dict[str, object]:

@@ -1,15 +1,38 @@
-"""Where a run stands: counters, data position, best score, plateau; as checkpoints store it."""
+"""Where a pretraining run stands: data position, best score, plateau; as checkpoints store it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
-from litebert.common.config import from_dict
 from litebert.train.pretraining.config import Metric
-from litebert.train.pretraining.evaluate import Scores
 from litebert.train.pretraining.feed import FeedPosition
+from litebert.train.run import TrainState
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What an evaluation found. Accuracies are shares; losses are nats per token."""
+
+    mlm_loss: float
+    """mean loss over all predicted tokens"""
+    mlm_accuracy: float
+    """share of predicted tokens that scored highest"""
+    masked_loss: float
+    """mean loss where the input is [MASK]: nothing to copy there"""
+    masked_accuracy: float
+    """share of right words where the input is [MASK]"""
+    unigram_loss: float
+    """loss, where the input is [MASK], of a model that knows nothing but word frequencies"""
+    sop_accuracy: float | None = None
+    """share of sentence orders recognised"""
+    nsp_accuracy: float | None = None
+    """share of random second segments recognised"""
+    predictions: int = 0
+    """predicted tokens"""
+    sop_pairs: int = 0
+    """pairs that sop_accuracy is of"""
+    nsp_pairs: int = 0
+    """pairs that nsp_accuracy is of"""
 
 
 @dataclass(frozen=True)
@@ -25,24 +48,9 @@ class FinalEvaluation:
 
 
 @dataclass
-class RunState:
-    """Everything about a run that is neither weights nor optimizer.
+class RunState(TrainState):
+    """Everything about a pretraining run that is neither weights nor optimizer."""
 
-    Example:
-        >>> RunState.from_json(RunState(step=3).to_json()).step
-        3
-    """
-
-    step: int = 0
-    """steps done"""
-    tokens: int = 0
-    """tokens trained on, without padding"""
-    elapsed_s: float = 0.0
-    """time in the training loop, over all resumes"""
-    nonfinite_total: int = 0
-    """steps without an update because loss or gradient were not finite"""
-    nonfinite_in_a_row: int = 0
-    """how many of these are the latest"""
     best_value: float | None = None
     """best value of the chosen metric"""
     best_step: int | None = None
@@ -58,29 +66,6 @@ class RunState:
     final: FinalEvaluation | None = None
     """the evaluation at the end, once it is done"""
 
-    def to_json(self) -> dict[str, object]:
-        """JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, object]) -> RunState:
-        """The state that :meth:`to_json` gave."""
-        return from_dict(cls, values, "checkpoint state")
-
-
-class Clock:
-    """Time in the training loop, continued from earlier runs.
-
-    Example:
-        >>> clock = Clock(before_s=120.0)
-        >>> clock.elapsed_s() >= 120.0
-        True
-    """
-
-    def __init__(self, before_s: float = 0.0) -> None:
-        self._before_s = before_s
-        self._started = time.monotonic()
-
-    def elapsed_s(self) -> float:
-        """Seconds so far."""
-        return self._before_s + time.monotonic() - self._started
+    def kept_steps(self) -> list[int]:
+        """The best step."""
+        return [] if self.best_step is None else [self.best_step]

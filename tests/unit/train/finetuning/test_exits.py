@@ -27,8 +27,8 @@ from litebert.tasks.task_file import TaskFile
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import finetune
-from litebert.train.finetuning.exits import drawn_exit, exit_depths
-from litebert.train.finetuning.model import batch_loss
+from litebert.train.finetuning.order import drawn_exit, exit_depths
+from litebert.train.finetuning.setup import batch_loss
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "custom_task"
 TINY = ModelConfig(

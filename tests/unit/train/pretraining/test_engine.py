@@ -31,8 +31,8 @@ from litebert.train.pretraining.config import (
 )
 from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import DevSet
-from litebert.train.pretraining.records import Records
 from litebert.train.pretraining.setup import open_corpora
+from litebert.train.run import Run
 from small_run import assert_bitwise_equal, poison, small_config, weights
 
 
@@ -117,7 +117,8 @@ def test_curricula_show_in_the_metrics(tiny_shards_dir: Path, tmp_path: Path) ->
 
 def test_tasks_nsp_and_none(tiny_shards_dir: Path, tmp_path: Path) -> None:
     for task in ("nsp", "none"):
-        config = small_config(tiny_shards_dir, tmp_path / task, steps=3).with_examples(task=task)
+        config = small_config(tiny_shards_dir, tmp_path / task, steps=3)
+        config = replace(config, examples=replace(config.examples, task=task))
         result = pretrain(config, quiet=True)
         assert result.scores is not None
         assert result.scores.sop_pairs > 0
@@ -142,7 +143,7 @@ def test_resume_is_bitwise_and_metrics_have_each_step_once(
 
     parts = replace(whole, out=tmp_path / "parts")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("litebert.train.pretraining.engine.update", failing_after(8))
+        patch.setattr("litebert.train.loop.update", failing_after(8))
         with pytest.raises(RuntimeError, match="pulled the plug"):
             pretrain(parts, quiet=True)
     pretrain(replace(parts, resume="auto"), quiet=True)
@@ -222,14 +223,14 @@ def after_line_of_step(
     monkeypatch: pytest.MonkeyPatch, step: int, action: Callable[[], object]
 ) -> None:
     """Do something as soon as a step's metrics are written."""
-    log = Records.log
+    log = Run.log
 
-    def log_and_act(self: Records, at_step: int, values: dict[str, object]) -> None:
+    def log_and_act(self: Run, at_step: int, values: dict[str, object]) -> None:
         log(self, at_step, values)
         if at_step == step and "mlm_loss" in values:
             action()
 
-    monkeypatch.setattr(Records, "log", log_and_act)
+    monkeypatch.setattr(Run, "log", log_and_act)
 
 
 def test_the_last_step_is_saved_before_the_last_evaluation(

@@ -1,4 +1,4 @@
-"""What a finished run leaves: samples of what the model fills in, and the model folder."""
+"""What a finished pretraining leaves: samples of what the model fills in, and the model folder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from litebert.common.files import write_json
+from litebert.common.runs import SAMPLES_FILE
 from litebert.dist.replica import Single
 from litebert.interop.hf import save_model
 from litebert.model.heads import PretrainingModel
 from litebert.train import checkpoint
 from litebert.train.pretraining.evaluate import DevSet
-from litebert.train.pretraining.records import Records
 from litebert.train.pretraining.setup import Corpora
 
 NUM_SAMPLES = 8
@@ -21,11 +21,11 @@ NUM_CANDIDATES = 5
 _CONTEXT_TOKENS = 24
 
 
-def write_results(records: Records, replica: Single, corpora: Corpora, dev: DevSet) -> Path:
+def write_results(run: Path, replica: Single, corpora: Corpora, dev: DevSet) -> Path:
     """Write ``model/`` and ``samples.json`` into the run folder; the path of the model."""
     weights = checkpoint.model_tensors(replica.model)
     shape = replica.model.config
-    folder = records.folder / "model"
+    folder = run / "model"
 
     def write() -> None:
         model = PretrainingModel(shape)  # type: ignore[arg-type]
@@ -33,7 +33,7 @@ def write_results(records: Records, replica: Single, corpora: Corpora, dev: DevS
         save_model(model.eval(), folder, corpora.tokenizer_folder, replace=True)
         if dev.has_documents:
             samples = fill_mask_samples(model, corpora, dev)
-            write_json(records.folder / "samples.json", {"fill_mask": samples})
+            write_json(run / SAMPLES_FILE, {"fill_mask": samples})
 
     replica.processes.on_main(write)
     return folder

@@ -1,0 +1,302 @@
+"""A run on disk: manifest, metrics, TensorBoard, events, checkpoints; process 0 writes, all resume.
+
+Pretraining and fine-tuning use the same :class:`Run`; what a checkpoint holds besides tensors is
+the engine's own :class:`TrainState`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from litebert.common.config import from_dict, to_dict
+from litebert.common.errors import CheckpointError
+from litebert.common.runs import MANIFEST_FILE, RunFolder
+from litebert.dist.runtime import Runtime
+from litebert.train import checkpoint
+from litebert.train.display import Display
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+_PATHS_OF_A_MACHINE = ("data", "extra_data")
+"""Settings that may differ between processes: what is found there is compared instead."""
+
+
+class RunConfig(Protocol):
+    """What a run needs of its configuration, a dataclass."""
+
+    @property
+    def out(self) -> Path:
+        """The run folder."""
+
+    @property
+    def seed(self) -> int:
+        """Of all randomness."""
+
+    @property
+    def resume(self) -> Literal["no", "auto"]:
+        """Whether to go on from the last good checkpoint."""
+
+
+@dataclass
+class TrainState:
+    """Where a run stands: what a checkpoint stores besides weights and optimizer.
+
+    >>> TrainState(step=3).kept_steps()
+    []
+    """
+
+    step: int = 0
+    """steps done"""
+    tokens: int = 0
+    """tokens trained on, without padding"""
+    elapsed_s: float = 0.0
+    """time in the training loop, over all resumes"""
+    nonfinite_total: int = 0
+    """steps without an update because loss or gradient were not finite"""
+    nonfinite_in_a_row: int = 0
+    """how many of these are the latest"""
+
+    def kept_steps(self) -> list[int]:
+        """Steps whose checkpoints stay, besides the latest ones; best first."""
+        return []
+
+
+S_co = TypeVar("S_co", bound=TrainState, covariant=True)
+
+
+class Run(Generic[S_co]):
+    """Everything a run writes while it trains, and where it goes on after an interruption.
+
+    Args:
+        config: of the run.
+        state_type: what :meth:`restore` returns.
+        identity: what must not change between the parts of a run; the data are added.
+        fingerprints: hashes of the data.
+        keep_last: checkpoints kept besides those of ``state.kept_steps()``.
+        processes: of the run; all of them must agree on the arguments above.
+        screen: where to tell people.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        state_type: type[S_co],
+        identity: Mapping[str, object],
+        fingerprints: Mapping[str, str],
+        keep_last: int,
+        processes: Runtime,
+        screen: Display,
+    ) -> None:
+        self.config, self.processes, self.screen = config, processes, screen
+        self.folder, self.checkpoints = config.out, config.out / "checkpoints"
+        data = {f"data.{name}": value for name, value in fingerprints.items()}
+        self.identity = {**identity, **data}
+        self._settings = to_dict(config)
+        self._fingerprints, self._keep_last = fingerprints, keep_last
+        check_same_configuration(config, processes)
+        processes.check_same("data", json.dumps(data, sort_keys=True))
+        processes.check_same("model", json.dumps(self.identity, sort_keys=True))
+        self.state = state_type()
+        self._files: RunFolder | None = None
+        """Only process 0 has them."""
+        self._saved_step: int | None = None
+        self._board: SummaryWriter | None = None
+        self._model: nn.Module | None = None
+        self._optimizers: Sequence[Optimizer] = ()
+
+    def restore(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> S_co:
+        """Open or create the run folder; load the last good checkpoint if one is to be resumed.
+
+        Model, optimizers and the returned state are what :meth:`save` writes from now on.
+        """
+        self._model, self._optimizers = model, optimizers
+        found = self.processes.on_main(self._open)
+        if found is not None:
+            checkpoint.load_model_tensors(model, found.tensors(checkpoint.WEIGHTS_FILE))
+            states = found.tensors(checkpoint.OPTIMIZER_FILE)
+            checkpoint.load_optimizer_tensors(model, optimizers, states)
+            values = found.state["run"]
+            assert isinstance(values, Mapping), "written by save"
+            self.state = from_dict(type(self.state), values, str(found.path))
+            self._saved_step = found.step
+        return self.state
+
+    def log(self, step: int, values: Mapping[str, object]) -> None:
+        """Write one line of metrics, and the numbers to TensorBoard."""
+        if self._files is None:
+            return
+        self._files.log(step, values)
+        board = self._tensorboard(step)
+        if board is not None:
+            for name, value in values.items():
+                if isinstance(value, (int, float)):
+                    board.add_scalar(name.replace("dev_", "dev/", 1), value, step)
+            board.flush()
+
+    def event(
+        self, name: str, message: str = "", fields: Mapping[str, object] | None = None
+    ) -> None:
+        """Write an event of this step, and tell the person who watches if there is a message."""
+        if self._files is not None:
+            said = {"message": message} if message else {}
+            self._files.event(name, self.state.step, **said, **(fields or {}))
+        if message:
+            self.screen.note(message)
+
+    def save(self) -> None:
+        """Write a checkpoint (all processes take part) unless that of this step is there already.
+
+        Those no longer wanted are deleted.
+        """
+        if self._saved_step == self.state.step:
+            return
+        assert self._model is not None, "restore comes first"
+        tensors = {
+            checkpoint.WEIGHTS_FILE: checkpoint.model_tensors(self._model),
+            checkpoint.OPTIMIZER_FILE: checkpoint.optimizer_tensors(self._model, self._optimizers),
+        }
+
+        def write() -> None:
+            content = {
+                **self._progress(),
+                "world_size": self.processes.world_size,
+                "identity": self.identity,
+            }
+            checkpoint.save(self.checkpoints, self.state.step, tensors, content)
+            self._prune()
+
+        self.processes.on_main(write)
+        self._saved_step = self.state.step
+
+    def amend(self) -> None:
+        """Write a state that changed into the checkpoint of its step; the tensors stay."""
+
+        def write() -> None:
+            checkpoint.amend(self.checkpoints / f"step-{self.state.step}", self._progress())
+            self._prune()
+
+        self.processes.on_main(write)
+
+    def weights(self, step: int) -> dict[str, Tensor]:
+        """The weights that were saved at a step."""
+        path = self.checkpoints / f"step-{step}"
+        return checkpoint.verify(path).tensors(checkpoint.WEIGHTS_FILE)
+
+    def finish(self, *, keep_checkpoints: bool) -> None:
+        """Close what is open; remove the checkpoints if the weights are elsewhere now."""
+        if self._board is not None:
+            self._board.close()
+            self._board = None
+        if self._files is not None and not keep_checkpoints:
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def _progress(self) -> dict[str, object]:
+        assert self._files is not None, "opened by restore"
+        return {"run": asdict(self.state), "metrics_position": self._files.metrics_position()}
+
+    def _prune(self) -> None:
+        checkpoint.prune(self.checkpoints, self._keep_last, self.state.kept_steps())
+
+    def _open(self) -> checkpoint.Checkpoint | None:
+        """On process 0: the run folder, and the checkpoint to go on from."""
+        if self.config.resume == "no" or not RunFolder.exists(self.folder):
+            self._files = self._create()
+            return None
+        checkpoint.clear_leftovers(self.checkpoints)
+        passed_over: list[str] = []
+        found = checkpoint.latest_good(self.checkpoints, passed_over.append)
+        if found is None:
+            # Nothing of the earlier start is used: the manifest must be of this one.
+            (self.folder / MANIFEST_FILE).unlink()
+            self._files = self._create()
+            self._files.truncate_metrics(0)
+            self._files.event("resume", 0)
+            self.screen.note(f"{self.folder} has no checkpoint yet: starting again")
+            return None
+        self._files = RunFolder.open(self.folder)
+        self._go_on_from(self._files, found, passed_over)
+        return found
+
+    def _create(self) -> RunFolder:
+        seeds = {"run": self.config.seed}
+        return RunFolder.create(self.folder, self._settings, seeds, self._fingerprints)
+
+    def _go_on_from(
+        self, files: RunFolder, found: checkpoint.Checkpoint, passed_over: Sequence[str]
+    ) -> None:
+        """Forget what came after a checkpoint, and say what is different from before."""
+        manifest = files.manifest()
+        then, prints = manifest["config"], manifest["fingerprints"]
+        identity, position = found.state.get("identity", {}), found.state["metrics_position"]
+        assert isinstance(then, Mapping), "written by RunFolder"
+        assert isinstance(prints, Mapping), "written by RunFolder"
+        assert isinstance(identity, Mapping), "written by save"
+        assert isinstance(position, int), "written by save"
+        data = {f"data.{name}": value for name, value in prints.items()}
+        refuse_changes(found.path, {**data, **identity}, self.identity)
+        files.truncate_metrics(position)
+        for message in passed_over:
+            files.event("damaged_checkpoint", found.step, message=message)
+            self.screen.note(message)
+        checkpoint.drop_after(self.checkpoints, found.step)
+        changed = _changes(_flat(then), _flat(self._settings))
+        files.event("resume", found.step, **({"changed": changed} if changed else {}))
+        news = [f"{name} {before} -> {now}" for name, (before, now) in changed.items()]
+        self.screen.note(
+            f"resuming {self.folder} at step {found.step:,}"
+            + (f"; changed: {', '.join(news)}" if news else "")
+        )
+
+    def _tensorboard(self, step: int) -> SummaryWriter | None:
+        if self._board is None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                return None
+            self._board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step)
+        return self._board
+
+
+def check_same_configuration(config: RunConfig, processes: Runtime) -> None:
+    """Refuse to go on unless all processes have the same settings."""
+    settings = {k: v for k, v in to_dict(config).items() if k not in _PATHS_OF_A_MACHINE}
+    processes.check_same("configuration", json.dumps(settings, sort_keys=True))
+
+
+def refuse_changes(where: Path, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:
+    """Refuse to go on with a run whose settings were others.
+
+    A setting that the run's version did not write yet cannot be compared.
+    """
+    for key, value in now.items():
+        if key in earlier and earlier[key] != value:
+            raise CheckpointError(
+                f"{where} is of a run with {key} = {earlier[key]}, not {value}: resume "
+                "with the same setting, or choose another --out"
+            )
+
+
+def _changes(then: Mapping[str, object], now: Mapping[str, object]) -> dict[str, list[object]]:
+    """Settings that differ from those the run began with: ``{name: [then, now]}``."""
+    return {
+        key: [then[key], value]
+        for key, value in now.items()
+        if key != "resume" and key in then and then[key] != value
+    }
+
+
+def _flat(settings: object, prefix: str = "") -> dict[str, object]:
+    """Nested settings with dotted names."""
+    if not isinstance(settings, Mapping):
+        return {prefix: settings}
+    parts = [_flat(value, f"{prefix}.{key}" if prefix else key) for key, value in settings.items()]
+    return {key: value for part in parts for key, value in part.items()}

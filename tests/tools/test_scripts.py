@@ -1,0 +1,44 @@
+"""The scripts of the project itself: each says what it does, and none writes half a page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pictures
+import pytest
+from exactness import page
+
+from litebert.common.runs import RunFolder
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+@pytest.mark.parametrize("script", ["bundle", "exactness", "file_map", "pictures"])
+def test_a_script_has_help(script: str) -> None:
+    command = [sys.executable, str(TOOLS / f"{script}.py"), "--help"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert f"usage: {script}.py" in answer.stdout
+
+
+def test_a_page_without_records_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="holds no records"):
+        page(tmp_path)
+    record = {"reference": "theirs", "max_difference": 1.5e-7, "command": "pytest a"}
+    (tmp_path / "a.json").write_text(json.dumps(record), encoding="utf-8")
+    assert page(tmp_path).endswith("| theirs | 1.5e-07 | `pytest a` |\n")
+
+
+def test_a_run_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(pictures, "HERE", tmp_path)
+    run = RunFolder.create(tmp_path / "run", {}, {})
+    for step in (1, 2):
+        run.log(step, {"mlm_loss": 7.0 - step})
+        run.log(step, {"dev_mlm_loss": 6.5, "dev_mlm_accuracy": 0.1 * step})
+    path = pictures.draw_run(run.path, "small")
+    assert path == tmp_path / "small.png"
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert pictures.draw_pipeline().read_text(encoding="utf-8").count("<rect") == 9
