@@ -225,8 +225,8 @@ def _download(name: str) -> Path:
         # Offline, refused or full disk: the library's message is long, its first line says which.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
-            f"{name} is no folder here and cannot be fetched from the Hugging Face hub; download "
-            f"it once while online, or give a folder ({reason})"
+            f"{name} is not a folder here and cannot be fetched from the Hugging Face hub; "
+            f"download it once while online, or give a folder ({reason})"
         ) from None
     return path
 

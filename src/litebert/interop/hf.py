@@ -73,7 +73,9 @@ def save_model(
 def _head_of_model(model: nn.Module, asked: Head | None) -> Head:
     head = head_of_class(type(model))
     if head is None:
-        raise TypeError(f"a {type(model).__name__} is no litebert model; unwrap it before saving")
+        raise TypeError(
+            f"a {type(model).__name__} is not a litebert model; unwrap it before saving"
+        )
     if asked is None or asked == head or HEADS[asked].part_of == head:
         return asked or head
     raise TypeError(f"a {type(model).__name__} has no head '{asked}'")

@@ -179,7 +179,7 @@ def read_config(folder: Path) -> ModelConfig:
     except DataError as error:
         raise CheckpointError(str(error)) from None
     if "vocab_size" not in values:
-        raise CheckpointError(f"{path} has no vocab_size: it is no ALBERT configuration")
+        raise CheckpointError(f"{path} has no vocab_size: it is not an ALBERT configuration")
     # Our own type: whether transformers could run the model does not matter here.
     config = model_config({**values, "model_type": OWN_TYPE}, str(path))
     if config.activation == "gelu":
