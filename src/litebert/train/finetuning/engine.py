@@ -48,6 +48,7 @@ from litebert.train.finetuning.setup import (
     optimizer_config,
     prepare_data,
     resolve_settings,
+    rows_of,
 )
 from litebert.train.finetuning.state import FinetuneState, check_same_settings, identity
 from litebert.train.loop import Cadence, Loop, Outcome, Step, processes_of
@@ -197,16 +198,12 @@ class FineTuning:
         self.lr_factor = factor(schedule, step / settings.steps, settings.steps)
         features = self.data.train.features
         members = [features[int(index)] for index in self.order.batch(step)]
-        own = members[rank::world_size]
-        # A process without a share stands in with one that counts nothing: all take part.
-        weight = 1.0 if own else 0.0
-        batches = self._micro_batches(own or members[:1])
+        own = self._share_of(members)
         num_labels, num_tokens = self.processes.sum(
-            [
-                weight * sum(batch.num_labels for batch in batches),
-                weight * sum(batch.num_tokens for batch in batches),
-            ]
+            [sum(batch.num_labels for batch in own), sum(batch.num_tokens for batch in own)]
         )
+        # A process without a share computes one example for nothing: all take part in the sums.
+        batches = own or [self._collate(members[:1])]
         early = drawn_exit(self.depths, config.seed, step)
 
         def loss_of(module: nn.Module, batch: TaskBatch) -> tuple[Tensor, Tensor]:
@@ -279,11 +276,23 @@ class FineTuning:
     def _collate(self, features: Sequence[Feature]) -> TaskBatch:
         return collate(features, self.data.tokenizer.pad_id)
 
-    def _micro_batches(self, features: Sequence[Feature]) -> list[TaskBatch]:
-        return [
-            self._collate([features[index] for index in part])
-            for part in micro_batches(features, self.config.max_tokens)
+    def _share_of(self, members: Sequence[Feature]) -> list[TaskBatch]:
+        """This process's part of a step, which is cut and padded as a single process does it.
+
+        Whole micro-batches go round; of those that are left over each process takes some rows.
+        """
+        rank, world_size = self.processes.rank, self.processes.world_size
+        parts = micro_batches(members, self.config.max_tokens)
+        num_whole = len(parts) - len(parts) % world_size
+        share = [
+            self._collate([members[i] for i in part]) for part in parts[rank:num_whole:world_size]
         ]
+        for part in parts[num_whole:]:
+            of_part = [members[i] for i in part]
+            if own := of_part[rank::world_size]:
+                every_row = range(rank, len(of_part), world_size)
+                share.append(rows_of(self._collate(of_part), self._collate(own), every_row))
+        return share
 
     def _scores(
         self,
