@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 
 from litebert.data.batches.example import Batch
-from litebert.dist.replica import Single
-from litebert.dist.runtime import Runtime, runtime, uses_bfloat16
+from litebert.dist.replica import SingleReplica
+from litebert.dist.runtime import Process, this_process, uses_bfloat16
 from litebert.model.config import ModelConfig
 from litebert.model.pieces import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
 from litebert.optim.build import build_optimizers
@@ -81,10 +81,10 @@ class DryRun:
 
 def dry_run(config: PretrainConfig) -> DryRun:
     """Measure a few steps of every stage and extrapolate; nothing is written."""
-    with runtime(config.device, config.parallel) as processes:
+    with this_process(config.device, config.parallel) as process:
         corpora = open_corpora(config)
         shape = resolve_model(config, corpora)
-        bench = _Bench(config, shape, corpora, processes)
+        bench = _Bench(config, shape, corpora, process)
         measured = [bench.measure(share) for share in _boundaries(config)]
     stages = tuple(estimate for estimate, _ in measured)
     last = stages[-1]
@@ -96,13 +96,13 @@ def dry_run(config: PretrainConfig) -> DryRun:
         parameters,
         tokens,
         round(tokens * largest.mask_rate),
-        shards=processes.world_size if config.parallel == "fsdp" else 1,
-        activation_bytes=2 if uses_bfloat16(config.precision, processes.device) else 4,
+        shards=process.world_size if config.parallel == "fsdp" else 1,
+        activation_bytes=2 if uses_bfloat16(config.precision, process.device) else 4,
         recompute=config.activation_checkpointing,
-        piece_elements=_piece_elements(config, processes),
+        piece_elements=_piece_elements(config, process),
     )
     bound, steps, total_tokens, seconds = _extent(config, stages)
-    gemm_rate = measured_gemm_rate(str(processes.device))
+    gemm_rate = measured_gemm_rate(str(process.device))
     return DryRun(
         model=shape,
         parameters=parameters,
@@ -123,12 +123,12 @@ class _Bench:
     """A model with its optimiser that can be timed in any stage."""
 
     def __init__(
-        self, config: PretrainConfig, shape: ModelConfig, corpora: Corpora, processes: Runtime
+        self, config: PretrainConfig, shape: ModelConfig, corpora: Corpora, process: Process
     ) -> None:
-        self.config, self.shape, self.processes, self.corpora = config, shape, processes, corpora
-        model = build_model(config, shape, corpora).to(processes.device)
+        self.config, self.shape, self.process, self.corpora = config, shape, process, corpora
+        model = build_model(config, shape, corpora).to(process.device)
         # Each process measures alone: what it computes, not what it sends.
-        self.replica = Single(model, processes)
+        self.replica = SingleReplica(model, process)
         self.optimizers = build_optimizers(model.named_parameters(), config.optimizer, 0.0)
 
     def measure(self, share: float) -> tuple[StageEstimate, float]:
@@ -148,7 +148,7 @@ class _Bench:
             micro_batches=stage.num_micro,
             tokens_per_step=stage.num_micro * batch.num_tokens,
             flops_per_step=flops,
-            step_s=flops / rate / self.processes.world_size + update_s,
+            step_s=flops / rate / self.process.world_size + update_s,
         )
         return estimate, rate
 
@@ -160,7 +160,7 @@ class _Bench:
             max(1, predictions),
             pairs,
             stage.layers,
-            self.processes.device,
+            self.process.device,
             self.config.precision,
         )
         parameters = [p for p in self.replica.model.parameters() if p.requires_grad]
@@ -187,15 +187,15 @@ class _Bench:
         return step_flops(self.shape, rows, length, len(batch.masked_labels), stage.layers)
 
     def _wait(self) -> None:
-        if self.processes.device.type == "cuda":
+        if self.process.device.type == "cuda":
             torch.cuda.synchronize()
 
 
-def _piece_elements(config: PretrainConfig, processes: Runtime) -> int | None:
+def _piece_elements(config: PretrainConfig, process: Process) -> int | None:
     """Logits that the loss holds at a time; a compiled model computes all of them at once."""
     if config.compile:
         return None
-    return CPU_PIECE_ELEMENTS if processes.device.type == "cpu" else GPU_PIECE_ELEMENTS
+    return CPU_PIECE_ELEMENTS if process.device.type == "cpu" else GPU_PIECE_ELEMENTS
 
 
 def _boundaries(config: PretrainConfig) -> list[float]:
