@@ -93,7 +93,7 @@ def _documents(wiki: Path, num_bytes: int) -> Iterator[bytes]:
         return
     from litebert.demo.python_text import topics
 
-    yield "\n\n".join("\n".join(document) for document in topics()).encode()
+    yield "\n\n".join("\n".join(document) for _, document in topics()).encode()
 
 
 def peer_inputs(batch: Batch) -> dict[str, torch.Tensor]:

@@ -35,7 +35,7 @@ def python_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from litebert.demo.python_text import topics
 
     path = tmp_path_factory.mktemp("text") / "topics.txt"
-    path.write_text("\n\n".join("\n".join(document) for document in topics()), encoding="utf-8")
+    path.write_text("\n\n".join("\n".join(document) for _, document in topics()), encoding="utf-8")
     return path
 
 

@@ -30,9 +30,7 @@ TORCH_FREE = (
     "model.config", "model.sharing", "interop.names", "interop.onnx",
 )  # fmt: skip
 # Imported only when a torch model is opened.
-TORCH_BACKENDS = frozenset(
-    {"predict.torch_backend", "predict.packed_linear", "predict.ragged", "predict.layers"}
-)
+TORCH_BACKENDS = frozenset({"predict.torch_backend", "predict.layers"})
 
 # Imported at the top of a module these make every command slow to start.
 HEAVY = frozenset({"torch", "transformers", "matplotlib", "tensorboard"})

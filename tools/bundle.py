@@ -11,10 +11,13 @@ import numpy as np
 from bundle_card import bundle_card
 from hidden_words import find_hidden_words
 
-from litebert.bundled import MAX_BYTES, bundled_folder
+from litebert.bundled import bundled_folder
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder
 from litebert.interop.folder import CONFIG_FILE, TOKENIZER_FILES, WEIGHTS_FILE
+
+MAX_BYTES = 6_000_000
+"""Most that the bundled model's folder may hold: it travels with every installation."""
 
 
 def make_bundle(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from litebert.common.errors import DataError
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
 from litebert.common.runs import RunFolder
+from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config
 from litebert.model.counts import count_parameters
 from litebert.predict.predictor import Predictor
@@ -81,7 +81,7 @@ tags:
 # The model that comes with litebert
 
 A small ALBERT, pretrained by litebert, for a first answer and for tests without a network. It is
-**no substitute for a released ALBERT**: it has seen {tokens} tokens, those hundreds of billions.
+**not a substitute for a released ALBERT**: it has seen {tokens} tokens, those hundreds of billions.
 """
 
 _LIMITS = """## Limits
@@ -102,8 +102,8 @@ def _own_limits(run: Path, dev: Mapping[str, object]) -> str:
         "longer inputs less well."
     ]
     if dev.get("dev_sop_accuracy") is not None:
-        margin = 1.96 * math.sqrt(0.25 / _number(dev, "dev_sop_pairs"))
-        if _number(dev, "dev_sop_accuracy") < 0.5 + margin:
+        accuracy, pairs = _number(dev, "dev_sop_accuracy"), _number(dev, "dev_sop_pairs")
+        if wilson_interval(accuracy, pairs)[0] < 0.5:
             lines.append("- It cannot tell the order of sentences: its answers are chance.")
     return "\n".join(lines) + "\n"
 

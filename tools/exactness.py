@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -21,15 +22,30 @@ looked for in the folder that `LITEBERT_SHARED` names.
 """
 
 
-def page() -> str:
-    """Return the page, one row a reference."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in RECORDS.glob("*.json")]
+def page(records: Path) -> str:
+    """Return the page, one row a reference.
+
+    Args:
+        records: folder of the files that the parity tests write.
+    """
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in records.glob("*.json")]
+    if not found:
+        raise SystemExit(f"{records} holds no records: run the parity tests (`make exactness`)")
     rows = sorted(
         f"| {record['reference']} | {record['max_difference']:.2g} | `{record['command']}` |"
-        for record in records
+        for record in found
     )
     return INTRODUCTION + "\n".join(rows) + "\n"
 
 
+def main() -> None:
+    """Command line; `make exactness` calls it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=Path, default=RECORDS, help="what the tests wrote")
+    parser.add_argument("--out", type=Path, default=PAGE, help="the page")
+    options = parser.parse_args()
+    options.out.write_text(page(options.records), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    main()

@@ -25,12 +25,7 @@ _BATCH = 32
 
 @dataclass(frozen=True)
 class HiddenWords:
-    """Shares of hidden words found; a word here is one piece that is a whole word.
-
-    Example:
-        >>> find_hidden_words(Path("runs/a/model"), Path("shards")).model_top1
-        0.31
-    """
+    """Shares of hidden words found; a word here is one piece that is a whole word."""
 
     sentences: int
     model_top1: float

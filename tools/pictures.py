@@ -9,8 +9,17 @@ from __future__ import annotations
 
 import argparse
 import html
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from litebert.common.files import read_json
+from litebert.common.runs import RunFolder
+from litebert.report.log import number, points
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 HERE = Path(__file__).resolve().parent.parent / "docs" / "images"
 
@@ -37,6 +46,7 @@ ARROWS = (
     ("onnx", "server", "serve"),
 )
 WIDTH, HEIGHT, GAP_X, GAP_Y = 172, 62, 74, 72
+BLUE, ORANGE, GREY = "#1971c2", "#e8590c", "#868e96"
 
 
 def place(name: str) -> tuple[float, float]:
@@ -103,86 +113,68 @@ def draw_pipeline() -> Path:
     return path
 
 
-def lines_with(run: Path, key: str) -> list[tuple[float, float]]:
-    """Return (step, value) of the lines of a run's log that have a key."""
-    text = (run / "metrics.jsonl").read_text(encoding="utf-8")
-    records = [json.loads(line) for line in text.splitlines()]
-    return [(record["step"], record[key]) for record in records if key in record]
-
-
 def draw_demo(demo: Path) -> Path:
     """Write ``demo.png``: the dev loss of pretraining and the dev accuracy of fine-tuning."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), dpi=110, layout="constrained")
-    run = demo / "pretrain"
-    loss, unigram = lines_with(run, "dev_masked_loss"), lines_with(run, "dev_unigram_loss")
-    left.plot(*zip(*loss, strict=True), color="#1971c2", label="litebert, albert-tiny")
-    left.plot(*zip(*unigram, strict=True), "--", color="#868e96", label="word frequencies alone")
-    left.set(title="Pretraining: dev loss at [MASK] (nats)", xlabel="steps")
-    scores = json.loads((demo / "scores.json").read_text(encoding="utf-8"))
-    for folder, colour, name in (
-        ("finetune", "#1971c2", "from the pretrained model"),
-        ("finetune-untrained", "#e8590c", "from random weights"),
-    ):
-        accuracy = lines_with(demo / folder, "dev_accuracy")
-        right.plot(*zip(*accuracy, strict=True), color=colour, label=name)
-    right.axhline(
-        scores["baseline"]["accuracy"], ls="--", color="#868e96", label="always the same part"
-    )
-    right.set(
-        title="Fine-tuning: dev accuracy, 6 parts of the library", xlabel="steps", ylim=(0, 1)
-    )
-    for axes in (left, right):
-        axes.legend(frameon=False, fontsize=9)
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    path = HERE / "demo.png"
-    figure.savefig(path)
+    with _two_plots("demo") as (path, left, right):
+        _plot(left, demo / "pretrain", "dev_masked_loss", BLUE, "litebert, albert-tiny")
+        _plot(left, demo / "pretrain", "dev_unigram_loss", GREY, "word frequencies alone", "--")
+        left.set(title="Pretraining: dev loss at [MASK] (nats)", xlabel="steps")
+        _plot(right, demo / "finetune", "dev_accuracy", BLUE, "from the pretrained model")
+        _plot(right, demo / "finetune-untrained", "dev_accuracy", ORANGE, "from random weights")
+        baseline = number(read_json(demo / "scores.json"), "baseline", "accuracy")
+        right.axhline(baseline, ls="--", color=GREY, label="always the same part")
+        title = "Fine-tuning: dev accuracy, 6 parts of the library"
+        right.set(title=title, xlabel="steps", ylim=(0, 1))
     return path
 
 
 def draw_run(run: Path, name: str) -> Path:
     """Write ``NAME.png``: training and dev loss, and dev accuracies of a pretraining run."""
+    with _two_plots(name) as (path, left, right):
+        _plot(left, run, "mlm_loss", "#a5d8ff", "training batches", width=0.6)
+        _plot(left, run, "dev_mlm_loss", BLUE, "dev", "o-")
+        _plot(left, run, "dev_masked_loss", ORANGE, "dev, at [MASK]", "o-")
+        _plot(left, run, "dev_unigram_loss", GREY, "word frequencies alone", "--")
+        left.set(title="masked-word loss (nats)", xlabel="steps", ylim=(4.4, 7.6))
+        _plot(right, run, "dev_mlm_accuracy", BLUE, "masked words", "o-")
+        _plot(right, run, "dev_sop_accuracy", "#2f9e44", "sentence order", "o-")
+        _plot(right, run, "dev_nsp_accuracy", "#9c36b5", "next sentence", "o-")
+        right.set(title="dev accuracy", xlabel="steps", ylim=(0, 0.7))
+        right.yaxis.set_major_formatter("{x:.0%}")
+    return path
+
+
+@contextmanager
+def _two_plots(name: str) -> Iterator[tuple[Path, Axes, Axes]]:
+    """Yield the picture's path and two axes side by side; write the picture at the end."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), dpi=110, layout="constrained")
-    left.plot(*zip(*lines_with(run, "mlm_loss"), strict=True), lw=0.6, color="#a5d8ff",
-              label="training batches")  # fmt: skip
-    for key, style, colour, label in (
-        ("dev_mlm_loss", "o-", "#1971c2", "dev"),
-        ("dev_masked_loss", "o-", "#e8590c", "dev, at [MASK]"),
-        ("dev_unigram_loss", "--", "#868e96", "word frequencies alone"),
-    ):
-        points = lines_with(run, key)
-        left.plot(*zip(*points, strict=True), style, ms=3, color=colour, label=label)
-    left.set(title="masked-word loss (nats)", xlabel="steps", ylim=(4.4, 7.6))
-    for key, colour, label in (
-        ("dev_mlm_accuracy", "#1971c2", "masked words"),
-        ("dev_sop_accuracy", "#2f9e44", "sentence order"),
-        ("dev_nsp_accuracy", "#9c36b5", "next sentence"),
-    ):
-        points = [(step, 100 * share) for step, share in lines_with(run, key)]
-        right.plot(*zip(*points, strict=True), "o-", ms=3, color=colour, label=label)
-    right.set(title="dev accuracy (%)", xlabel="steps", ylim=(0, 70))
+    path = HERE / f"{name}.png"
+    yield path, left, right
     for axes in (left, right):
         axes.legend(frameon=False, fontsize=9)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    path = HERE / f"{name}.png"
     figure.savefig(path)
-    return path
+
+
+def _plot(
+    axes: Axes, run: Path, key: str, colour: str, label: str, style: str = "-", width: float = 1.5
+) -> None:
+    if line := points(RunFolder.open(run).metrics(), key):
+        xs, ys = zip(*line, strict=True)
+        axes.plot(xs, ys, style, color=colour, label=label, linewidth=width, markersize=3)
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    title, _, examples = __doc__.partition("\n\n")
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=title, epilog=examples, formatter_class=raw)
     parser.add_argument("picture", choices=("pipeline", "demo", "run"))
     parser.add_argument("folder", type=Path, nargs="?", default=Path("demo"), help="demo or run")
     parser.add_argument("--name", default="run", help="of the picture of a run")

@@ -1,9 +1,8 @@
-"""The demo goes the whole way, does not redo what is finished, and cuts tasks that leak nothing."""
+"""The demo goes the whole way and does not redo what is finished."""
 
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import signal
 from pathlib import Path
@@ -13,23 +12,18 @@ from rich.console import Console
 
 from litebert.common.errors import ConfigError, InputError
 from litebert.common.files import read_json
-from litebert.common.runs import RunFolder
-from litebert.demo import stages as demo_stages
-from litebert.demo.folder import DemoFolder
-from litebert.demo.labelled_task import cut_task
-from litebert.demo.pipeline import DemoConfig, DemoResult, demo
+from litebert.demo import pipeline
+from litebert.demo.folder import DemoConfig, DemoFolder
 from litebert.demo.show import Screen
-from litebert.demo.text_curve import text_curve
-from litebert.demo.text_parts import Part, corpus_parts, python_parts
-from litebert.text.tokenizer import Tokenizer
+from litebert.demo.stages import StageInterrupted
 
 STEPS = 3
 
 
-def run(config: DemoConfig) -> tuple[str, DemoResult]:
+def run(config: DemoConfig) -> tuple[str, int]:
     screen = io.StringIO()
-    result = demo(config, Screen(Console(file=screen, width=120)))
-    return screen.getvalue(), result
+    stopped_by = pipeline.demo(config, Screen(Console(file=screen, width=120)))
+    return screen.getvalue(), stopped_by
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +45,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, own_text: Path) -> tuple[
 
 def test_text_to_an_answer_of_the_server(finished: tuple[DemoConfig, str]) -> None:
     config, screen = finished
-    folder = DemoFolder(config.out)
+    folder = DemoFolder(config)
     assert "kept from an earlier run" not in screen
     for path in (folder.model, folder.finetune / "model"):
         assert (path / "model.safetensors").is_file()
@@ -81,7 +75,7 @@ def test_finished_stages_are_kept_and_later_ones_follow_a_redone_one(
     num_stages = first.count("done in")
     again, _ = run(config)
     assert again.count("kept from an earlier run") == num_stages
-    folder = DemoFolder(config.out)
+    folder = DemoFolder(config)
     folder.exported.unlink()  # as if killed between the model and the file that proves it
     once_more, _ = run(config)
     assert once_more.count("kept from an earlier run") == num_stages - 3  # export, serve, report
@@ -122,19 +116,19 @@ def test_interrupted_it_goes_on(
     config = DemoConfig(tmp_path / "demo", corpus=own_text, steps=STEPS)
 
     def interrupted_pretraining(*_: object) -> None:
-        raise demo_stages.StageInterrupted(signal.SIGINT)
+        raise StageInterrupted(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(demo_stages, "pretrain_tiny", interrupted_pretraining)
-        screen, result = run(config)
-    assert result.interrupted_by == signal.SIGINT
+        patch.setattr(pipeline, "pretrain_tiny", interrupted_pretraining)
+        screen, stopped_by = run(config)
+    assert stopped_by == signal.SIGINT
     assert "the same command goes on" in screen
 
     def nothing(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(demo_stages, "fill_masks", nothing)
+        patch.setattr(pipeline, "fill_masks", nothing)
         run(config)
     assert (config.out / "pretrain" / "model" / "config.json").is_file()
     assert not (config.out / "fill_mask.json").exists()
@@ -151,120 +145,3 @@ def test_one_document_has_no_labels_but_a_served_model(tmp_path: Path, python_te
     answer = read_json(tmp_path / "demo" / "answer.json")
     assert answer["path"] == "/fill-mask"
     assert answer["exit_status"] == 0
-
-
-# The labelled task
-
-
-def rows(folder: Path, split: str) -> list[dict[str, str]]:
-    text = (folder / f"{split}.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def sentences(topic: str, count: int) -> tuple[str, ...]:
-    return tuple(f"Sentence number {n} says something long about {topic}." for n in range(count))
-
-
-def test_dev_documents_and_sentences_are_not_in_training(tmp_path: Path) -> None:
-    shared = ("This very sentence stands in every single document here.",)
-    parts = [
-        Part(label, tuple((f"{label}{n}", sentences(f"{label}{n}", 20) + shared) for n in range(9)))
-        for label in ("sea", "sky")
-    ]
-    task = cut_task(parts, tmp_path / "task")
-    train, dev = rows(tmp_path / "task", "train"), rows(tmp_path / "task", "dev")
-    assert {row["document"] for row in train}.isdisjoint(row["document"] for row in dev)
-    assert {row["text"] for row in train}.isdisjoint(row["text"] for row in dev)
-    assert sum(row["text"] == shared[0] for row in train + dev) == 1
-    assert task.labels == ("sea", "sky")
-    for train_rows, dev_rows in zip(task.train, task.dev, strict=True):
-        assert 0.2 <= dev_rows / (train_rows + dev_rows) <= 0.4
-
-
-def test_a_part_of_one_document_is_cut_at_its_end(tmp_path: Path) -> None:
-    parts = [Part(name, ((name, sentences(name, 100)),)) for name in ("one", "two")]
-    cut_task(parts, tmp_path / "task")
-    train, dev = rows(tmp_path / "task", "train"), rows(tmp_path / "task", "dev")
-    assert [row["text"] for row in train + dev if row["part"] == "one"] == list(
-        sentences("one", 100)
-    )
-    assert len(dev) == 40
-
-
-@pytest.mark.parametrize(
-    ("parts", "reason"),
-    [
-        ([Part("only", (("only", sentences("it", 500)),))], "one document"),
-        ([Part(str(n), ((str(n), sentences(str(n), 9)),)) for n in range(30)], "of 30 parts none"),
-    ],
-)
-def test_where_no_task_can_be_cut_the_reason_is_kept(
-    tmp_path: Path, parts: list[Part], reason: str
-) -> None:
-    task = cut_task(parts, tmp_path / "task")
-    assert reason in task.reason
-    assert not (tmp_path / "task" / "task.toml").exists()
-    assert read_json(tmp_path / "task" / "cut.json")["reason"] == task.reason
-
-
-def test_labels_are_folders_if_there_are_some(tmp_path: Path) -> None:
-    for folder in ("law", "sport"):
-        (tmp_path / folder).mkdir()
-        for number in range(3):
-            text = "\n".join(sentences(f"{folder} {number}", 30))
-            (tmp_path / folder / f"{number}.txt").write_text(text, encoding="utf-8")
-    parts = corpus_parts(tmp_path, tmp_path / "out")
-    assert [part.label for part in parts] == ["law", "sport"]
-    assert [name for name, _ in parts[0].documents] == ["law/0.txt", "law/1.txt", "law/2.txt"]
-
-
-def test_the_library_falls_into_parts(tmp_path: Path) -> None:
-    corpus = tmp_path / "python.jsonl"
-    documents = {"topics.if": "a", "email.header": "b", "http": "c", "zlib": "d"}
-    lines = [json.dumps({"name": name, "text": text}) for name, text in documents.items()]
-    corpus.write_text("\n".join(lines), encoding="utf-8")
-    found = {part.label: [name for name, _ in part.documents] for part in python_parts(corpus)}
-    assert found == {"language": ["topics.if"], "internet": ["email.header", "http"]}
-
-
-def test_steps_of_fine_tuning_fit_into_their_share(
-    tmp_path: Path, tiny_tokenizer_dir: Path
-) -> None:
-    """At the rate seen in pretraining, fine-tuning takes its share of the time, or its epochs."""
-    out = tmp_path / "demo"
-    folder = DemoFolder.open(DemoConfig(out))
-    folder.task.mkdir()
-    num_rows = 640
-    lines = [json.dumps({"text": "the value of the object"})] * num_rows
-    (folder.task / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    most = demo_stages.FINETUNE_EPOCHS * num_rows // demo_stages.FINETUNE_BATCH
-    assert demo_stages.finetune_steps(DemoConfig(out, steps=7), folder) == 7
-    assert demo_stages.finetune_steps(DemoConfig(out, steps=1_000_000), folder) == most
-
-    shutil.copytree(tiny_tokenizer_dir, folder.tokenizer)
-    pretraining = RunFolder.create(folder.pretrain, {}, {})
-    for step, rate in enumerate([9999.0, 9999.0, 1000.0, 1000.0]):  # slower at full depth
-        pretraining.log(step, {"tokens_per_s": rate})
-    length = len(Tokenizer.load(tiny_tokenizer_dir).encode("the value of the object")) + 2
-    seconds = 100 * demo_stages.FINETUNE_SHARE
-    steps = demo_stages.finetune_steps(DemoConfig(out, budget="100s"), folder)
-    assert steps == int(seconds * 1000.0 / (demo_stages.FINETUNE_BATCH * length))
-    assert demo_stages.finetune_steps(DemoConfig(out, budget="100h"), folder) == most
-
-
-# The curve
-
-
-def test_the_curve_goes_from_top_left_to_bottom_right() -> None:
-    lines = text_curve([(0, 2.0), (10, 1.0)], width=10, height=2, ascii_only=True)
-    assert lines == ["2.00 |*****", "1.00 |     *****", "     +----------", "      0       10"]
-
-
-def test_the_reference_is_a_broken_line() -> None:
-    lines = text_curve([(0, 1.0), (9, 1.0)], 2.0, width=4, height=3)
-    assert lines[0] == "2.00 ┤┄┄┄┄"
-    assert lines[2] == "1.00 ┤••••"
-
-
-def test_no_points_no_curve() -> None:
-    assert text_curve([]) == []

@@ -9,16 +9,9 @@ from litebert.common.errors import CheckpointError
 BUNDLED = "bundled"
 """Its name wherever a model folder is asked for; the default of the commands that use a model."""
 
-MAX_BYTES = 6_000_000
-"""Most that its folder may hold: it travels with every installation."""
-
 
 def bundled_model() -> Path:
-    """Return the folder of the bundled model.
-
-    Example:
-        >>> litebert.Predictor.load(bundled_model()).fill_mask(["a [MASK] of water."])
-    """
+    """Return the folder of the bundled model."""
     folder = bundled_folder()
     if not (folder / "config.json").is_file():
         raise CheckpointError(

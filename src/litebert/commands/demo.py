@@ -28,6 +28,6 @@ def demo(*, config: Annotated[DemoConfig, Parameter(name="*")] = DemoConfig()) -
 
     # A log has no width of its own; 80 columns would break the tables.
     console = Console() if sys.stdout.isatty() else Console(width=100)
-    result = run(config, Screen(console))
-    if result.interrupted_by:
-        sys.exit(128 + result.interrupted_by)
+    signum = run(config, Screen(console))
+    if signum:
+        sys.exit(128 + signum)

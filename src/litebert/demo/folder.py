@@ -8,16 +8,10 @@ from pathlib import Path
 from litebert.common.errors import ConfigError, InputError
 from litebert.common.files import read_json, write_json
 
-_STATE_FILE = "demo.json"
-
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """What the demo does.
-
-    Example:
-        >>> DemoConfig(out=Path("demo"), budget="2m")
-    """
+    """What the demo does."""
 
     out: Path = Path("demo")
     """folder for everything the demo makes; finished stages in it are not redone"""
@@ -29,29 +23,32 @@ class DemoConfig:
     steps: int | None = None
     """steps of pretraining, and at most as many of fine-tuning, in place of the budget"""
 
-    @property
-    def length(self) -> str:
-        """How long it trains, as the flag that says so."""
-        return f"--budget {self.budget}" if self.steps is None else f"--steps {self.steps}"
-
     def __post_init__(self) -> None:
         if self.steps is not None and self.steps < 1:
             raise ConfigError(f"--steps is {self.steps}: use 1 or more, or leave it out")
         if self.corpus is not None and not self.corpus.exists():
             raise InputError(f"corpus {self.corpus} does not exist; name a text file or folder")
 
+    @property
+    def length(self) -> str:
+        """How long it trains, as the flag that says so."""
+        return f"--budget {self.budget}" if self.steps is None else f"--steps {self.steps}"
+
+    @property
+    def budget_s(self) -> float:
+        """The whole budget in seconds."""
+        from litebert.train.pretraining.config import parse_duration
+
+        return parse_duration(self.budget)
+
 
 class DemoFolder:
-    """Paths of the stages' work, and ``demo.json`` with the corpus and the times.
+    """Paths of the stages' work, and ``demo.json`` with the corpus, the length and the times."""
 
-    Example:
-        >>> folder = DemoFolder.open(DemoConfig(out=Path("demo")))
-        >>> folder.model
-        PosixPath('demo/pretrain/model')
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, config: DemoConfig) -> None:
+        self.config = config
+        self.root = root = config.out
+        self.state = root / "demo.json"
         self.text = root / "text" / "python.jsonl"
         self.tokenizer = root / "tokenizer"
         self.shards = root / "shards"
@@ -71,10 +68,10 @@ class DemoFolder:
     @classmethod
     def open(cls, config: DemoConfig) -> DemoFolder:
         """Make the folder, or find that of an earlier run on the same text."""
-        root, state_path = config.out, config.out / _STATE_FILE
-        corpus = None if config.corpus is None else str(config.corpus.resolve())
-        if state_path.is_file():
-            before = read_json(state_path).get("corpus")
+        folder = cls(config)
+        root, corpus = config.out, config.corpus and str(config.corpus.resolve())
+        if folder.state.is_file():
+            before = read_json(folder.state).get("corpus")
             if before != corpus:
                 raise ConfigError(
                     f"{root} holds a demo on {before or 'the documentation of Python'}; choose "
@@ -83,20 +80,29 @@ class DemoFolder:
         elif root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise ConfigError(f"{root} exists and holds no demo; choose another --out")
         else:
-            write_json(state_path, {"corpus": corpus, "length": config.length, "seconds": {}})
-        return cls(root)
+            write_json(folder.state, {"corpus": corpus, "length": config.length, "seconds": {}})
+        return folder
+
+    @property
+    def corpus(self) -> Path:
+        """The text that is learned from."""
+        return self.config.corpus or self.text
+
+    @property
+    def has_task(self) -> bool:
+        """Whether a labelled task could be cut."""
+        return self.task_file.is_file()
 
     def length(self) -> str:
         """Return how long the first run in this folder was told to train."""
-        return str(read_json(self.root / _STATE_FILE).get("length"))
+        return str(read_json(self.state).get("length"))
 
     def seconds(self) -> dict[str, float]:
         """Return how long each finished stage took."""
-        found = read_json(self.root / _STATE_FILE).get("seconds")
+        found = read_json(self.state).get("seconds")
         return {str(k): float(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
     def record(self, stage: str, seconds: float) -> None:
         """Remember how long a stage took."""
-        path = self.root / _STATE_FILE
         times = {**self.seconds(), stage: round(seconds, 2)}
-        write_json(path, {**read_json(path), "seconds": times})
+        write_json(self.state, {**read_json(self.state), "seconds": times})

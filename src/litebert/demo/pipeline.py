@@ -1,206 +1,270 @@
-"""The whole way, small: raw text to a pretrained, fine-tuned, exported and served model."""
+"""The whole way, small: raw text to a pretrained, fine-tuned, exported and served model.
+
+Read it from top to bottom: the table of the stages, then what each of them does.
+"""
 
 from __future__ import annotations
 
-import shutil
+import math
+import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
+from litebert.common.config import from_dict, read_toml, recipe_path
 from litebert.common.errors import ConfigError
-from litebert.demo import show as show
-from litebert.demo import stages as work
+from litebert.common.files import read_json, write_json
+from litebert.common.rows import read_rows
+from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
+from litebert.demo import show
 from litebert.demo.folder import DemoConfig, DemoFolder
-
-if TYPE_CHECKING:
-    from litebert.demo.show import Screen
-
-__all__ = ["DemoConfig", "DemoResult", "Stage", "demo"]
+from litebert.demo.report import read_filled, write_demo_report
+from litebert.demo.stages import Stage, StageInterrupted, run_stages
 
 _NEEDED_PACKAGES = ("torch", "onnx", "onnxruntime", "fastapi", "uvicorn", "sentencex")
 
+PRETRAIN_SHARE, FINETUNE_SHARE = 0.7, 0.08
+"""Of the budget, for pretraining and for each of the two fine-tunings; the rest is for the other
+stages."""
+FINETUNE_BATCH = 32
+FINETUNE_EPOCHS = 10
+"""At most, however much time there is."""
 
-@dataclass(frozen=True)
-class DemoResult:
-    """How the demo ended.
+PROMPTS = (
+    "return a new [MASK] with the same elements.",
+    "the [MASK] statement is used to import a module.",
+    "raises an exception if the [MASK] is not found.",
+    "wait until the [MASK] is finished and return its result.",
+)
 
-    Example:
-        >>> demo(DemoConfig(steps=20), Screen(Console())).model
-        PosixPath('demo/pretrain/model')
+
+def demo(config: DemoConfig, screen: show.Screen) -> int:
+    """Run every stage that is not finished yet and show what it made.
+
+    Returns:
+        The signal that stopped it, 0 if it came to its end.
     """
-
-    model: Path
-    """the pretrained model"""
-    report: Path
-    """the page about all of it"""
-    interrupted_by: int = 0
-    """signal that stopped it, 0 if it came to its end"""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One step of the way.
-
-    Attributes:
-        name: its key in ``demo.json``.
-        title: what is going to happen.
-        outputs: what it makes; the last of them is written last and proves that it is finished.
-        work: makes them.
-        show: says what was made.
-        resumes: the work goes on where an interruption left it; otherwise it begins anew.
-        skip: says why there is nothing to do, or "".
-    """
-
-    name: str
-    title: str
-    outputs: tuple[Path, ...]
-    work: Callable[[], None]
-    show: Callable[[Screen], None]
-    resumes: bool = False
-    skip: Callable[[], str] = lambda: ""
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether its last output is there."""
-        return self.outputs[-1].exists()
-
-    def forget(self) -> None:
-        """Remove what it made: an earlier stage was redone, or its work is half done."""
-        for path in self.outputs:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-
-
-def demo(config: DemoConfig, screen: Screen) -> DemoResult:
-    """Run every stage that is not finished yet and show what it made."""
     missing = [name for name in _NEEDED_PACKAGES if find_spec(name) is None]
     if missing:
         raise ConfigError(
             f"the demo goes the whole way and needs {', '.join(missing)}; install it with "
             "`pip install litebert[all]`"
         )
-    work.budget_s(config)  # a wrong duration is refused before anything is made
+    _ = config.budget_s  # a wrong duration is refused before anything is made
     folder = DemoFolder.open(config)
-    stages = _stages(config, folder)
     started = time.monotonic()
-    screen.opening(config, folder)
+    screen.opening(folder)
     try:
-        _run(stages, folder, screen)
-    except work.StageInterrupted as stop:
-        screen.interrupted(config)
-        return DemoResult(folder.model, folder.report, stop.signum)
+        run_stages(the_way(folder), folder, screen)
+    except StageInterrupted as stop:
+        screen.interrupted(folder)
+        return stop.signum
     except KeyboardInterrupt:
-        screen.interrupted(config)
+        screen.interrupted(folder)
         raise
-    screen.closing(config, folder, time.monotonic() - started)
-    return DemoResult(folder.model, folder.report)
+    screen.closing(folder, time.monotonic() - started)
+    return 0
 
 
-def _run(stages: Sequence[Stage], folder: DemoFolder, screen: Screen) -> None:
-    for number, stage in enumerate(stages, start=1):
-        reason = stage.skip()
-        if reason:
-            screen.stage(number, len(stages), stage.title, f"skipped: {reason}")
-            continue
-        if stage.is_finished:
-            before = folder.seconds().get(stage.name)
-            took = "" if before is None else f" (it took {before:.1f} s)"
-            screen.stage(number, len(stages), stage.title, f"kept from an earlier run{took}")
-        else:
-            screen.stage(number, len(stages), stage.title)
-            if not stage.resumes:
-                stage.forget()
-            for later in stages[number:]:
-                later.forget()
-            started = time.monotonic()
-            stage.work()
-            seconds = time.monotonic() - started
-            folder.record(stage.name, seconds)
-            screen.took(seconds)
-        stage.show(screen)
-
-
-def _stages(config: DemoConfig, folder: DemoFolder) -> list[Stage]:
-    corpus = config.corpus or folder.text
-    no_task = partial(_why_no_task, folder)
-    collect = Stage(
-        "collect", "Collect the text that every Python carries", (folder.text,),
-        partial(work.collect, folder), partial(show.text, folder),
-    )  # fmt: skip
+def the_way(folder: DemoFolder) -> list[Stage]:
+    """Return the stages: name, title, what it makes, what makes it, what shows it."""
+    f, config = folder, folder.config
+    seconds = f"{PRETRAIN_SHARE * config.budget_s:.0f} s"
+    length = seconds if config.steps is None else f"{config.steps:,} steps"
     stages = [
-        Stage(
-            "vocabulary", "Learn a vocabulary", (folder.tokenizer,),
-            partial(work.train_vocabulary, corpus, folder), partial(show.vocabulary, folder),
-        ),
-        Stage(
-            "shards", "Tokenise the text once, into shards",
-            (folder.shards, folder.shards / "manifest.json"),
-            partial(work.tokenise, corpus, folder), partial(show.shards, folder), resumes=True,
-        ),
-        Stage(
-            "pretrain", f"Pretrain albert-tiny: masked n-grams and sentence order{_time(config)}",
-            (folder.pretrain, folder.model / "config.json"),
-            partial(work.pretrain_tiny, config, folder), partial(show.pretraining, folder),
-            resumes=True,
-        ),
-        Stage(
-            "fill-mask", "Ask it for hidden words", (folder.filled,),
-            partial(work.fill_masks, config, folder), partial(show.filled, folder),
-        ),
-        Stage(
-            "task", "Cut a small labelled task: which part does a sentence come from?",
-            (folder.task, folder.task / "cut.json"),
-            partial(work.cut_labels, config, folder), partial(show.task, folder),
-        ),
-        Stage(
-            "finetune", "Fine-tune the pretrained model on it",
-            (folder.finetune, folder.finetune / "result.json"),
-            partial(work.finetune_task, config, folder, "weights"),
-            partial(show.finetuning, folder.finetune), resumes=True, skip=no_task,
-        ),
-        Stage(
-            "untrained", "The same from random weights, to see what pretraining gave",
-            (folder.untrained, folder.untrained / "result.json"),
-            partial(work.finetune_task, config, folder, "random"),
-            partial(show.finetuning, folder.untrained), resumes=True, skip=no_task,
-        ),
-        Stage(
-            "score", "Score them on documents that neither has seen labels of", (folder.scores,),
-            partial(work.score, folder), partial(show.scores, folder), skip=no_task,
-        ),
-        Stage(
-            "export", "Export to ONNX, 8-bit integers", (folder.int8, folder.exported),
-            partial(work.export_int8, folder), partial(show.export, folder),
-        ),
-        Stage(
-            "serve", "Start the server, ask it one question, stop it", (folder.answer,),
-            partial(work.ask, folder), partial(show.answer, folder),
-        ),
-        Stage(
-            "report", "Write a page about all of it", (folder.report,),
-            partial(_write_report, folder), partial(show.report, folder),
-        ),
+        Stage("collect", "Collect the text that every Python carries",
+              (f.text,), collect, show.text),
+        Stage("vocabulary", "Learn a vocabulary",
+              (f.tokenizer,), learn_vocabulary, show.vocabulary),
+        Stage("shards", "Tokenise the text once, into shards",
+              (f.shards, f.shards / "manifest.json"), tokenise, show.shards, resumes=True),
+        Stage("pretrain", f"Pretrain albert-tiny: masked n-grams and sentence order ({length})",
+              (f.pretrain, f.model / "config.json"), pretrain_tiny, show.pretraining, resumes=True),
+        Stage("fill-mask", "Ask it for hidden words",
+              (f.filled,), fill_masks, show.filled),
+        Stage("task", "Cut a small labelled task: which part does a sentence come from?",
+              (f.task, f.task / "cut.json"), cut_labels, show.task),
+        Stage("finetune", "Fine-tune the pretrained model on it",
+              (f.finetune, f.finetune / RESULT_FILE), partial(finetune_task, start="weights"),
+              partial(show.finetuning, run=f.finetune), resumes=True, needs_task=True),
+        Stage("untrained", "The same from random weights, to see what pretraining gave",
+              (f.untrained, f.untrained / RESULT_FILE), partial(finetune_task, start="random"),
+              partial(show.finetuning, run=f.untrained), resumes=True, needs_task=True),
+        Stage("score", "Score them on documents that neither has seen labels of",
+              (f.scores,), score, show.scores, needs_task=True),
+        Stage("export", "Export to ONNX, 8-bit integers",
+              (f.int8, f.exported), export_int8, show.export),
+        Stage("serve", "Start the server, ask it one question, stop it",
+              (f.answer,), ask, show.answer),
+        Stage("report", "Write a page about all of it",
+              (f.report,), write_demo_report, show.page),
     ]  # fmt: skip
-    return stages if config.corpus is not None else [collect, *stages]
+    return stages if config.corpus is None else stages[1:]
 
 
-def _time(config: DemoConfig) -> str:
+def collect(folder: DemoFolder) -> None:
+    """Write the text that every Python carries."""
+    from litebert.demo.python_text import write_corpus
+
+    write_corpus(folder.text)
+
+
+def learn_vocabulary(folder: DemoFolder) -> None:
+    """Learn the pieces; a small text gets fewer."""
+    from litebert.text.train import TokenizerTrainConfig, train_tokenizer
+
+    train_tokenizer(
+        TokenizerTrainConfig(
+            input=(folder.corpus,), out=folder.tokenizer, vocab_size=4_000, shrink=True
+        )
+    )
+
+
+def tokenise(folder: DemoFolder) -> None:
+    """Turn the text into shards."""
+    from litebert.data.corpus.config import PrepareConfig
+    from litebert.data.corpus.prepare import prepare
+
+    prepare(
+        PrepareConfig(
+            input=(folder.corpus,), tokenizer=folder.tokenizer, out=folder.shards, dev_fraction=0.05
+        )
+    )
+
+
+def pretrain_tiny(folder: DemoFolder) -> None:
+    """Pretrain by the recipe ``tiny``, by the clock unless steps are given."""
+    from litebert.train.pretraining.config import PretrainConfig
+    from litebert.train.pretraining.engine import pretrain
+
+    config = folder.config
+    values = read_toml(recipe_path("pretrain", "tiny"))
+    values |= {"data": str(folder.shards), "out": str(folder.pretrain), "resume": "auto"}
+    values["steps"] = config.steps
+    if config.steps is None:
+        values["budget"] = f"{PRETRAIN_SHARE * config.budget_s:.0f}s"
+    result = pretrain(from_dict(PretrainConfig, values, "demo"))
+    if result.interrupted_by:
+        raise StageInterrupted(result.interrupted_by)
+
+
+def fill_masks(folder: DemoFolder) -> None:
+    """Ask the pretrained model for hidden words: fixed prompts, or stretches of the dev text."""
+    from litebert.predict.predictor import Predictor
+    from litebert.report.pretraining import read_samples
+
+    if folder.config.corpus is None:
+        filled = Predictor.load(folder.model).fill_mask(PROMPTS)
+        samples = [
+            {"text": text, "candidates": [[c.token, round(c.score, 4)] for c in found.masks[0]]}
+            for text, found in zip(PROMPTS, filled, strict=True)
+        ]
+        write_json(folder.filled, {"samples": samples})
+        return
+    found = sorted(read_samples(folder.pretrain), key=lambda sample: -len(str(sample["text"])))
+    write_json(folder.filled, {"samples": found[: len(PROMPTS)]})
+
+
+def cut_labels(folder: DemoFolder) -> None:
+    """Cut a labelled task from the same text, or write down why there is none."""
+    from litebert.demo.task import corpus_parts, cut_task, python_parts
+
+    if folder.config.corpus is None:
+        cut_task(python_parts(folder.text), folder.task)
+    else:
+        cut_task(corpus_parts(folder.config.corpus, folder.root), folder.task)
+
+
+def finetune_task(folder: DemoFolder, start: Literal["weights", "random"]) -> None:
+    """Fine-tune on the task file, from the pretrained weights or from random ones."""
+    from litebert.train.finetuning.config import FinetuneConfig
+    from litebert.train.finetuning.engine import finetune
+
+    result = finetune(
+        FinetuneConfig(
+            str(folder.task_file),
+            model=str(folder.model),
+            out=folder.finetune if start == "weights" else folder.untrained,
+            steps=finetune_steps(folder),
+            batch_size=FINETUNE_BATCH,
+            lr=5e-4,
+            start=start,
+            resume="auto",
+        )
+    )
+    if result.interrupted_by:
+        raise StageInterrupted(result.interrupted_by)
+
+
+def finetune_steps(folder: DemoFolder) -> int:
+    """Return as many steps as fit into fine-tuning's share, at the speed seen in pretraining."""
+    from litebert.report.log import points
+    from litebert.text.tokenizer import Tokenizer
+
+    config = folder.config
+    texts = [str(row["text"]) for _, row in read_rows(folder.task / "train.jsonl")]
+    most = FINETUNE_EPOCHS * math.ceil(len(texts) / FINETUNE_BATCH)
     if config.steps is not None:
-        return f" ({config.steps:,} steps)"
-    return f" ({work.PRETRAIN_SHARE * work.budget_s(config):.0f} s)"
+        return min(most, config.steps)
+    pieces = Tokenizer.load(folder.tokenizer).encode_batch(texts)
+    tokens_per_step = FINETUNE_BATCH * statistics.mean(len(ids) + 2 for ids in pieces)
+    rates = [rate for _, rate in points(RunFolder.open(folder.pretrain).metrics(), "tokens_per_s")]
+    rate = statistics.median(rates[len(rates) // 2 :])  # at full depth
+    in_time = FINETUNE_SHARE * config.budget_s * rate / tokens_per_step
+    return max(1, min(most, int(in_time)))
 
 
-def _why_no_task(folder: DemoFolder) -> str:
-    return "" if work.has_task(folder) else "there is no labelled task"
+def score(folder: DemoFolder) -> None:
+    """Score the saved model on dev, beside what looks at no text and what was not pretrained."""
+    from litebert.train.finetuning.evaluate import evaluate_models
+
+    found = evaluate_models(str(folder.task_file), [str(folder.finetune / "model")], None)[0]
+    result = read_json(folder.finetune / RESULT_FILE)
+    write_json(
+        folder.scores,
+        {
+            "examples": result["dev_examples"],
+            "baseline": result["baseline"],
+            "untrained": read_json(folder.untrained / RESULT_FILE)["scores"],
+            "pretrained": found.scores,
+            "confusion": read_json(folder.finetune / MISTAKES_FILE)["confusion"],
+        },
+    )
 
 
-def _write_report(folder: DemoFolder) -> None:
-    from litebert.demo.report import write_demo_report
+def export_int8(folder: DemoFolder) -> None:
+    """Write the fine-tuned model (the pretrained one if there is no task) as int8 ONNX."""
+    from litebert.interop.onnx.export import export_onnx
+    from litebert.predict.dev_check import DevSet
+    from litebert.predict.export import export_checked
+    from litebert.tasks.registry import find_task
 
-    write_demo_report(folder)
+    drop: dict[str, object] | None = None
+    if folder.has_task:
+        dev = DevSet(find_task(str(folder.task_file)), folder.task)
+        # A demo shows what int8 costs, whatever that is.
+        report, lost = export_checked(
+            folder.finetune / "model", folder.int8, dev, int8=True, force=True
+        )
+        drop = asdict(lost)
+    else:
+        report = export_onnx(folder.model, folder.int8, int8=True)
+    write_json(folder.exported, {**asdict(report), "path": str(report.path), "dev": drop})
+
+
+def ask(folder: DemoFolder) -> None:
+    """Ask the real server one question: the part of a dev sentence, or a masked word."""
+    from litebert.demo.request import ask_server
+
+    if folder.has_task:
+        rows = [row for _, row in read_rows(folder.task / "dev.jsonl")]
+        row = next((row for row in rows if len(str(row["text"]).split()) >= 15), rows[0])
+        answer = ask_server(folder.int8, "/classify", {"text": str(row["text"])})
+        answer |= {"gold": row["part"], "from": row["document"]}
+    else:
+        samples = read_filled(folder)
+        text = str(samples[0]["text"]) if samples else "this is a [MASK]."
+        answer = ask_server(folder.int8, "/fill-mask", {"text": text})
+    write_json(folder.answer, answer)

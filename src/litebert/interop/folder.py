@@ -30,13 +30,13 @@ from litebert.interop.names import (
     Head,
     tensor_names,
 )
+from litebert.model.config import TASK_FILE as TASK_FILE
 from litebert.model.config import ModelConfig
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 PICKLED_FILE = "pytorch_model.bin"
-TASK_FILE = "task.json"
 TOKENIZER_FILES = ("spiece.model", "tokenizer.json", "tokenizer_config.json")
 
 Array = npt.NDArray[np.generic]

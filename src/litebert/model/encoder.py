@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -11,11 +10,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.common.errors import InputError
-from litebert.model.block import Block, blocks_of
 from litebert.model.config import ModelConfig
+from litebert.model.cpu import packed
 from litebert.model.layers import (
     Attention,
+    AttentionContext,
     AttentionImplementation,
+    Block,
     BlockNorms,
     Embedding,
     FeedForward,
@@ -43,6 +44,7 @@ class Embeddings(nn.Module):
     projected first; position, segment and norm live in H.
 
     Example:
+        >>> import torch
         >>> embeddings = Embeddings(ModelConfig(vocab_size=50))
         >>> embeddings(torch.tensor([[2, 7, 3]]), None).shape
         torch.Size([1, 3, 768])
@@ -87,12 +89,13 @@ class Embeddings(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The ALBERT or BERT encoder (post-norm blocks over shared or separate parameters).
+    """The ALBERT or BERT encoder: `blocks` over shared or separate parameter sets.
 
-    Which block uses which parameters is the sharing plan's business; the forward pass only walks
-    the plan. `attention_implementation` and `checkpoint_activations` may be changed at any time.
+    The sets are `attention`, `feed_forward` and `norms`; the sharing plan says which block uses
+    which. `attention_implementation` and `checkpoint_activations` may be changed at any time.
 
     Example:
+        >>> import torch
         >>> encoder = Encoder(ModelConfig(vocab_size=100, hidden_size=64, num_layers=3))
         >>> out = encoder(torch.tensor([[2, 7, 3]]))
         >>> encoder.pool(out.sequence_BSH).shape
@@ -120,6 +123,10 @@ class Encoder(nn.Module):
             FeedForward(config) for _ in range(self.plan.num_feed_forward_sets)
         )
         self.norms = nn.ModuleList(BlockNorms(config) for _ in range(self.plan.num_norm_sets))
+        self.blocks = nn.ModuleList(
+            Block(self.attention, self.feed_forward, self.norms, sets, config.hidden_dropout)
+            for sets in self.plan.blocks
+        )
         self.pooler = Linear(config.hidden_size, config.hidden_size)
         initialize(self, config.initializer_range, generator)
 
@@ -143,35 +150,86 @@ class Encoder(nn.Module):
                 `SharingPlan.at_depth`.
             return_hidden_states: also return the embeddings and every block's output.
             rows_R: int64 indices into the flattened B * S tokens. With them the last block runs
-                only there, behind its attention: the same numbers for less work (a twentieth of
+                only there, after its attention: the same numbers for less work (a twentieth of
                 a step for base, a tenth for small). Excludes hidden states.
         """
         if rows_R is not None and return_hidden_states:
             raise ValueError("hidden states are of all tokens: ask for them without rows_R")
         mask_B11S = None if attention_mask_BS is None else attention_mask_BS.bool()[:, None, None]
+        context = AttentionContext(self.attention_implementation, mask_B11S)
         x_BSH = self.embeddings(input_ids_BS, token_type_ids_BS)
-        hidden_states = [x_BSH]
-        blocks = self.blocks(num_layers)
-        for block in blocks:
-            rows = rows_R if block is blocks[-1] else None
-            arguments = (x_BSH, mask_B11S, self.attention_implementation, rows)
-            if self.checkpoint_activations and torch.is_grad_enabled():
-                x_BSH = checkpoint(block, *arguments, use_reentrant=False)
-            else:
-                x_BSH = block(*arguments)
-            if return_hidden_states:
-                hidden_states.append(x_BSH)
-        return EncoderOutput(x_BSH, tuple(hidden_states) if return_hidden_states else None)
+        return self._run_blocks(x_BSH, context, num_layers, rows_R, return_hidden_states)
 
-    def blocks(self, num_layers: int | None = None) -> list[Block]:
-        """The blocks of one forward pass, for the configured number of layers or another."""
-        return blocks_of(
-            self.plan if num_layers is None else self.plan.at_depth(num_layers),
-            cast(Sequence[Attention], self.attention),
-            cast(Sequence[FeedForward], self.feed_forward),
-            cast(Sequence[BlockNorms], self.norms),
-            self.config.hidden_dropout if self.training else 0.0,
-        )
+    def forward_ragged(
+        self,
+        input_ids_BS: Tensor,
+        attention_mask_BS: Tensor | None = None,
+        token_type_ids_BS: Tensor | None = None,
+        num_layers: int | None = None,
+        rows_R: Tensor | None = None,
+    ) -> Tensor:
+        """What `forward` gives as `sequence_BSH`, without computing padding, which comes back as 0.
+
+        The tokens of all texts lie in one row, texts of equal length side by side. All but the
+        attention works token by token and runs once over the row; attention runs for each length
+        by itself and needs no mask. Padding must follow the text.
+        """
+        if attention_mask_BS is None:
+            return self.forward(
+                input_ids_BS, None, token_type_ids_BS, num_layers, rows_R=rows_R
+            ).sequence_BSH
+        if token_type_ids_BS is None:
+            token_type_ids_BS = torch.zeros_like(input_ids_BS)
+        groups = _places_by_length(attention_mask_BS)
+        place_T = torch.cat([group.flatten() for group in groups])
+        if rows_R is not None:
+            row_of_place = place_T.new_zeros(input_ids_BS.numel())
+            row_of_place[place_T] = torch.arange(len(place_T), device=place_T.device)
+            rows_R = row_of_place[rows_R]
+        ids, segments = input_ids_BS.flatten(), token_type_ids_BS.flatten()
+        embedded = [self.embeddings(ids[group], segments[group]).flatten(0, 1) for group in groups]
+        shapes = tuple((group.shape[0], group.shape[1]) for group in groups)
+        context = AttentionContext(self.attention_implementation, shapes=shapes)
+        x = self._run_blocks(torch.cat(embedded), context, num_layers, rows_R).sequence_BSH
+        if rows_R is not None:
+            return x
+        padded = x.new_zeros(input_ids_BS.numel(), x.shape[-1])
+        padded[place_T] = x
+        return padded.view(*input_ids_BS.shape, -1)
+
+    def _run_blocks(
+        self,
+        x: Tensor,
+        context: AttentionContext,
+        num_layers: int | None,
+        rows_R: Tensor | None,
+        return_hidden_states: bool = False,
+    ) -> EncoderOutput:
+        """Run the blocks of so many layers over embedded tokens; the last one at given rows."""
+        plan = self.plan if num_layers is None else self.plan.at_depth(num_layers)
+        num_blocks = len(plan.blocks)
+        hidden_states = [x]
+        for index in range(num_blocks):
+            # There are more than the configured blocks only where every layer is the same.
+            block = self.blocks[index % len(self.blocks)]
+            arguments = (x, context, rows_R if index == num_blocks - 1 else None)
+            if self.checkpoint_activations and torch.is_grad_enabled():
+                x = checkpoint(block, *arguments, use_reentrant=False)
+            else:
+                x = block(*arguments)
+            if return_hidden_states:
+                hidden_states.append(x)
+        return EncoderOutput(x, tuple(hidden_states) if return_hidden_states else None)
+
+    def pack(self) -> None:
+        """Bring the weights into the processor's order, where that makes predictions faster.
+
+        Replaces plain linear maps in place: the encoder can no longer be trained or saved.
+        """
+        for module in list(self.modules()):
+            if isinstance(module, Encoder | Embeddings | Attention | FeedForward):
+                for name, child in list(module.named_children()):
+                    setattr(module, name, packed(child))
 
     def pool(self, sequence_BSH: Tensor) -> Tensor:
         """[B, S, H] -> [B, H]: tanh of a linear map of the first token, `[CLS]`."""
@@ -186,3 +244,11 @@ def first_rows(input_ids_BS: Tensor) -> Tensor:
     """[B]: where each sequence's first token, `[CLS]`, is among the flattened B * S tokens."""
     batch, length = input_ids_BS.shape
     return torch.arange(batch, device=input_ids_BS.device) * length
+
+
+def _places_by_length(mask_BS: Tensor) -> list[Tensor]:
+    """For each length the places [texts, length] of its tokens among the flattened B * S."""
+    place_BS = torch.arange(mask_BS.numel(), device=mask_BS.device).view(mask_BS.shape)
+    lengths_B = mask_BS.sum(1)
+    lengths = sorted(set(lengths_B.tolist()) - {0})
+    return [place_BS[lengths_B == length, :length] for length in lengths]

@@ -1,18 +1,19 @@
-"""The parts of a block: linear maps, layer norm, attention, feed-forward, initialisation."""
+"""A block and its parts: linear maps, layer norm, attention, feed-forward, initialisation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.model.config import ModelConfig
-from litebert.model.gelu import gelu_tanh
+from litebert.model.cpu import gelu_tanh
+from litebert.model.sharing import BlockSets
 
 AttentionImplementation = Literal["sdpa", "eager"]
 
@@ -62,6 +63,7 @@ class Linear(nn.Linear):
     torch's own draw would be thrown away, and costs seconds at the larger sizes.
 
     Example:
+        >>> import torch
         >>> Linear(4, 2)(torch.zeros(3, 4)).shape
         torch.Size([3, 2])
     """
@@ -74,6 +76,7 @@ class Embedding(nn.Embedding):
     """`nn.Embedding` that leaves its table to `initialize`.
 
     Example:
+        >>> import torch
         >>> Embedding(10, 4)(torch.tensor([1, 2])).shape
         torch.Size([2, 4])
     """
@@ -89,6 +92,7 @@ class LayerNorm(nn.LayerNorm):
     has the type of the parameters: float32 under autocast.
 
     Example:
+        >>> import torch
         >>> LayerNorm(4, eps=1e-12)(torch.randn(2, 4)).shape
         torch.Size([2, 4])
     """
@@ -105,14 +109,28 @@ class LayerNorm(nn.LayerNorm):
         return normed.to(self.weight.dtype)
 
 
+class AttentionContext(NamedTuple):
+    """What attention needs beside the tokens: who sees whom, and which kernel computes it."""
+
+    implementation: AttentionImplementation = "sdpa"
+    mask_B11S: Tensor | None = None
+    """bool, true where a key is seen; all are seen without it"""
+    shapes: tuple[tuple[int, int], ...] | None = None
+    """of a row of T tokens: (texts, length) for each length; a text sees itself alone"""
+
+
+_EVERYONE = AttentionContext()
+
+
 class Attention(nn.Module):
-    """The parameters of multi-head self-attention, and how heads mix values; see `Block`.
+    """Multi-head self-attention.
 
     Query, key and value are separate parameters, as in the folder and for LAMB's trust ratios.
 
     Example:
+        >>> import torch
         >>> attention = Attention(ModelConfig(hidden_size=64, num_heads=2))
-        >>> attention.mix(attention.project(torch.randn(2, 5, 64)), None, "sdpa").shape
+        >>> attention(torch.randn(2, 5, 64)).shape
         torch.Size([2, 5, 64])
     """
 
@@ -126,36 +144,49 @@ class Attention(nn.Module):
         self.num_heads = config.heads
         self.dropout = config.attention_dropout
 
-    def project(self, x: Tensor) -> Sequence[Tensor]:
-        """Query, key and value, each [..., H] like `x`."""
-        return self.query(x), self.key(x), self.value(x)
-
-    def joined(self) -> tuple[Tensor, Tensor]:
-        """Weight [3H, H] and bias [3H] of the three projections as one."""
-        return (
-            torch.cat((self.query.weight, self.key.weight, self.value.weight)),
-            torch.cat((self.query.bias, self.key.bias, self.value.bias)),
-        )
-
-    def mix(
-        self,
-        projected: Sequence[Tensor],
-        mask_B11S: Tensor | None,
-        implementation: AttentionImplementation,
+    def forward(
+        self, x: Tensor, context: AttentionContext = _EVERYONE, rows_R: Tensor | None = None
     ) -> Tensor:
-        """Query, key and value [B, S, H] -> the heads' mixtures of values, side by side [B, S, H].
+        """[B, S, H] or [T, H], a row of tokens, to the same shape; to [R, H] for given rows.
 
-        Keys are the positions where the mask (bool) is true; all of them without a mask.
+        Rows are indices into the flattened tokens: all are seen, but only these get a result.
         """
+        projected = self.query(x), self.key(x), self.value(x)
+        if context.shapes is None:
+            mixed = self._mix(projected, context)
+        else:
+            mixed = self._mix_by_length(projected, context, context.shapes)
+        out: Tensor = self.output(_select(mixed, rows_R))
+        return out
+
+    def _mix(self, projected: Sequence[Tensor], context: AttentionContext) -> Tensor:
+        """Query, key and value [B, S, H] -> the heads' mixtures of values, in one [B, S, H]."""
         batch, length, hidden = projected[0].shape
         head_shape = (batch, length, self.num_heads, hidden // self.num_heads)
         query_BASD, key_BASD, value_BASD = (
             part_BSH.view(head_shape).transpose(1, 2) for part_BSH in projected
         )
         dropout = self.dropout if self.training else 0.0
-        attend = sdpa_attention if implementation == "sdpa" else eager_attention
-        mixed_BASD = attend(query_BASD, key_BASD, value_BASD, mask_B11S, dropout)
+        attend = sdpa_attention if context.implementation == "sdpa" else eager_attention
+        mixed_BASD = attend(query_BASD, key_BASD, value_BASD, context.mask_B11S, dropout)
         return mixed_BASD.transpose(1, 2).reshape(batch, length, hidden)
+
+    def _mix_by_length(
+        self,
+        projected: Sequence[Tensor],
+        context: AttentionContext,
+        shapes: Sequence[tuple[int, int]],
+    ) -> Tensor:
+        """The same for a row of tokens [T, H], over texts of one length at a time."""
+        sizes = [texts * length for texts, length in shapes]
+        groups = zip(
+            shapes, *(part_TH.split_with_sizes(sizes) for part_TH in projected), strict=True
+        )
+        mixed = [
+            self._mix([part.view(*shape, -1) for part in parts], context).flatten(0, 1)
+            for shape, *parts in groups
+        ]
+        return torch.cat(mixed)
 
 
 def sdpa_attention(
@@ -188,12 +219,12 @@ def eager_attention(
 
 
 class FeedForward(nn.Module):
-    """The parameters of H -> FFN width -> H with the activation between; see `Block`.
+    """H -> FFN width -> H, token by token, with the activation between.
 
     Example:
-        >>> feed_forward = FeedForward(ModelConfig(hidden_size=64))
-        >>> feed_forward.activation(feed_forward.expand(torch.randn(2, 5, 64))).shape
-        torch.Size([2, 5, 256])
+        >>> import torch
+        >>> FeedForward(ModelConfig(hidden_size=64))(torch.randn(2, 5, 64)).shape
+        torch.Size([2, 5, 64])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -202,17 +233,78 @@ class FeedForward(nn.Module):
         self.contract = Linear(config.ffn, config.hidden_size)
         self.activation = ACTIVATIONS[config.activation]
 
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., H] -> [..., H]."""
+        out: Tensor = self.contract(self.activation(self.expand(x)))
+        return out
+
 
 class BlockNorms(nn.Module):
-    """The two layer norms of a block (post-norm: each follows its residual sum).
-
-    Example:
-        >>> norms = BlockNorms(ModelConfig(hidden_size=64))
-        >>> norms.attention(torch.randn(2, 5, 64)).shape
-        torch.Size([2, 5, 64])
-    """
+    """The two layer norms of a block: each follows a residual sum (post-norm)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.attention = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.feed_forward = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+
+class Block(nn.Module):
+    """One block of the encoder, over parameter sets that other blocks may share.
+
+    The sets live in the encoder's lists, where they have their one name in `state_dict`; a block
+    looks its own up there, so that a set that was replaced is used by all its blocks. Assigning
+    to `attention`, `feed_forward` or `norms` replaces the set (docs/decisions/0006).
+    """
+
+    def __init__(
+        self,
+        attention: nn.ModuleList,
+        feed_forward: nn.ModuleList,
+        norms: nn.ModuleList,
+        sets: BlockSets,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        # In a dictionary, where torch does not look for modules.
+        self._lists = {"attention": attention, "feed_forward": feed_forward, "norms": norms}
+        self._sets = sets
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, context: AttentionContext = _EVERYONE, rows_R: Tensor | None = None
+    ) -> Tensor:
+        """As `Attention.forward`: with rows, all that follows the attention runs there only."""
+        attended = self.attention(x, context, rows_R)
+        x = self.norms.attention(_select(x, rows_R) + self.dropout(attended))
+        x = self.norms.feed_forward(x + self.dropout(self.feed_forward(x)))
+        return x
+
+    @property
+    def attention(self) -> Attention:
+        """The attention of this block."""
+        return cast(Attention, self._lists["attention"][self._sets.attention])
+
+    @property
+    def feed_forward(self) -> FeedForward:
+        """The feed-forward of this block."""
+        return cast(FeedForward, self._lists["feed_forward"][self._sets.feed_forward])
+
+    @property
+    def norms(self) -> BlockNorms:
+        """The norms of this block."""
+        return cast(BlockNorms, self._lists["norms"][self._sets.norms])
+
+    def __setattr__(self, name: str, value: Tensor | nn.Module) -> None:
+        if name in BlockSets._fields:
+            self._lists[name][getattr(self._sets, name)] = cast(nn.Module, value)
+        else:
+            super().__setattr__(name, value)
+
+    def extra_repr(self) -> str:
+        """The parts, as if they were registered here."""
+        return "\n".join(f"({name}): {getattr(self, name)}" for name in BlockSets._fields)
+
+
+def _select(x: Tensor, rows_R: Tensor | None) -> Tensor:
+    """These of the flattened tokens, [R, H]; `x` itself without rows."""
+    return x if rows_R is None else x.reshape(-1, x.shape[-1]).index_select(0, rows_R)

@@ -32,6 +32,7 @@ class AdamW(Optimizer):
         bias_correction: divide the running means by ``1 - beta^t`` (off in the official code).
 
     Example:
+        >>> import torch
         >>> weight = torch.nn.Parameter(torch.ones(2))
         >>> optimizer = AdamW([weight], lr=1e-3)
         >>> weight.square().sum().backward()

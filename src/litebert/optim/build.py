@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 
 from torch import Tensor
-from torch.optim import Muon, Optimizer
+from torch.optim import Optimizer
 
+from litebert.common.errors import ConfigError
 from litebert.optim.adamw import AdamW, Group
 from litebert.optim.config import OptimizerConfig
 from litebert.optim.lamb import Lamb
@@ -68,6 +69,10 @@ def build_optimizers(
     if not matrices:
         return [adamw]
     group: Group = {"params": [p for _, p in matrices], "peak_lr": config.muon_lr}
+    try:
+        from torch.optim import Muon
+    except ImportError:
+        raise ConfigError("optimizer muon needs torch 2.9 or newer: use adamw or lamb.") from None
     muon = Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay)
     return [muon, adamw]
 

@@ -29,6 +29,7 @@ class Lamb(AdamW):
         max_trust_ratio: upper bound on the ratio (none in the official code).
 
     Example:
+        >>> import torch
         >>> weight = torch.nn.Parameter(torch.ones(2, 2))
         >>> bias = torch.nn.Parameter(torch.zeros(2))
         >>> groups = [{"params": [weight]},

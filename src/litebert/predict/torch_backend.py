@@ -39,7 +39,6 @@ class TorchBackend:
                 f"folder of it, which does not: `litebert export onnx {folder} OUT`"
             ) from None
         from litebert.interop.hf import load_model
-        from litebert.predict.packed_linear import pack_linears
 
         if threads is not None:
             torch.set_num_threads(threads)
@@ -47,7 +46,7 @@ class TorchBackend:
         self.model = load_model(folder)
         encoder = self.model if described.head == "encoder" else _part(self.model, "encoder")
         self.encoder = cast("Encoder", encoder)
-        pack_linears(self.encoder)
+        self.encoder.pack()
         self.info = BackendInfo(
             runtime="torch float32",
             head=described.head,
@@ -70,27 +69,26 @@ class TorchBackend:
         import torch
 
         from litebert.model.encoder import first_rows
-        from litebert.predict.ragged import RaggedBatch
 
         if not outputs.isdisjoint(BEAM_OUTPUTS):
             beam = self._beam(inputs)
             others = outputs - beam.keys()
             return beam | self._compute(inputs, others) if others else beam
-        batch = RaggedBatch.of(inputs)
+        padded = _padded(inputs)
         masks_M = torch.from_numpy(inputs.masked_positions)
         # What is read at few tokens lets the last block run at these alone: the same numbers.
         if outputs <= _POOLED:
             firsts_B = first_rows(torch.from_numpy(inputs.input_ids))
-            return self._pooled(batch.encode(self.encoder, firsts_B), outputs)
+            return self._pooled(self.encoder.forward_ragged(*padded, firsts_B), outputs)
         if outputs == {"masked_logits"}:
-            return {"masked_logits": self._words(batch.encode(self.encoder, masks_M))}
+            return {"masked_logits": self._words(self.encoder.forward_ragged(*padded, masks_M))}
         computed: dict[str, Tensor] = {}
         if "hidden_states" in outputs:
-            encoded = self.encoder(*_padded(inputs), return_hidden_states=True)
+            encoded = self.encoder(*padded, return_hidden_states=True)
             sequence_BSH = encoded.sequence_BSH
             computed["hidden_states"] = torch.stack(encoded.hidden_states, dim=2)
         else:
-            sequence_BSH = batch.padded(batch.encode(self.encoder))
+            sequence_BSH = self.encoder.forward_ragged(*padded)
         computed["last_hidden_state"] = sequence_BSH
         if outputs & _POOLED:
             computed |= self._pooled(sequence_BSH[:, 0], outputs)

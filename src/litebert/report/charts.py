@@ -1,13 +1,13 @@
-"""Line charts as SVG text, and the points of a run's log."""
+"""Line charts as SVG text."""
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-Record = Mapping[str, object]
+from litebert.report.log import Points
 
 _WIDTH, _HEIGHT = 560, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 30
@@ -23,7 +23,7 @@ class Series:
     """
 
     name: str
-    points: tuple[tuple[float, float], ...]
+    points: Points
     dashed: bool = False
     faint: bool = False
 
@@ -121,33 +121,6 @@ def _colours(lines: Sequence[Series]) -> list[str]:
         found.append("var(--dim)" if line.dashed else _COLOURS[number % len(_COLOURS)])
         number += not (line.faint or line.dashed)
     return found
-
-
-def points(records: Iterable[Record], key: str) -> tuple[tuple[float, float], ...]:
-    """(step, value) of the records that have a finite number under the key."""
-    return tuple(
-        (number(record, "step"), number(record, key))
-        for record in records
-        if isinstance(record.get(key), (int, float)) and math.isfinite(number(record, key))
-    )
-
-
-def smoothed(
-    line: Sequence[tuple[float, float]], num_windows: int = 30
-) -> tuple[tuple[float, float], ...]:
-    """Mean over a sliding window, so wide that about so many cover the line."""
-    half = len(line) // (2 * num_windows)
-    out = []
-    for index, (step, _) in enumerate(line):
-        near = line[max(0, index - half) : index + half + 1]
-        out.append((step, sum(value for _, value in near) / len(near)))
-    return tuple(out)
-
-
-def number(record: Record, key: str) -> float:
-    """The number under a key, 0 if there is none."""
-    value = record.get(key)
-    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 def _short(value: float) -> str:

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
-from litebert.common.runs import RunFolder
-from litebert.report.charts import Record, Series, chart, number, points, smoothed
+from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
+from litebert.report.charts import Series, chart
+from litebert.report.log import Record, lines_with, mapping, number, points, smoothed
 from litebert.report.mistakes import confusion_table, mistakes_table
 from litebert.report.page import charts, columns, events_table, page, settings, table, tiles
-from litebert.report.scores import RESULT_FILE
 
-_OWN_EVENTS = ("recipe", "data", "answers")
 _MOST_CURVES = 8
 
 
 @dataclass(frozen=True)
-class _Run:
-    """What one seed left: its log, and the parts of it."""
+class NamedLog:
+    """The log of one run, under the name that a legend gives it."""
 
     name: str
     path: Path
-    records: Sequence[Record] = field(default=())
+    records: Sequence[Record]
 
     @classmethod
-    def read(cls, folder: RunFolder) -> _Run:
-        return cls(folder.path.resolve().name, folder.path, list(folder.metrics()))
-
-    @property
-    def steps(self) -> list[Record]:
-        return [record for record in self.records if "loss" in record]
-
-    @property
-    def dev(self) -> list[Record]:
-        return [record for record in self.records if "eval_s" in record]
+    def read(cls, path: Path, name: str = "") -> NamedLog:
+        """Read the log of a run folder, whose own name is taken where none is given."""
+        return cls(name or path.resolve().name, path, list(RunFolder.open(path).metrics()))
 
     def event(self, name: str) -> Record:
         """The first event of that name, or nothing."""
@@ -45,56 +37,89 @@ class _Run:
 
 def is_finetuning(manifest: Record) -> bool:
     """Whether a manifest is that of a fine-tuning run."""
-    config = manifest.get("config")
-    return isinstance(config, Mapping) and isinstance(config.get("task"), str)
+    return isinstance(mapping(manifest, "config").get("task"), str)
 
 
 def finetuning_page(run: RunFolder) -> str:
     """The page of a run with one seed or several, from its files; also while it is going on."""
     manifest = run.manifest()
     result = read_json(run.path / RESULT_FILE) if (run.path / RESULT_FILE).is_file() else {}
-    folders = sorted(run.path.glob("seed-*/manifest.json"), key=_seed_number)
-    runs = [_Run.read(RunFolder.open(path.parent)) for path in folders] or [_Run.read(run)]
-    metric = str(result.get("metric") or _first_metric(runs))
-    best = _best_run(runs, result, metric)
+    folders = [path.parent for path in run.path.glob("seed-*/manifest.json")]
+    logs = [NamedLog.read(path) for path in sorted(folders, key=_seed_number) or [run.path]]
+    metric = str(result.get("metric") or _first_metric(logs))
+    best = _best(logs, result, metric)
+    mistakes = best.path / MISTAKES_FILE
+    content = read_json(mistakes) if mistakes.is_file() else {}
     return page(
         run.path.resolve().name,
         _subtitle(manifest, result),
         [
-            tiles(_figures(runs, result, metric)),
+            tiles([*_score_figures(logs, result, metric), *_cost_figures(logs)]),
             columns([_scores(result), _seeds(result), _depths(result, metric)]),
             "<h2>Curves</h2>",
-            _curves(runs, result, metric),
-            *_mistakes(best.path / "mistakes.json"),
+            finetuning_charts(logs, result, metric),
+            confusion_table(content),
+            mistakes_table(content),
             columns([_recipe(best, manifest), _data(best, result)]),
-            events_table(_other_events(runs)),
+            events_table(
+                [r for log in logs for r in log.records], leave_out=("recipe", "data", "answers")
+            ),
             settings(manifest),
         ],
     )
 
 
-def _seed_number(manifest: Path) -> int:
-    digits = manifest.parent.name.removeprefix("seed-")
+def finetuning_charts(logs: Sequence[NamedLog], result: Record, metric: str) -> str:
+    """The curves of one run or of several side by side."""
+    shown, several = logs[:_MOST_CURVES], len(logs) > 1
+
+    def series(key: str, name: str) -> list[Series]:
+        return [Series(log.name if several else name, points(log.records, key)) for log in shown]
+
+    raw = series("loss", "each line of the log")
+    losses = [Series(log.name if several else "smoothed", smoothed(line.points, 10))
+              for log, line in zip(shown, raw, strict=True)]  # fmt: skip
+    if not several:
+        losses.insert(0, Series(raw[0].name, raw[0].points, faint=True))
+    dev = series(f"dev_{metric}", metric)
+    level = mapping(result, "baseline").get(metric)
+    if isinstance(level, (int, float)):
+        last = max((step for line in raw for step, _ in line.points), default=0.0)
+        dev.append(Series("baseline", ((0.0, float(level)), (last, float(level))), dashed=True))
+    marks = [(number(result, "best_step"), "best")] if result and not several else []
+    rate = Series("learning rate", points(shown[0].records, "lr"))
+    return charts(
+        [
+            chart("Training loss", losses),
+            chart(f"{metric} on dev", dev, marks),
+            chart("Learning rate", [rate]),
+            chart("Norm of the gradient before clipping", series("grad_norm", "norm")),
+        ]
+    )
+
+
+def _seed_number(folder: Path) -> int:
+    digits = folder.name.removeprefix("seed-")
     return int(digits) if digits.isdigit() else -1
 
 
-def _first_metric(runs: Sequence[_Run]) -> str:
+def _first_metric(logs: Sequence[NamedLog]) -> str:
     """The first score of the log, for a run without a result yet."""
-    names = [key for run in runs for record in run.dev for key in record if key.startswith("dev_")]
-    return names[0].removeprefix("dev_") if names else ""
+    keys = (key for log in logs for line in lines_with(log.records, "eval_s") for key in line)
+    return next((key.removeprefix("dev_") for key in keys if key.startswith("dev_")), "")
 
 
-def _best_run(runs: Sequence[_Run], result: Record, metric: str) -> _Run:
+def _best(logs: Sequence[NamedLog], result: Record, metric: str) -> NamedLog:
     """The run whose model the folder has."""
     seeds = _rows(result.get("by_seed"))
-    if len(seeds) != len(runs):
-        return runs[0]
+    if len(seeds) != len(logs):
+        return logs[0]
     scores = [number(row, metric) for row in seeds]
-    return runs[scores.index(max(scores))]
+    return logs[scores.index(max(scores))]
 
 
 def _subtitle(manifest: Record, result: Record) -> str:
-    config = _mapping(manifest.get("config"))
+    config = mapping(manifest, "config")
     start = "random weights, shape of " if config.get("start") == "random" else ""
     parts = [f"{result.get('task') or config.get('task')}", f"from {start}{config.get('model')}"]
     parts.append(f"created {manifest.get('created', '?')}")
@@ -103,155 +128,108 @@ def _subtitle(manifest: Record, result: Record) -> str:
     return " · ".join(parts)
 
 
-def _figures(runs: Sequence[_Run], result: Record, metric: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    scores, baseline = _mapping(result.get("scores")), _mapping(result.get("baseline"))
+def _score_figures(logs: Sequence[NamedLog], result: Record, metric: str) -> list[tuple[str, str]]:
+    if not result:
+        scores = [score for log in logs for _, score in points(log.records, f"dev_{metric}")]
+        return [(f"{max(scores):.4g}", f"best dev {metric} so far")] if scores else []
     seeds = len(_rows(result.get("by_seed")))
-    if result:
-        median = f", median of {seeds} seeds" if seeds else ""
-        found.append((f"{number(scores, metric):.4g}", f"dev {metric}{median}"))
-        found.append((f"{number(baseline, metric):.4g}", "baseline that looks at no text"))
-    else:
-        values = [value for run in runs for _, value in points(run.dev, f"dev_{metric}")]
-        if values:
-            found.append((f"{max(values):.4g}", f"best dev {metric} so far"))
+    median = f", median of {seeds} seeds" if seeds else ""
+    score, baseline = (number(result, k, metric) for k in ("scores", "baseline"))
+    found = [(f"{score:.4g}", f"dev {metric}{median}")]
+    found.append((f"{baseline:.4g}", "baseline that looks at no text"))
     if seeds:
-        spread = number(_mapping(result.get("spread")), metric)
+        spread = number(result, "spread", metric)
         found.append((f"{spread:.3g}", "largest minus smallest of the seeds"))
-    lasts = [run.steps[-1] for run in runs if run.steps]
-    if lasts:
-        seconds = sum(number(last, "elapsed_s") for last in lasts)
-        tokens = sum(number(last, "tokens") for last in lasts)
-        evaluating = sum(number(record, "eval_s") for run in runs for record in run.dev)
-        rate = tokens / max(1e-9, seconds - min(evaluating, 0.99 * seconds))
-        steps = sum(number(last, "step") for last in lasts)
-        found.append((f"{steps:,.0f}", f"steps, {len(runs)} seeds together" if seeds else "steps"))
-        found.append((f"{tokens / 1e6:,.2f} M", "tokens, without padding"))
-        found.append((f"{rate:,.0f}", "tokens per second of training"))
-        share = min(1.0, evaluating / max(1e-9, seconds))
-        found.append((format_duration(seconds), f"of training, {share:.0%} of it for dev scores"))
     return found
 
 
+def _cost_figures(logs: Sequence[NamedLog]) -> list[tuple[str, str]]:
+    steps = [lines for log in logs if (lines := lines_with(log.records, "loss"))]
+    if not steps:
+        return []
+
+    def total(key: str) -> float:
+        return sum(number(lines[-1], key) for lines in steps)
+
+    seconds, tokens = total("elapsed_s"), total("tokens")
+    evaluating = sum(value for log in logs for _, value in points(log.records, "eval_s"))
+    rate = tokens / max(1e-9, seconds - min(evaluating, 0.99 * seconds))
+    share = min(1.0, evaluating / max(1e-9, seconds))
+    together = f", {len(logs)} seeds together" if len(logs) > 1 else ""
+    return [
+        (f"{total('step'):,.0f}", f"steps{together}"),
+        (f"{tokens / 1e6:,.2f} M", "tokens, without padding"),
+        (f"{rate:,.0f}", "tokens per second of training"),
+        (format_duration(seconds), f"of training, {share:.0%} of it for dev scores"),
+    ]
+
+
 def _scores(result: Record) -> str:
-    scores, baseline = _mapping(result.get("scores")), _mapping(result.get("baseline"))
-    if not scores:
-        return ""
-    spread = _mapping(result.get("spread"))
-    others = _mapping(result.get("other_scores"))
-    headings = ["", "dev", "baseline", *(["spread"] if spread else []), *others]
-    rows = []
-    for name in scores:
-        row = [name, _figure(scores, name), _figure(baseline, name)]
-        row += [_figure(spread, name)] if spread else []
-        rows.append(row + [_figure(_mapping(of_split), name) for of_split in others.values()])
-    return "<h2>Scores</h2>" + table(headings, rows, numeric=range(1, len(headings)), narrow=True)
+    """A row for each score of dev; columns for the baseline, the seeds' spread, other splits."""
+    scores = mapping(result, "scores")
+    compared = {"dev": scores, "baseline": mapping(result, "baseline")}
+    if spread := mapping(result, "spread"):
+        compared["spread"] = spread
+    others = mapping(result, "other_scores").items()
+    compared |= {name: mapping(of_split) for name, of_split in others}
+    rows = [[name, *(_figure(values, name) for values in compared.values())] for name in scores]
+    return _figures_table("Scores", ["", *compared], rows)
 
 
 def _seeds(result: Record) -> str:
     rows = _rows(result.get("by_seed"))
-    if not rows:
-        return ""
-    names = [name for name in rows[0] if name != "seed"]
+    names = [name for name in rows[0] if name != "seed"] if rows else []
     cells = [[f"{number(r, 'seed'):.0f}", *(_figure(r, name) for name in names)] for r in rows]
-    return "<h2>Seeds</h2>" + table(
-        ["seed", *names], cells, numeric=range(len(names) + 1), narrow=True
-    )
+    return _figures_table("Seeds", ["seed", *names], cells)
 
 
 def _depths(result: Record, metric: str) -> str:
     """Scores of a model that may stop early, by the layer it stops at."""
-    found = _mapping(result.get("exit_scores"))
+    found = mapping(result, "exit_scores")
     rows = [[depth, _figure(found, depth)] for depth in found]
-    if not rows:
-        return ""
-    return "<h2>Early exits</h2>" + table(
-        ["layers", f"dev {metric}"], rows, numeric=(0, 1), narrow=True
-    )
+    return _figures_table("Early exits", ["layers", f"dev {metric}"], rows)
 
 
-def _curves(runs: Sequence[_Run], result: Record, metric: str) -> str:
-    shown = runs[:_MOST_CURVES]
-    several = len(runs) > 1
-    losses: list[Series] = []
-    for run in shown:
-        line = points(run.steps, "loss")
-        if not several:
-            losses.append(Series("each line of the log", line, faint=True))
-        losses.append(Series(run.name if several else "smoothed", smoothed(line, 10)))
-    dev = [
-        Series(run.name if several else metric, points(run.dev, f"dev_{metric}")) for run in shown
-    ]
-    last = max((number(record, "step") for run in runs for record in run.steps), default=0.0)
-    level = _mapping(result.get("baseline")).get(metric)
-    if isinstance(level, (int, float)):
-        dev.append(Series("baseline", ((0.0, float(level)), (last, float(level))), dashed=True))
-    best_step = number(result, "best_step")
-    marks = [(best_step, "best")] if result and not several else []
-    norms = [
-        Series(run.name if several else "norm", points(run.steps, "grad_norm")) for run in shown
-    ]
-    return charts(
-        [
-            chart("Training loss", losses),
-            chart(f"{metric} on dev", dev, marks),
-            chart("Learning rate", [Series("learning rate", points(shown[0].steps, "lr"))]),
-            chart("Norm of the gradient before clipping", norms),
-        ]
-    )
-
-
-def _mistakes(path: Path) -> list[str]:
-    if not path.is_file():
-        return []
-    content = read_json(path)
-    return [confusion_table(content), mistakes_table(content)]
-
-
-def _data(run: _Run, result: Record) -> str:
+def _data(log: NamedLog, result: Record) -> str:
     """How many examples, which rows were bad, where answers could not be found."""
-    data, answers = run.event("data"), run.event("answers")
-    rows = []
+    data, answers = log.event("data"), log.event("answers")
+    found: dict[str, object] = {}
     if data:
-        rows.append(["training examples", f"{number(data, 'train_examples'):,.0f}"])
+        found["training examples"] = data.get("train_examples")
         if data.get("train_features") != data.get("train_examples"):
-            rows.append(["windows of them", f"{number(data, 'train_features'):,.0f}"])
+            found["windows of them"] = data.get("train_features")
     if result:
-        rows.append(["dev examples scored", f"{number(result, 'dev_examples'):,.0f}"])
-    for reason, count in _mapping(data.get("bad_rows")).items():
-        rows.append([f"bad rows: {reason}", f"{count:,}"])
+        found["dev examples scored"] = result.get("dev_examples")
+    for reason, count in mapping(data, "bad_rows").items():
+        found[f"bad rows: {reason}"] = count
     if answers:
-        for key, text in (
-            ("exact", "answers at piece boundaries"),
-            ("widened", "answers widened to whole pieces"),
-            ("lost", "answers in no window"),
-        ):
-            rows.append([text, f"{number(answers, key):,.0f}"])
-    return "<h2>Data</h2>" + table(["", ""], rows, numeric=(1,), narrow=True) if rows else ""
+        found["answers at piece boundaries"] = answers.get("exact")
+        found["answers widened to whole pieces"] = answers.get("widened")
+        found["answers in no window"] = answers.get("lost")
+    return _figures_table("Data", ["", ""], [[name, _figure(found, name)] for name in found])
 
 
-def _recipe(run: _Run, manifest: Record) -> str:
-    recipe = run.event("recipe")
+def _recipe(log: NamedLog, manifest: Record) -> str:
+    recipe, config = log.event("recipe"), mapping(manifest, "config")
     rows = [
         [key.replace("_", " "), _setting(value)]
         for key, value in recipe.items()
         if key not in ("event", "step") and isinstance(value, (int, float))
     ]
-    config = _mapping(manifest.get("config"))
-    for key in ("weight_decay", "clip_norm", "seed"):
-        if key in config:
-            rows.append([key.replace("_", " "), f"{config[key]}"])
-    return "<h2>Recipe</h2>" + table(["", ""], rows, numeric=(1,), narrow=True) if recipe else ""
+    own = [key for key in ("weight_decay", "clip_norm", "seed") if key in config]
+    rows += [[key.replace("_", " "), f"{config[key]}"] for key in own]
+    return _figures_table("Recipe", ["", ""], rows if recipe else [])
+
+
+def _figures_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    numeric = range(0 if headings[0] else 1, len(headings))
+    return table(headings, rows, title=title, numeric=numeric, narrow=True)
 
 
 def _setting(value: float) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else f"{value:,}"
-
-
-def _other_events(runs: Sequence[_Run]) -> list[Record]:
-    return [r for run in runs for r in run.records if r.get("event", "recipe") not in _OWN_EVENTS]
 
 
 def _figure(values: Record, name: str) -> str:
@@ -261,9 +239,5 @@ def _figure(values: Record, name: str) -> str:
     return f"{value:.4g}" if isinstance(value, float) else ""
 
 
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _rows(value: object) -> list[Mapping[str, object]]:
-    return [_mapping(item) for item in value] if isinstance(value, Sequence) else []
+def _rows(value: object) -> list[Record]:
+    return [mapping(item) for item in value] if isinstance(value, Sequence) else []

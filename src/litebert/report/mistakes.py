@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 
-from litebert.report.charts import Record
+from litebert.report.log import Record
 from litebert.report.page import table
 
 _HOW_BAD = {

@@ -6,7 +6,7 @@ import html
 import json
 from collections.abc import Collection, Mapping, Sequence
 
-from litebert.report.charts import Record, number
+from litebert.report.log import Record, number
 
 _STYLE = """
 :root { color-scheme: light dark; --bg: #fff; --fg: #1c2024; --dim: #68707a; --line: #dfe3e8;
@@ -89,51 +89,53 @@ def table(
     headings: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
+    title: str = "",
     numeric: Collection[int] = (),
     narrow: bool = False,
 ) -> str:
-    """A table of plain texts; line breaks in them are kept.
+    """A table of plain texts, or nothing without rows; line breaks in them are kept.
 
     Args:
         headings: of the columns; if all are empty none is drawn.
-        rows: cells.
+        rows: cells; ``[MASK]`` stands out in them.
+        title: a heading above the table.
         numeric: columns whose figures stand below each other.
         narrow: as wide as its content, not as the page.
     """
-    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings if any(headings))
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td class="{"n" if place in numeric else "t"}">{html.escape(cell)}</td>'
-            for place, cell in enumerate(row)
+
+    def row(cells: Sequence[str]) -> str:
+        marked = (html.escape(cell).replace("[MASK]", "<mark>[MASK]</mark>") for cell in cells)
+        shown = (
+            f'<td class="{"n" if place in numeric else "t"}">{cell}</td>'
+            for place, cell in enumerate(marked)
         )
-        + "</tr>"
-        for row in rows
-    )
-    style = ' class="narrow"' if narrow else ""
-    return f'<div class="wide"><table{style}><tr>{head}</tr>{body}</table></div>'
+        return f"<tr>{''.join(shown)}</tr>"
 
-
-def events_table(events: Sequence[Record]) -> str:
-    """What happened while the run went on; a resume, a damaged checkpoint."""
-    shown = [e for e in events if e["event"] != "nonfinite"]
-    skipped = len(events) - len(shown)
-    rows = [
-        f'<tr><td class="n">{number(e, "step"):,.0f}</td><td>{html.escape(str(e["event"]))}</td>'
-        f"<td>{html.escape(str(e.get('message', '')))}</td></tr>"
-        for e in shown
-    ]
-    if skipped:
-        rows.append(f"<tr><td></td><td>nonfinite</td><td>{skipped} steps not updated</td></tr>")
     if not rows:
         return ""
-    return f"<h2>Events</h2><table><tr><th>step</th><th></th><th></th></tr>{''.join(rows)}</table>"
+    above = f"<h2>{html.escape(title)}</h2>" if title else ""
+    names = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    head = f"<tr>{names}</tr>" if any(headings) else ""
+    style = ' class="narrow"' if narrow else ""
+    return f'{above}<div class="wide"><table{style}>{head}{"".join(map(row, rows))}</table></div>'
+
+
+def events_table(records: Sequence[Record], leave_out: Collection[str] = ()) -> str:
+    """What happened while the run went on, such as a resume or a damaged checkpoint."""
+    events = [r for r in records if "event" in r and r["event"] not in leave_out]
+    shown = [e for e in events if e["event"] != "nonfinite"]
+    rows = [
+        (f"{number(e, 'step'):,.0f}", str(e["event"]), str(e.get("message", ""))) for e in shown
+    ]
+    if len(shown) < len(events):
+        rows.append(("", "nonfinite", f"{len(events) - len(shown)} steps not updated"))
+    return table(("step", "", ""), rows, title="Events", numeric=(0,))
 
 
 def settings(manifest: Record) -> str:
     """Everything that decided the run, folded away."""
     keys = ("config", "fingerprints", "seeds", "versions", "machine", "commit", "argv")
-    shown = {key: _without_nulls(manifest.get(key)) for key in keys}
+    shown = _without_nulls({key: manifest.get(key) for key in keys})
     text = html.escape(json.dumps(shown, indent=2, ensure_ascii=False))
     return f"<h2>Settings</h2><details><summary>everything</summary><pre>{text}</pre></details>"
 

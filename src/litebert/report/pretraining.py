@@ -2,43 +2,97 @@
 
 from __future__ import annotations
 
-import html
-import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
-from litebert.common.runs import RunFolder
-from litebert.report.charts import Record, Series, chart, number, points, smoothed
-from litebert.report.page import charts, events_table, page, settings, tiles
+from litebert.common.runs import SAMPLES_FILE, RunFolder
+from litebert.common.statistics import wilson_interval
+from litebert.report.charts import Series, chart
+from litebert.report.log import Record, lines_with, mapping, number, points, smoothed
+from litebert.report.page import charts, events_table, page, settings, table, tiles
+
+_ACCURACIES = (
+    ("mlm_accuracy", "predictions", "words predicted"),
+    ("sop_accuracy", "sop_pairs", "sentence order (SOP)"),
+    ("nsp_accuracy", "nsp_pairs", "next sentence (NSP)"),
+)
 
 
 def pretraining_page(run: RunFolder) -> str:
     """The page of a run, from its manifest, metrics and samples."""
-    records = list(run.metrics())
-    steps = [record for record in records if "mlm_loss" in record and "event" not in record]
-    dev = [record for record in records if "dev_mlm_loss" in record]
-    events = [record for record in records if "event" in record]
-    manifest = run.manifest()
+    records, manifest = list(run.metrics()), run.manifest()
+    steps = lines_with(records, "mlm_loss")
     return page(
         run.path.resolve().name,
         _subtitle(manifest, steps),
         [
-            tiles(_figures(steps, dev)),
+            tiles([*_dev_figures(lines_with(records, "dev_mlm_loss")), *_rates(steps)]),
             "<h2>Curves</h2>",
-            _curves(steps, dev, events),
-            events_table(events),
-            _samples(run.path / "samples.json"),
+            pretraining_charts(records),
+            events_table(records),
+            samples_table(read_samples(run.path)),
             settings(manifest),
         ],
     )
 
 
+def read_samples(run: Path) -> list[Record]:
+    """Masked dev texts of a run with what its model fills in; few dev documents give none."""
+    path = run / SAMPLES_FILE
+    found = read_json(path).get("fill_mask") if path.is_file() else None
+    return found if isinstance(found, list) else []
+
+
+def samples_table(samples: Sequence[Record]) -> str:
+    """Texts with ``[MASK]``, the hidden word where it is known, and the model's candidates."""
+    rows = []
+    for sample in samples:
+        candidates = sample["candidates"]
+        assert isinstance(candidates, list), "pairs of a word and its probability"
+        said = ", ".join(f"{word} {share:.0%}" for word, share in candidates)
+        rows.append((str(sample["text"]), str(sample.get("answer", "")), said))
+    return table(("text", "hidden", "the model says"), rows, title="What it fills in")
+
+
+def pretraining_charts(records: Sequence[Record]) -> str:
+    """The curves of a run's log; settings that never change are left out."""
+    train = points(records, "mlm_loss")
+    left = [number(line, "step") for line in records if line.get("event") == "left_plateau"]
+    loss = [
+        Series("training, each line of the log", train, faint=True),
+        Series("training, smoothed", smoothed(train)),
+        Series("dev", points(records, "dev_mlm_loss")),
+        Series("dev, where the input is [MASK]", points(records, "dev_masked_loss")),
+        Series("word frequencies alone, there", points(records, "dev_unigram_loss"), dashed=True),
+    ]
+    accuracy = [
+        Series("words", points(records, "dev_mlm_accuracy")),
+        Series("sentence order", points(records, "dev_sop_accuracy")),
+        Series("next sentence", points(records, "dev_nsp_accuracy")),
+    ]
+    figures = [
+        chart("Masked-word loss (nats)", loss, [(step, "left the plateau") for step in left]),
+        chart("Accuracy on dev documents", accuracy),
+        chart("Learning rate", [Series("learning rate", points(records, "lr"))]),
+        chart("Tokens per second", [Series("tokens/s", points(records, "tokens_per_s"))]),
+    ]
+    for key, title in (
+        ("layers", "Layers that run"),
+        ("length", "Longest example (tokens)"),
+        ("batch_size", "Examples per step"),
+        ("mask_rate", "Share of tokens masked"),
+    ):
+        line = points(records, key)
+        if len({value for _, value in line}) > 1:
+            figures.append(chart(title, [Series(title, line)]))
+    return charts(figures)
+
+
 def _subtitle(manifest: Record, steps: Sequence[Record]) -> str:
-    config = manifest.get("config")
-    model = config.get("model") if isinstance(config, Mapping) else None
-    preset = model.get("preset") if isinstance(model, Mapping) else None
+    preset = mapping(manifest, "config", "model").get("preset")
     parts = [str(preset or "model"), f"created {manifest.get('created', '?')}"]
     if steps:
         last = steps[-1]
@@ -48,79 +102,28 @@ def _subtitle(manifest: Record, steps: Sequence[Record]) -> str:
     return " · ".join(parts)
 
 
-def _figures(steps: Sequence[Record], dev: Sequence[Record]) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    if dev:
-        last = dev[-1]
-        found.append((f"{number(last, 'dev_mlm_loss'):.3f}", "dev masked-word loss"))
-        accuracies = (
-            ("dev_mlm_accuracy", "dev_predictions", "words predicted"),
-            ("dev_sop_accuracy", "dev_sop_pairs", "sentence order (SOP)"),
-            ("dev_nsp_accuracy", "dev_nsp_pairs", "next sentence (NSP)"),
-        )
-        for key, count_key, label in accuracies:
-            if last.get(key) is not None:
-                value, count = number(last, key), number(last, count_key)
-                half = 1.96 * math.sqrt(max(0.0, value * (1 - value)) / max(1.0, count))
-                text = f"{label}, ± {half:.1%} of {count:,.0f}"
-                found.append((f"{value:.1%}", text))
-    if steps:
-        rates = sorted(number(step, "tokens_per_s") for step in steps)
-        found.append((f"{rates[len(rates) // 2]:,.0f}", "tokens per second (median)"))
-        shares = sorted(number(step, "gemm_share") for step in steps)
-        found.append((f"{shares[len(shares) // 2]:.0%}", "of the machine's GEMM rate"))
-        waits = sum(number(step, "wait_share") for step in steps) / len(steps)
-        found.append((f"{waits:.1%}", "of the time waiting for data"))
+def _dev_figures(dev: Sequence[Record]) -> list[tuple[str, str]]:
+    if not dev:
+        return []
+    last = dev[-1]
+    found = [(f"{number(last, 'dev_mlm_loss'):.3f}", "dev masked-word loss")]
+    for key, count_key, label in _ACCURACIES:
+        if last.get(f"dev_{key}") is not None:
+            share, count = number(last, f"dev_{key}"), number(last, f"dev_{count_key}")
+            low, high = wilson_interval(share, count)
+            interval = f"95 % interval {low:.1%} to {high:.1%}"
+            found.append((f"{share:.1%}", f"{label}; {interval}, of {count:,.0f}"))
     return found
 
 
-def _curves(steps: Sequence[Record], dev: Sequence[Record], events: Sequence[Record]) -> str:
-    left = [number(e, "step") for e in events if e["event"] == "left_plateau"]
-    marks = [(step, "left the plateau") for step in left]
-    train_loss = points(steps, "mlm_loss")
-    loss = [
-        Series("training, each line of the log", train_loss, faint=True),
-        Series("training, smoothed", smoothed(train_loss)),
-        Series("dev", points(dev, "dev_mlm_loss")),
-        Series("dev, where the input is [MASK]", points(dev, "dev_masked_loss")),
-        Series("word frequencies alone, there", points(dev, "dev_unigram_loss"), dashed=True),
+def _rates(steps: Sequence[Record]) -> list[tuple[str, str]]:
+    if not steps:
+        return []
+    rate = statistics.median_high(number(step, "tokens_per_s") for step in steps)
+    share = statistics.median_high(number(step, "gemm_share") for step in steps)
+    waits = statistics.fmean(number(step, "wait_share") for step in steps)
+    return [
+        (f"{rate:,.0f}", "tokens per second (median)"),
+        (f"{share:.0%}", "of the machine's GEMM rate"),
+        (f"{waits:.1%}", "of the time waiting for data"),
     ]
-    figures = [
-        chart("Masked-word loss (nats)", loss, marks),
-        chart(
-            "Accuracy on dev documents",
-            [
-                Series("words", points(dev, "dev_mlm_accuracy")),
-                Series("sentence order", points(dev, "dev_sop_accuracy")),
-                Series("next sentence", points(dev, "dev_nsp_accuracy")),
-            ],
-        ),
-        chart("Learning rate", [Series("learning rate", points(steps, "lr"))]),
-        chart("Tokens per second", [Series("tokens/s", points(steps, "tokens_per_s"))]),
-    ]
-    for key, title in (
-        ("layers", "Layers that run"),
-        ("length", "Longest example (tokens)"),
-        ("batch_size", "Examples per step"),
-        ("mask_rate", "Share of tokens masked"),
-    ):
-        line = points(steps, key)
-        if len({value for _, value in line}) > 1:
-            figures.append(chart(title, [Series(title, line)]))
-    return charts(figures)
-
-
-def _samples(path: Path) -> str:
-    if not path.is_file():
-        return ""
-    rows = []
-    samples = read_json(path).get("fill_mask")
-    for sample in samples if isinstance(samples, list) else []:
-        text = html.escape(sample["text"]).replace("[MASK]", "<mark>[MASK]</mark>")
-        best = [f"{html.escape(word)} {share:.0%}" for word, share in sample["candidates"]]
-        cells = (text, html.escape(sample["answer"]), ", ".join(best))
-        rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
-    if not rows:
-        return ""
-    head = "<tr><th>dev text</th><th>hidden</th><th>the model says</th></tr>"
-    return f"<h2>What it fills in</h2><table>{head}{''.join(rows)}</table>"

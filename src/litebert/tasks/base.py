@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from litebert.model.config import IGNORED_LABEL as IGNORED_LABEL
 from litebert.tasks.problems import RowProblems
 
 Kind = Literal[
@@ -40,9 +41,6 @@ Outputs = Mapping[str, FloatArray]
 ``end_top_log_probs`` [K, K2], ``end_top_index`` [K, K2] and ``answer_logits`` [] (large: no answer)
 instead.
 """
-
-IGNORED_LABEL = -100
-"""Target of a position that has no label (torch's default ``ignore_index``)."""
 
 
 class TextEncoder(Protocol):

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import read_json, write_json
+from litebert.model.config import TASK_FILE
 from litebert.tasks.base import Form, Kind
 from litebert.tasks.forms.choices import ChoiceForm
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.tags import TagForm
 from litebert.tasks.forms.texts import TextForm
-
-TASK_FILE = "task.json"
 
 
 @dataclass(frozen=True)

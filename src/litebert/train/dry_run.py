@@ -12,7 +12,7 @@ from litebert.data.batches.example import Batch
 from litebert.dist.replica import SingleReplica
 from litebert.dist.runtime import Process, this_process, uses_bfloat16
 from litebert.model.config import ModelConfig
-from litebert.model.pieces import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
+from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
 from litebert.optim.build import build_optimizers
 from litebert.train.costs import Memory, measured_gemm_rate, step_flops
 from litebert.train.pretraining.config import PretrainConfig

@@ -10,8 +10,7 @@ from typing import Literal
 
 from litebert.common.errors import ConfigError, suggestion
 from litebert.model.config import ModelConfig
-from litebert.model.counts import count_parameters
-from litebert.model.pieces import GPU_PIECE_ELEMENTS
+from litebert.model.counts import GPU_PIECE_ELEMENTS, count_parameters
 from litebert.train.costs import Memory, step_flops
 
 Strategy = Literal["ddp", "fsdp"]

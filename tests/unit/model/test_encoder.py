@@ -8,7 +8,7 @@ import torch
 from litebert.common.errors import ConfigError, InputError
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder, first_rows
-from litebert.model.layers import Attention, LayerNorm
+from litebert.model.layers import LayerNorm
 from litebert.model.pretraining import PretrainingModel
 
 SHARINGS = ["all", "attention", "ffn", "none", "groups"]
@@ -224,19 +224,3 @@ def test_a_row_of_zeros_is_normalised_in_half_precision() -> None:
         norm.weight.fill_(1.0)
         norm.bias.zero_()
     assert torch.equal(norm(torch.zeros(1, 4).half()), torch.zeros(1, 4).half())
-
-
-def test_without_gradients_the_numbers_are_the_same() -> None:
-    encoder = _encoder(sharing="groups")
-    with torch.no_grad():
-        separate = encoder(_ids()).sequence_BSH
-    torch.testing.assert_close(separate, encoder(_ids()).sequence_BSH, rtol=1e-5, atol=1e-5)
-
-
-def test_query_key_and_value_are_joined_in_this_order() -> None:
-    attention = _encoder().attention[0]
-    assert isinstance(attention, Attention)
-    weight, _ = attention.joined()
-    assert torch.equal(weight[:16], attention.query.weight)
-    assert torch.equal(weight[16:32], attention.key.weight)
-    assert torch.equal(weight[32:], attention.value.weight)

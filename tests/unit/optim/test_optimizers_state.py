@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.optim.build import build_optimizers, is_excluded, set_learning_rate
@@ -112,3 +113,11 @@ def test_group_without_adaptation_moves_like_adamw() -> None:
     Lamb([{"params": [weight], "adapt": False}], lr=0.1).step()
     build_optimizers([("w", other)], OptimizerConfig(name="adamw"), 0.1)[0].step()
     assert torch.equal(weight, other)
+
+
+def test_a_torch_without_muon_is_told_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.optim, "Muon")
+    named = list(tiny_model().named_parameters())
+    assert len(build_optimizers(named, OptimizerConfig(name="lamb"), 1e-3)) == 1
+    with pytest.raises(ConfigError, match=r"needs torch 2\.9"):
+        build_optimizers(named, OptimizerConfig(name="muon"), 1e-3)

@@ -118,5 +118,5 @@ def test_the_table_says_what_was_learned_from(
     main(["report", *map(str, runs), "--table", str(tmp_path / "table.md")])
     assert table in capsys.readouterr().out
     assert (tmp_path / "table.md").read_text() == table
-    with pytest.raises(DataError, match="no finished fine-tuning run"):
+    with pytest.raises(DataError, match="not a finished fine-tuning run"):
         score_table([write_run(tmp_path / "going", finished=False)])

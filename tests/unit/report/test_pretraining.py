@@ -58,6 +58,8 @@ def test_one_page_without_outside_resources(run: RunFolder) -> None:
     assert (run.path / "report.html").is_file()
     assert not re.search(r"(src|href)\s*=|@import|url\(", page)
     assert page.count("<svg") >= 5
+    # Wilson's interval, as on the screen
+    assert "sentence order (SOP); 95 % interval 56.1% to 65.7%, of 400" in page
     for text in ("61.0%", "6.100", "left the plateau (step 20)", "Layers that run"):
         assert text in page
     assert "a <mark>[MASK]</mark> &lt;b&gt;" in page

@@ -12,7 +12,7 @@ from torch import nn
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_folder, read_json, write_json
-from litebert.common.runs import RunFolder
+from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.interop.card import model_card
 from litebert.interop.hf import save_model
 from litebert.interop.hf_config import LABELLED
@@ -26,8 +26,6 @@ from litebert.tasks.problems import BAD_ROWS_FILE
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.data import TaskData, TaskSplit
-
-RESULT_FILE = "result.json"
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ def write_predictions(
         "confusion": label_confusion(form, split.examples, predictions),
         "worst": worst_mistakes(form, split.examples, predictions),
     }
-    write_json(run / "mistakes.json", content)
+    write_json(run / MISTAKES_FILE, content)
 
 
 def save_task_model(

@@ -38,22 +38,6 @@ MARGIN_NATS = 0.1
 """How far below the unigram loss a model must be to have left the plateau."""
 
 
-def interval(accuracy: float, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share found in ``count`` trials.
-
-    >>> low, high = interval(0.5, 4096)
-    >>> round(high - low, 3)
-    0.031
-    """
-    if count == 0:
-        return 0.0, 1.0
-    z = 1.959964
-    centre = (accuracy + z * z / (2 * count)) / (1 + z * z / count)
-    spread = math.sqrt(accuracy * (1 - accuracy) / count + z * z / (4 * count * count))
-    half = z * spread / (1 + z * z / count)
-    return centre - half, centre + half
-
-
 class DevSet:
     """The dev documents as fixed batches of every kind of example.
 

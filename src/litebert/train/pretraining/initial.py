@@ -44,7 +44,7 @@ def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
 
 
 def look_at_neighbours(encoder: Encoder, generator: torch.Generator) -> None:
-    """Give each head a neighbour to look at: the piece before, the one behind, the second before...
+    """Give each head a neighbour to look at: the piece before, the one after, the second before...
 
     Positions become waves, of which a shift by n tokens is a rotation R_n. With queries G R_n x and
     keys G x, where G picks some waves, the score of tokens i and j is largest for j = i + n.

@@ -1,4 +1,4 @@
-"""What people see: averages, the plateau's announcement and advice, sparse lines, intervals."""
+"""What people see: averages, the plateau's announcement and advice, sparse lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from litebert.common.signals import StopRequest
 from litebert.data.batches.example import ExampleConfig
 from litebert.train.display import Status, display
 from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
-from litebert.train.pretraining.evaluate import advice, interval, watch_plateau
+from litebert.train.pretraining.evaluate import advice, watch_plateau
 from litebert.train.pretraining.meter import Meter, StepFigures
 from litebert.train.pretraining.state import RunState, Scores
 
@@ -116,15 +116,6 @@ def test_other_processes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
     screen.note("hello")
     screen.show(Status(0.5, 1, 1.0))
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(("share", "count"), [(0.5, 4096), (0.0, 10), (1.0, 10), (0.865, 100)])
-def test_intervals_hold_the_share_and_shrink(share: float, count: int) -> None:
-    low, high = interval(share, count)
-    assert 0.0 <= low <= share + 1e-12
-    assert share - 1e-12 <= high <= 1.0 + 1e-12
-    wide_low, wide_high = interval(share, count // 5)
-    assert wide_high - wide_low > high - low
 
 
 def test_two_signals_at_once_count_as_one_and_patience_ends(

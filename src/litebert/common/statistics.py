@@ -1,0 +1,23 @@
+"""How far a share that was found in a sample may be from the true one."""
+
+from __future__ import annotations
+
+import math
+
+_Z = 1.959964  # 95 % of a normal distribution lies within so many standard deviations
+
+
+def wilson_interval(share: float, count: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share found in ``count`` trials.
+
+    >>> low, high = wilson_interval(0.5, 4096)
+    >>> round(high - low, 3)
+    0.031
+    """
+    if count == 0:
+        return 0.0, 1.0
+    weight = _Z * _Z / count
+    centre = (share + weight / 2) / (1 + weight)
+    spread = math.sqrt(share * (1 - share) / count + weight / (4 * count))
+    half = _Z * spread / (1 + weight)
+    return max(0.0, centre - half), min(1.0, centre + half)

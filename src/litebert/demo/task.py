@@ -1,0 +1,242 @@
+"""A labelled task cut from any text: which part does a sentence come from?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+from litebert.common.errors import DataError
+from litebert.common.files import READ_ERRORS, atomic_folder, open_binary, write_json
+from litebert.common.rows import read_rows
+from litebert.data.corpus.layouts import (
+    TextLayout,
+    documents_between_blank_lines,
+    lines_of,
+    paragraphs_of,
+)
+from litebert.data.corpus.sources import find_inputs, format_of
+from litebert.text.sentences import split_sentences
+
+MAX_LABELS = 6
+MAX_TRAIN, MAX_DEV = 200, 150
+"""Most sentences of a label: labels cost work and text does not, so few are used; and no label
+outweighs the others."""
+MIN_TRAIN, MIN_DEV = 40, 10
+"""A label with fewer sentences is left out."""
+_DEV_SHARE, _LARGEST_DEV_SHARE = 0.2, 0.4
+_WORDS = range(6, 60)
+"""Shorter sentences say too little, longer ones are not sentences."""
+_FILE_BYTES = 1 << 20
+"""Read of each file: a demo needs no more, and memory stays bounded."""
+_MAX_FILES = 400
+_MAX_ROWS = 5_000
+
+# Only modules whose subject their own words give away; the others belong to no part.
+PYTHON_PARTS: dict[str, tuple[str, ...]] = {
+    "language": ("topics",),
+    "windows": ("tkinter", "turtle"),
+    "internet": (
+        "email", "http", "urllib", "smtplib", "imaplib", "poplib", "ftplib", "nntplib",
+        "telnetlib", "mailbox", "xmlrpc", "wsgiref", "cgi", "socketserver", "socket", "ssl",
+    ),
+    "concurrency": (
+        "asyncio", "multiprocessing", "threading", "concurrent", "subprocess", "queue", "sched",
+        "selectors",
+    ),
+    "testing": (
+        "unittest", "doctest", "pdb", "bdb", "traceback", "trace", "profile", "cProfile",
+        "pstats", "timeit", "cgitb",
+    ),
+    "packaging": (
+        "distutils", "importlib", "pkgutil", "zipimport", "venv", "modulefinder", "site", "runpy",
+    ),
+}  # fmt: skip
+
+_TASK_FILE = """# Which part of the text does a sentence come from?
+name = "parts"
+kind = "classification"
+labels = {labels}
+max_length = 64
+
+[files]
+train = "train.jsonl"
+dev = "dev.jsonl"
+
+[columns]
+text = "text"
+label = "part"
+"""
+
+Parts = dict[str, dict[str, list[str]]]
+"""The sentences of each document of each part; a part is a label."""
+Row = tuple[str, str]
+"""A document's name and one of its sentences."""
+
+
+@dataclass(frozen=True)
+class CutTask:
+    """What was cut; ``cut.json`` of the task's folder."""
+
+    labels: tuple[str, ...] = ()
+    train: tuple[int, ...] = ()
+    """sentences of each label to learn from"""
+    dev: tuple[int, ...] = ()
+    """sentences of each label to score"""
+    train_documents: int = 0
+    dev_documents: int = 0
+    reason: str = ""
+    """why there is no task; empty if there is one"""
+
+
+def cut_task(parts: Parts, folder: Path) -> CutTask:
+    """Write ``train.jsonl``, ``dev.jsonl``, ``task.toml`` and ``cut.json``, whole or not at all.
+
+    Documents of dev are others than those of training, and a sentence that occurs twice is used
+    once, so nothing of dev was seen in training. Only a part of one single document is divided
+    inside it: its beginning trains, its end is dev.
+    """
+    seen: set[str] = set()
+    splits = [(label, *_split(documents, seen)) for label, documents in parts.items()]
+    usable = [s for s in splits if len(s[1]) >= MIN_TRAIN and len(s[2]) >= MIN_DEV]
+    chosen = sorted(usable, key=lambda split: -len(split[1]))[:MAX_LABELS]
+    with atomic_folder(folder, replace=True) as temporary:
+        if len(chosen) < 2:
+            task = CutTask(reason=_reason(len(parts), len(usable)))
+        else:
+            labels = tuple(label for label, _, _ in chosen)
+            train = {label: _spread(rows, MAX_TRAIN) for label, rows, _ in chosen}
+            dev = {label: _spread(rows, MAX_DEV) for label, _, rows in chosen}
+            train_documents = _write_rows(temporary / "train.jsonl", train)
+            dev_documents = _write_rows(temporary / "dev.jsonl", dev)
+            # A JSON list of strings is also one of TOML.
+            text = _TASK_FILE.format(labels=json.dumps(labels, ensure_ascii=False))
+            (temporary / "task.toml").write_text(text, encoding="utf-8")
+            num_train, num_dev = (tuple(map(len, rows.values())) for rows in (train, dev))
+            task = CutTask(labels, num_train, num_dev, train_documents, dev_documents)
+        write_json(temporary / "cut.json", asdict(task))
+    return task
+
+
+def python_parts(corpus: Path) -> Parts:
+    """Return the parts of Python's documentation, as ``write_corpus`` wrote it."""
+    label_of = {name: label for label, names in PYTHON_PARTS.items() for name in names}
+    parts: Parts = {label: {} for label in PYTHON_PARTS}
+    for _, row in read_rows(corpus):
+        name = str(row["name"])
+        label = label_of.get(name.partition(".")[0])
+        if label is not None:
+            parts[label][name] = _sentences(str(row["text"]).splitlines())
+    return {label: documents for label, documents in parts.items() if documents}
+
+
+def corpus_parts(corpus: Path, skip: Path) -> Parts:
+    """Return the parts of a user's text: its folders, else its files, else its documents.
+
+    Args:
+        corpus: a file or a folder.
+        skip: the output folder, never taken as input.
+    """
+    found = find_inputs([corpus], "train", "auto", "en", skip)[0]
+    files = found.files[:: max(1, len(found.files) // _MAX_FILES)]
+    parts: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    folders = {path.relative_to(corpus).parts[:-1][:1] for path in files}
+    by_folder = len(folders) > 1 and () not in folders
+    for path in files:
+        name = path.relative_to(corpus).as_posix()
+        for number, sentences in enumerate(_documents(path, found.layout), start=1):
+            if len(files) == 1:
+                beginning = " ".join(" ".join(sentences[:1]).split()[:4])
+                parts[f"{number} {beginning}"][str(number)] = sentences
+            elif by_folder:  # the unit that is held out is a file
+                parts[name.partition("/")[0]][name] += sentences
+            else:
+                parts[name][f"{name}:{number}"] = sentences
+    return {label: dict(documents) for label, documents in parts.items()}
+
+
+def _documents(path: Path, layout: TextLayout | None) -> Iterator[list[str]]:
+    """Yield the documents of the beginning of a file as sentences."""
+    try:
+        if format_of(path) != "text":
+            for _, row in islice(read_rows(path), _MAX_ROWS):
+                yield _sentences(paragraphs_of(str(row.get("text") or "")))
+            return
+        with open_binary(path) as stream:
+            text = stream.read(_FILE_BYTES).decode("utf-8", errors="ignore")
+    except (DataError, *READ_ERRORS):
+        return  # `prepare` has reported what is wrong with it
+    if layout == "files":
+        yield _sentences(paragraphs_of(text))
+        return
+    for lines in documents_between_blank_lines(lines_of(text)):
+        yield lines if layout == "sentences" else _sentences(lines)
+
+
+def _sentences(paragraphs: Iterable[str]) -> list[str]:
+    return [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
+
+
+def _reason(num_parts: int, num_usable: int) -> str:
+    if num_parts < 2:
+        return "the text is one document, so there are no parts to tell apart"
+    found = "none has" if num_usable == 0 else "only one has"
+    return (
+        f"of {num_parts:,} parts {found} {MIN_TRAIN + MIN_DEV} different sentences or more; "
+        "a few larger files or folders would do"
+    )
+
+
+def _split(documents: dict[str, list[str]], seen: set[str]) -> tuple[list[Row], list[Row]]:
+    """Return the rows of training and of dev."""
+    new = {name: _new_sentences(sentences, seen) for name, sentences in documents.items()}
+    rows = [(name, sentence) for name, sentences in new.items() for sentence in sentences]
+    for_dev: set[str] = set()
+    num_dev = 0
+    for name in sorted(filter(new.get, new), key=_hash):
+        fits = num_dev + len(new[name]) <= _LARGEST_DEV_SHARE * len(rows)
+        if num_dev < _DEV_SHARE * len(rows) and fits:
+            for_dev.add(name)
+            num_dev += len(new[name])
+    if not for_dev and sum(map(bool, new.values())) == 1:
+        end = round((1 - _DEV_SHARE) * len(rows))
+        return rows[:end], rows[end:]
+    return [row for row in rows if row[0] not in for_dev], [
+        row for row in rows if row[0] in for_dev
+    ]
+
+
+def _new_sentences(sentences: Sequence[str], seen: set[str]) -> list[str]:
+    """Return the sentences of a usable length that did not occur before, and remember them."""
+    found = []
+    for sentence in sentences:
+        words = sentence.lower().split()
+        key = " ".join(words)
+        if len(words) in _WORDS and key not in seen:
+            seen.add(key)
+            found.append(sentence)
+    return found
+
+
+def _hash(name: str) -> bytes:
+    return hashlib.blake2b(name.encode(), digest_size=8).digest()
+
+
+def _spread(rows: Sequence[Row], most: int) -> list[Row]:
+    """Return at most so many rows, evenly spread."""
+    count = min(len(rows), most)
+    return [rows[number * len(rows) // count] for number in range(count)]
+
+
+def _write_rows(path: Path, rows_by_label: dict[str, list[Row]]) -> int:
+    """Write a split as JSON lines; from how many documents it comes."""
+    with path.open("w", encoding="utf-8") as stream:
+        for label, rows in rows_by_label.items():
+            for document, sentence in rows:
+                row = {"text": sentence, "part": label, "document": document}
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+    return len({document for rows in rows_by_label.values() for document, _ in rows})

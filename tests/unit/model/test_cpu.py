@@ -1,0 +1,99 @@
+"""What runs faster on a CPU gives torch's numbers: GELU, packed linear maps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from litebert.model import cpu
+from litebert.model.config import ModelConfig
+from litebert.model.cpu import PackedLinear, can_pack, gelu_tanh, packed
+from litebert.model.encoder import Encoder
+
+CONFIG = ModelConfig(vocab_size=50, hidden_size=64, num_heads=2, num_layers=3, embedding_size=16)
+IDS = torch.arange(14).view(2, 7)
+
+needs_packing = pytest.mark.skipif(not can_pack(), reason="needs oneDNN on x86")
+
+
+@pytest.fixture(name="encoder")
+def _encoder() -> Encoder:
+    return Encoder(CONFIG, generator=torch.Generator().manual_seed(0)).eval()
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of 10 elements, so that small tensors need several and a shorter last one."""
+    monkeypatch.setattr(cpu, "_CHUNK_ELEMENTS", 10)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_value_and_gradient_equal_torch_over_the_whole_range() -> None:
+    x = torch.cat((torch.linspace(-12, 12, 4001), torch.tensor([-1e4, -100.0, 0.0, 100.0, 1e4])))
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    grad = torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    y_ours, y_theirs = gelu_tanh(ours), F.gelu(theirs, approximate="tanh")
+    torch.testing.assert_close(y_ours, y_theirs, rtol=2e-6, atol=1e-6)
+    y_ours.backward(grad)
+    y_theirs.backward(grad)
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_gradient_is_the_derivative() -> None:
+    x = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(gelu_tanh, x)
+
+
+def test_any_layout_and_size() -> None:
+    x = torch.randn(6, 5).t()
+    torch.testing.assert_close(gelu_tanh(x), F.gelu(x, approximate="tanh"))
+    assert gelu_tanh(torch.empty(0, 4)).shape == (0, 4)
+
+
+def test_half_precision_goes_through_torch() -> None:
+    x = torch.randn(8).bfloat16()
+    assert torch.equal(gelu_tanh(x), F.gelu(x, approximate="tanh"))
+
+
+@needs_packing
+@pytest.mark.parametrize("shape", [(1, 48), (7, 48), (3, 130, 48)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_packed_linear_equals_linear(shape: tuple[int, ...], bias: bool) -> None:
+    torch.manual_seed(0)
+    linear, x = nn.Linear(48, 31, bias=bias), torch.randn(shape)
+    with torch.inference_mode():
+        torch.testing.assert_close(PackedLinear(linear)(x), linear(x), rtol=1e-5, atol=1e-5)
+
+
+@needs_packing
+def test_packed_encoder_keeps_its_sharing_and_its_numbers(encoder: Encoder) -> None:
+    with torch.inference_mode():
+        before = encoder(IDS).sequence_BSH
+        encoder.pack()
+        after = encoder(IDS).sequence_BSH
+    torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-5)
+    num_packed = sum(isinstance(module, PackedLinear) for module in encoder.modules())
+    assert num_packed == 4 + 2 + 1 + 1, "one block, the projection and the pooler"
+    assert not any(isinstance(module, nn.Linear) for module in encoder.modules())
+
+
+@needs_packing
+def test_only_plain_linear_maps_are_packed() -> None:
+    hooked, own_forward = nn.Linear(4, 4), nn.Linear(4, 4)
+    hooked.register_forward_pre_hook(lambda _module, _inputs: None)
+    own_forward.forward = lambda input: input  # type: ignore[method-assign]
+    for module in (hooked, own_forward, nn.Linear(4, 4).double(), nn.ReLU()):
+        assert packed(module) is module
+    assert isinstance(packed(nn.Linear(4, 4)), PackedLinear)
+
+
+def test_where_packing_is_impossible_nothing_changes(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "can_pack", lambda: False)
+    encoder.pack()
+    assert not any(isinstance(module, PackedLinear) for module in encoder.modules())
+    assert any(isinstance(module, nn.Linear) for module in encoder.modules())
