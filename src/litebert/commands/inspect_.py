@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from litebert.common.config import to_dict
 from litebert.data.batches.example import ExampleConfig
 from litebert.data.corpus.manifest import Split
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import JustifyMethod
     from rich.table import Table
 
-    from litebert.data.batches.statistics import Histogram, Inspection, ShownExample
+    from litebert.data.batches.inspect import Inspection
 
 BAR_WIDTH = 24
 MANY_WORDS = 7
@@ -26,12 +28,9 @@ STYLES = {
     "kept": "bold green",
     "random": "bold yellow",
 }
-LABELS = {
-    "sop": ("in order", "swapped"),
-    "nsp": ("next", "from another document"),
-    "none": ("", ""),
-}
+LABELS = {"sop": ("in order", "swapped"), "nsp": ("next", "from another document")}
 OFFICIAL_SOP_LABELS = ("in order", "swapped, or from another document")
+"""The official code pairs lone sentences with strangers."""
 
 
 def inspect(
@@ -67,8 +66,7 @@ def inspect(
         plot: image file for the histograms, for example shards.png.
         json_: print JSON.
     """
-    from litebert.data.batches.plots import check_plot_path, plot_inspection
-    from litebert.data.batches.statistics import inspect_shards
+    from litebert.data.batches.inspect import check_plot_path, inspect_shards, plot_inspection
 
     if plot is not None:
         check_plot_path(plot)
@@ -83,66 +81,58 @@ def inspect(
     if plot is not None:
         plot_inspection(inspection, plot)
     if json_:
-        print(json.dumps(_plain(inspection), ensure_ascii=False))
+        keys = ("address", "label", "text")
+        shown = [{key: getattr(example, key) for key in keys} for example in inspection.shown]
+        print(json.dumps(to_dict(inspection) | {"shown": shown}, ensure_ascii=False))
     else:
         _print(inspection)
-
-
-def _plain(inspection: Inspection) -> dict[str, object]:
-    from dataclasses import asdict
-
-    from litebert.common.config import to_dict
-
-    return {
-        "folder": str(inspection.folder),
-        "split": inspection.split,
-        "config": to_dict(inspection.config),
-        "corpus": asdict(inspection.corpus),
-        "examples": asdict(inspection.examples),
-        "shown": [
-            {"address": example.address, "label": example.label, "text": example.text}
-            for example in inspection.shown
-        ],
-    }
 
 
 def _print(inspection: Inspection) -> None:
     from rich.columns import Columns
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(highlight=False)
-    corpus, examples = inspection.corpus, inspection.examples
+    config, corpus, examples = inspection.config, inspection.corpus, inspection.examples
+    names = LABELS.get(config.task, ())
+    if config.task == "sop" and config.rules == "official":
+        names = OFFICIAL_SOP_LABELS
     console.print(f"[bold]{inspection.folder}[/] ({inspection.split})")
     console.print(
         f"{corpus.documents:,} documents, {corpus.sentences:,} sentences, {corpus.tokens:,} "
         f"tokens; {corpus.pieces_used:,} of {corpus.vocab_size:,} pieces occur\n"
     )
-    console.print(
-        Columns(
-            [
-                _histogram_table("sentence tokens", corpus.sentence_tokens),
-                _histogram_table("document tokens", corpus.document_tokens),
-            ],
-            padding=(0, 4),
-        )
-    )
-    config = inspection.config
+    tables = [
+        _bars("sentence tokens", corpus.sentence_tokens.shares),
+        _bars("document tokens", corpus.document_tokens.shares),
+    ]
+    console.print(Columns(tables, padding=(0, 4)))
     console.print(
         f"\n[bold]examples[/] of up to {config.length} tokens, task {config.task}, rules "
         f"{config.rules}: {examples.examples:,} in {examples.batches:,} batches"
     )
-    console.print(
-        Columns(
-            [
-                _facts_table(inspection),
-                _histogram_table("example length", examples.lengths),
-                _runs_table(examples.run_words),
-            ],
-            padding=(0, 4),
-        )
-    )
+    facts = {
+        "mean length": f"{examples.mean_length:.1f}",
+        "full length": f"{examples.full_length_share:.1%}",
+        "padding": f"{examples.padding_share:.2%}",
+        "predicted tokens": f"{examples.masked_share:.2%}",
+        **{f"  {kind}": f"{share:.1%}" for kind, share in examples.replacement_shares.items()},
+        **{f"label {k}, {names[k]}": f"{share:.1%}" for k, share in examples.label_shares.items()},
+    }
+    runs = {str(words): share for words, share in examples.run_words.items() if words < MANY_WORDS}
+    many = sum(share for words, share in examples.run_words.items() if words >= MANY_WORDS)
+    tables = [
+        _table("shares", facts.items(), "left", "right"),
+        _bars("example length", examples.lengths.shares),
+        _bars("words of a masked run", runs | {f"{MANY_WORDS}+": many}),
+    ]
+    console.print(Columns(tables, padding=(0, 4)))
     for number, example in enumerate(inspection.shown, start=1):
-        _print_example(console, number, example, _label_names(config))
+        epoch, window, index = example.address
+        label = "" if example.label is None else f", label {example.label} ({names[example.label]})"
+        console.print(f"\n[bold]{number}[/] epoch {epoch}, window {window}, index {index}{label}")
+        console.print(Text.assemble(*((text, STYLES[kind]) for text, kind in example.spans)))
     if inspection.shown:
         console.print(
             "\n[bold red]\\[word][/] replaced by \\[MASK]  [bold green]\\[word=][/] kept  "
@@ -150,67 +140,21 @@ def _print(inspection: Inspection) -> None:
         )
 
 
-def _histogram_table(title: str, histogram: Histogram) -> Table:
-    from litebert.data.batches.plots import bin_names
-
-    total = max(1, sum(histogram.counts))
-    shares = {
-        name: count / total
-        for name, count in zip(bin_names(histogram), histogram.counts, strict=True)
-    }
-    return _bars(title, shares)
-
-
-def _runs_table(shares: dict[int, float]) -> Table:
-    few = {str(words): share for words, share in shares.items() if words < MANY_WORDS}
-    many = sum(share for words, share in shares.items() if words >= MANY_WORDS)
-    return _bars("words of a masked run", few | {f"{MANY_WORDS}+": many})
-
-
 def _bars(title: str, shares: dict[str, float]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 1))
-    table.add_column(justify="right")
-    table.add_column(justify="right")
-    table.add_column()
     largest = max(shares.values(), default=1) or 1
-    for name, share in shares.items():
-        table.add_row(name, f"{share:.1%}", "█" * round(BAR_WIDTH * share / largest))
-    return table
+    rows = [
+        (name, f"{share:.1%}", "█" * round(BAR_WIDTH * share / largest))
+        for name, share in shares.items()
+    ]
+    return _table(title, rows, "right", "right", "left")
 
 
-def _facts_table(inspection: Inspection) -> Table:
+def _table(title: str, rows: Iterable[tuple[str, ...]], *columns: JustifyMethod) -> Table:
     from rich.table import Table
 
-    examples, names = inspection.examples, _label_names(inspection.config)
-    table = Table(title="shares", title_justify="left", box=None, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_row("mean length", f"{examples.mean_length:.1f}")
-    table.add_row("full length", f"{examples.full_length_share:.1%}")
-    table.add_row("padding", f"{examples.padding_share:.2%}")
-    table.add_row("predicted tokens", f"{examples.masked_share:.2%}")
-    for kind, share in examples.replacement_shares.items():
-        table.add_row(f"  {kind}", f"{share:.1%}")
-    for label, share in examples.label_shares.items():
-        table.add_row(f"label {label}, {names[label]}", f"{share:.1%}")
+    table = Table(title=title, title_justify="left", box=None, show_header=False)
+    for justify in columns:
+        table.add_column(justify=justify)
+    for row in rows:
+        table.add_row(*row)
     return table
-
-
-def _print_example(
-    console: Console, number: int, example: ShownExample, names: tuple[str, str]
-) -> None:
-    from rich.text import Text
-
-    epoch, window, index = example.address
-    label = "" if example.label is None else f", label {example.label} ({names[example.label]})"
-    console.print(f"\n[bold]{number}[/] epoch {epoch}, window {window}, index {index}{label}")
-    console.print(Text.assemble(*((text, STYLES[kind]) for text, kind in example.parts)))
-
-
-def _label_names(config: ExampleConfig) -> tuple[str, str]:
-    """What labels 0 and 1 mean; the official code pairs lone sentences with strangers."""
-    if config.task == "sop" and config.rules == "official":
-        return OFFICIAL_SOP_LABELS
-    return LABELS[config.task]

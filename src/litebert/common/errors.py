@@ -7,11 +7,7 @@ from collections.abc import Iterable
 
 
 class LitebertError(Exception):
-    """An error that is the user's to mend: printed as one line, exit status 2, no traceback.
-
-    Example:
-        >>> raise ConfigError("num_heads 3 does not divide hidden_size 256; choose 2, 4 or 8")
-    """
+    """An error that is the user's to fix: printed as one line, exit status 2, no traceback."""
 
 
 class ConfigError(LitebertError):

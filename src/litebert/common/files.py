@@ -29,10 +29,6 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on success it is synced and renamed over it.
 
     On any failure the temporary file is removed and ``path`` keeps its old content.
-
-    Example:
-        >>> with atomic_path("scores.json") as temporary:
-        ...     temporary.write_text("{}")
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

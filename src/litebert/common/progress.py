@@ -23,12 +23,7 @@ class Progress(Protocol):
 
 @contextmanager
 def progress(description: str, total: float | None = None, unit: str = "it") -> Iterator[Progress]:
-    """Show progress with rate and ETA while the block runs.
-
-    Args:
-        description: what is going on.
-        total: the amount of work, if known.
-        unit: what is counted, for the rate ("MB", "step").
+    """Show progress with rate, in ``unit`` per second, and ETA while the block runs.
 
     Example:
         >>> with progress("tokenising", total=155.0, unit="MB") as bar:

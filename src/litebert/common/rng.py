@@ -19,7 +19,7 @@ def rng(seed: int, purpose: str, *address: int) -> np.random.Generator:
         address: any integers, for example ``(epoch, window)``.
 
     Example:
-        >>> rng(7, "mask", 0, 3).integers(100) == rng(7, "mask", 0, 3).integers(100)
+        >>> rng(7, "mask", 0, 3).random() == rng(7, "mask", 0, 3).random()
         True
     """
     return np.random.Generator(np.random.Philox(key=_key(seed, purpose, address)))

@@ -58,7 +58,7 @@ def read_rows_or_errors(
 ) -> NumberedRows:
     """Yield what :func:`read_rows` does, with an error in the place of a row that is malformed.
 
-    The error says what is wrong with the row, not where it stands; reading goes on behind it. A
+    The error says what is wrong with the row, not where it stands; reading goes on after it. A
     file that cannot be read any further still raises.
     """
     kind = format or row_format(path)

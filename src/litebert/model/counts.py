@@ -1,4 +1,4 @@
-"""Exact parameter counts: a closed form, checked against the model built without memory."""
+"""Exact parameter counts in closed form, without torch; tests hold them to the built model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ParameterCounts:
     embeddings: int
     """word, position and segment tables with their norm"""
     projection: int
-    """E -> H"""
+    """e -> H"""
     blocks: int
     """all attention, feed-forward and norm sets"""
     pooler: int
@@ -70,28 +70,6 @@ def count_parameters(config: ModelConfig) -> ParameterCounts:
     )
 
 
-def count_built_parameters(config: ModelConfig) -> ParameterCounts:
-    """The counts of the model itself, built on the meta device: shapes without memory."""
-    import torch
-
-    from litebert.model.heads import PretrainingModel
-
-    with torch.device("meta"):
-        sizes = {name: p.numel() for name, p in PretrainingModel(config).named_parameters()}
-
-    def total(*prefixes: str) -> int:
-        return sum(size for name, size in sizes.items() if name.startswith(prefixes))
-
-    projection = total("encoder.embeddings.projection.")
-    return ParameterCounts(
-        embeddings=total("encoder.embeddings.") - projection,
-        projection=projection,
-        blocks=total("encoder.attention.", "encoder.feed_forward.", "encoder.norms."),
-        pooler=total("encoder.pooler."),
-        heads=total("mlm.", "sentence."),
-    )
-
-
 @dataclass(frozen=True)
 class ParameterReport:
     """One line of `litebert params`.
@@ -121,10 +99,8 @@ class ParameterReport:
 
 
 def report(name: str, config: ModelConfig, paper: str | None = None) -> ParameterReport:
-    """Count the built model, make sure that the closed form agrees, and say what was counted."""
-    counts = count_built_parameters(config)
-    if counts != count_parameters(config):
-        raise AssertionError(f"{name}: built {counts}, closed form {count_parameters(config)}")
+    """Count a model and say what was counted."""
+    counts = count_parameters(config)
     return ParameterReport(
         name=name,
         sharing=config.sharing,
@@ -153,43 +129,32 @@ def paper_tables() -> Mapping[str, tuple[ParameterReport, ...]]:
     """
     base = PRESETS["albert-base"]
 
-    def ablation(sharing: Sharing, embedding: int, paper: str | None) -> ParameterReport:
+    def ablation(sharing: Sharing, embedding: int, millions: int) -> ParameterReport:
         config = replace(base, sharing=sharing, embedding_size=embedding)
-        return report(f"base-E{embedding}-{sharing}", config, paper)
+        return report(f"base-E{embedding}-{sharing}", config, f"{millions}M")
 
-    table_1 = {
-        "bert-base": "108M",
-        "bert-large": "334M",
-        "bert-xlarge": "1270M",
-        "albert-base": "12M",
-        "albert-large": "18M",
-        "albert-xlarge": "60M",
-        "albert-xxlarge": "235M",
-    }
-    table_3: dict[tuple[Sharing, int], str] = {
-        ("none", 64): "87M",
-        ("none", 128): "89M",
-        ("none", 256): "93M",
-        ("none", 768): "108M",
-        ("all", 64): "10M",
-        ("all", 128): "12M",
-        ("all", 256): "16M",
-        ("all", 768): "31M",
-    }
-    table_4: dict[tuple[Sharing, int], str] = {
-        ("all", 768): "31M",
-        ("attention", 768): "83M",
-        ("ffn", 768): "57M",
-        ("none", 768): "108M",
-        ("all", 128): "12M",
-        ("attention", 128): "64M",
-        ("ffn", 128): "38M",
-        ("none", 128): "89M",
-    }
+    albert = {"base": 12, "large": 18, "xlarge": 60, "xxlarge": 235}
+    bert = {"base": 108, "large": 334, "xlarge": 1270}
+    table_1 = {f"bert-{size}": millions for size, millions in bert.items()}
+    table_1 |= {f"albert-{size}": millions for size, millions in albert.items()}
+    embeddings = (64, 128, 256, 768)
+    table_3: dict[Sharing, tuple[int, ...]] = {"none": (87, 89, 93, 108), "all": (10, 12, 16, 31)}
+    sharings: tuple[Sharing, ...] = ("all", "attention", "ffn", "none")
+    table_4 = {768: (31, 83, 57, 108), 128: (12, 64, 38, 89)}
     return {
-        "Table 1: sizes": tuple(report(n, PRESETS[n], says) for n, says in table_1.items()),
-        "Table 3: embedding size": tuple(ablation(s, e, says) for (s, e), says in table_3.items()),
-        "Table 4: sharing": tuple(ablation(s, e, says) for (s, e), says in table_4.items()),
+        "Table 1: sizes": tuple(
+            report(name, PRESETS[name], f"{millions}M") for name, millions in table_1.items()
+        ),
+        "Table 3: embedding size": tuple(
+            ablation(sharing, embedding, millions)
+            for sharing, row in table_3.items()
+            for embedding, millions in zip(embeddings, row, strict=True)
+        ),
+        "Table 4: sharing": tuple(
+            ablation(sharing, embedding, millions)
+            for embedding, row in table_4.items()
+            for sharing, millions in zip(sharings, row, strict=True)
+        ),
         "Groups of layers": tuple(
             report(f"base-G{groups}", replace(base, sharing="groups", num_groups=groups))
             for groups in (2, 3, 4, 6, 12)

@@ -15,11 +15,7 @@ _ROW_SUFFIXES = (".jsonl", ".ndjson", ".parquet")
 
 
 def find_files(inputs: Iterable[Path]) -> list[Path]:
-    """Return the files behind files, folders (all below, hidden ones left out) and globs, in order.
-
-    Example:
-        >>> find_files([Path("corpus"), Path("more/*.txt.xz")])
-    """
+    """Return the files of files, folders (all below, hidden ones left out) and globs, in order."""
     files: list[Path] = []
     for given in inputs:
         if given.is_dir():
@@ -48,14 +44,7 @@ def total_bytes(files: Iterable[Path]) -> int | None:
 
 @dataclass
 class TextLines:
-    """The lines of many files, counted while they are read; broken ones are left out and counted.
-
-    Example:
-        >>> lines = TextLines(find_files([Path("corpus")]), column="text")
-        >>> for line in lines: ...
-        >>> lines.num_bytes, lines.num_broken, lines.first_broken
-        (48230117, 1, 'corpus/b.txt:17')
-    """
+    """The lines of many files, counted while they are read; broken ones are left out."""
 
     files: list[Path]
     column: str = "text"

@@ -65,12 +65,7 @@ def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
 
 
 def build_fast_tokenizer(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
-    """Return the same tokenizer for the `tokenizers` library.
-
-    Example:
-        >>> build_fast_tokenizer(tokenizer).encode("The art", "of war").tokens
-        ['[CLS]', '▁the', '▁art', '[SEP]', '▁of', '▁war', '[SEP]']
-    """
+    """Return the same tokenizer for the `tokenizers` library."""
     from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, processors
     from tokenizers import Tokenizer as FastTokenizer
 

@@ -31,9 +31,9 @@ class NormalizedText:
 
     text: str
     raw_start: Sequence[int]
-    """For each normalised character, the index of its raw character."""
+    """for each normalised character, the index of its raw character"""
     raw_end: Sequence[int]
-    """For each normalised character, the index after its raw character and the accents on it."""
+    """for each normalised character, the index after its raw character and the accents on it"""
 
     def raw_span(self, start: int, end: int) -> tuple[int, int]:
         """Return the raw (start, end) of a normalised span; an empty span stays empty."""

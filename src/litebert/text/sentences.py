@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Protocol
 
 from litebert.text.normalize import replace_surrogates
 
 WINDOW_CHARACTERS = 4096
 """A longer text is split window by window: sentencex takes quadratic time over many quotation
 marks, and one that is never closed would make a single sentence of all that follows it."""
-
-
-class _Segment(Protocol):
-    def __call__(self, language: str, text: str) -> list[str]: ...
 
 
 def split_sentences(text: str, language: str = "en") -> list[str]:
@@ -49,7 +45,7 @@ def _segment_windows(language: str, text: str) -> list[str]:
         if end < len(text):
             if len(found) > 1:
                 end -= len(found.pop())
-            else:  # one sentence that fills a window is no prose: cut it where a word ends
+            else:  # one sentence that fills a window is not prose: cut it where a word ends
                 last_space = text.rfind(" ", start, end)
                 end = last_space if last_space > start else end
                 found = [text[start:end]]
@@ -59,8 +55,8 @@ def _segment_windows(language: str, text: str) -> list[str]:
 
 
 @cache
-def _segmenter() -> _Segment:
+def _segmenter() -> Callable[[str, str], list[str]]:
     from sentencex import segment
 
-    function: _Segment = segment
+    function: Callable[[str, str], list[str]] = segment
     return function

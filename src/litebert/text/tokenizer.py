@@ -31,18 +31,14 @@ DigitComma = Literal["official", "intended", "off"]
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """What a tokenizer does beside its SentencePiece model; kept in ``tokenizer_config.json``.
-
-    Example:
-        >>> TokenizerSettings(lower=False)  # a cased model
-    """
+    """What a tokenizer does beside its SentencePiece model; kept in ``tokenizer_config.json``."""
 
     lower: bool = True
-    """Lower-case the text."""
+    """lower-case the text"""
     digit_comma: DigitComma = "official"
-    """How a piece such as ``▁1998,`` is split: as the official code does, as it meant, or not."""
+    """how a piece such as ``▁1998,`` is split: as the official code does, as it meant, or not"""
     model_max_length: int = 512
-    """Longest sequence of the model, for other tools that read the folder."""
+    """longest sequence of the model, for other tools that read the folder"""
 
     @classmethod
     def read(cls, path: Path) -> TokenizerSettings:
@@ -69,11 +65,6 @@ class Encoding:
 
     ``text[starts[i]:ends[i]]`` is the raw text of piece i without the space before it; a piece that
     stands for that space alone is empty.
-
-    Example:
-        >>> encoding = tokenizer.encode_with_offsets("  The Café")
-        >>> [text[a:b] for a, b in zip(encoding.starts, encoding.ends)]
-        ['The', 'Café']
     """
 
     ids: list[int] = field(default_factory=list)
@@ -89,13 +80,6 @@ class Tokenizer:
         model: the SentencePiece model as bytes; ``processor`` is the same, loaded.
         vocab_size: number of pieces V; ids are 0 to V - 1.
         pad_id, unk_id, cls_id, sep_id, mask_id: the special pieces, 0 to 4 in official models.
-
-    Example:
-        >>> tokenizer = Tokenizer.load("tokenizer/")
-        >>> tokenizer.encode("The state of the art")
-        [14, 146, 16, 14, 2900]
-        >>> tokenizer.decode([14, 146])
-        'the state'
     """
 
     def __init__(self, model: bytes, settings: TokenizerSettings, source: str = MODEL_FILE) -> None:

@@ -14,7 +14,7 @@ from litebert.dist.runtime import Process, this_process, uses_bfloat16
 from litebert.model.config import ModelConfig
 from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
 from litebert.optim.build import build_optimizers
-from litebert.train.costs import Memory, measured_gemm_rate, step_flops
+from litebert.train.estimate import Memory, measured_gemm_rate, step_flops
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.curriculum import Stage, stage_at
 from litebert.train.pretraining.feed import Feed, rows_of
@@ -53,13 +53,7 @@ class StageEstimate:
 
 @dataclass(frozen=True)
 class DryRun:
-    """Everything worth knowing before a run starts.
-
-    Example:
-        >>> estimate = dry_run(config)
-        >>> estimate.parameters, estimate.expected_s
-        (11813810, 86400.0)
-    """
+    """Everything worth knowing before a run starts."""
 
     model: ModelConfig
     parameters: int
@@ -86,22 +80,23 @@ def dry_run(config: PretrainConfig) -> DryRun:
         shape = resolve_model(config, corpora)
         bench = _Bench(config, shape, corpora, process)
         measured = [bench.measure(share) for share in _boundaries(config)]
-    stages = tuple(estimate for estimate, _ in measured)
+    stages = tuple(stage for stage, _ in measured)
     last = stages[-1]
     parameters = sum(p.numel() for p in bench.replica.model.parameters())
     largest = max(stages, key=lambda stage: stage.tokens_per_step // stage.micro_batches)
-    tokens = -(-largest.tokens_per_step // (largest.micro_batches * config.accumulation))
+    tokens_at_once = -(-largest.tokens_per_step // (largest.micro_batches * config.accumulation))
+    pieces = CPU_PIECE_ELEMENTS if process.device.type == "cpu" else GPU_PIECE_ELEMENTS
     memory = Memory.of(
         shape,
         parameters,
-        tokens,
-        round(tokens * largest.mask_rate),
+        tokens_at_once,
+        round(tokens_at_once * largest.mask_rate),
         shards=process.world_size if config.parallel == "fsdp" else 1,
         activation_bytes=2 if uses_bfloat16(config.precision, process.device) else 4,
         recompute=config.activation_checkpointing,
-        piece_elements=_piece_elements(config, process),
+        piece_elements=None if config.compile else pieces,  # compiled: all logits at once
     )
-    bound, steps, total_tokens, seconds = _extent(config, stages)
+    seconds, bound, steps, tokens = _extent(config, stages)
     gemm_rate = measured_gemm_rate(str(process.device))
     return DryRun(
         model=shape,
@@ -113,14 +108,14 @@ def dry_run(config: PretrainConfig) -> DryRun:
         gemm_share=measured[-1][1] / gemm_rate,
         tokens_per_s=last.tokens_per_step / last.step_s,
         bound=bound,
-        expected_steps=steps,
-        expected_tokens=total_tokens,
+        expected_steps=round(steps),
+        expected_tokens=round(tokens),
         expected_s=seconds,
     )
 
 
 class _Bench:
-    """A model with its optimiser that can be timed in any stage."""
+    """A model with its optimizer that can be timed in any stage."""
 
     def __init__(
         self, config: PretrainConfig, shape: ModelConfig, corpora: Corpora, process: Process
@@ -134,10 +129,13 @@ class _Bench:
     def measure(self, share: float) -> tuple[StageEstimate, float]:
         """The costs of a step at a share of the run, and operations per second."""
         stage = stage_at(self.config, self.shape, share)
-        batch = self._batch(stage)
-        part = rows_of(batch, 0, max(1, batch.input_ids.size // _MEASURED_TOKENS))
-        part_flops, update_s, compute_s = self._time(part, stage)
-        rate = part_flops / compute_s
+        feed = Feed(
+            self.corpora.train, self.config.examples, self.config.seed, self.corpora.vocabulary
+        )
+        batch = max(feed.take(stage), key=lambda batch: batch.num_tokens)
+        measured = rows_of(batch, 0, max(1, batch.input_ids.size // _MEASURED_TOKENS))
+        compute_s, update_s = self._time(measured, stage)
+        rate = self._flops(measured, stage) / compute_s
         flops = stage.num_micro * self._flops(batch, stage)
         estimate = StageEstimate(
             from_share=share,
@@ -152,50 +150,39 @@ class _Bench:
         )
         return estimate, rate
 
-    def _time(self, part: Batch, stage: Stage) -> tuple[float, float, float]:
-        """Operations of a part of a micro-batch, seconds to update, seconds to compute it."""
-        predictions, pairs, _ = counts_of([part])
+    def _time(self, batch: Batch, stage: Stage) -> tuple[float, float]:
+        """Seconds to compute a batch and to update, the best of a few after a first one."""
+        device = self.process.device
+        predictions, pairs, _ = counts_of([batch])
         loss_of = PretrainingLoss(
             self.config.objective,
             max(1, predictions),
             pairs,
             stage.layers,
-            self.process.device,
+            device,
             self.config.precision,
         )
         parameters = [p for p in self.replica.model.parameters() if p.requires_grad]
         compute_s, update_s = [], []
         for _ in range(1 + _MEASURED_STEPS):
             started = time.perf_counter()
-            accumulate(self.replica, [part], loss_of, [0])
-            self._wait()
+            accumulate(self.replica, [batch], loss_of, [0])
+            _wait(device)
             between = time.perf_counter()
             update(parameters, self.optimizers, self.config.optimizer.clip_norm, loss=0.0)
-            self._wait()
+            _wait(device)
             compute_s.append(between - started)
             update_s.append(time.perf_counter() - between)
-        return self._flops(part, stage), min(update_s[1:]), min(compute_s[1:])
-
-    def _batch(self, stage: Stage) -> Batch:
-        feed = Feed(
-            self.corpora.train, self.config.examples, self.config.seed, self.corpora.vocabulary
-        )
-        return max(feed.take(stage), key=lambda batch: batch.num_tokens)
+        return min(compute_s[1:]), min(update_s[1:])
 
     def _flops(self, batch: Batch, stage: Stage) -> float:
         rows, length = batch.input_ids.shape
         return step_flops(self.shape, rows, length, len(batch.masked_labels), stage.layers)
 
-    def _wait(self) -> None:
-        if self.process.device.type == "cuda":
-            torch.cuda.synchronize()
 
-
-def _piece_elements(config: PretrainConfig, process: Process) -> int | None:
-    """Logits that the loss holds at a time; a compiled model computes all of them at once."""
-    if config.compile:
-        return None
-    return CPU_PIECE_ELEMENTS if process.device.type == "cpu" else GPU_PIECE_ELEMENTS
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def _boundaries(config: PretrainConfig) -> list[float]:
@@ -207,28 +194,23 @@ def _boundaries(config: PretrainConfig) -> list[float]:
 
 def _extent(
     config: PretrainConfig, stages: tuple[StageEstimate, ...]
-) -> tuple[Bound, int, int, float]:
-    """What ends the run, and the steps, tokens and seconds until then.
+) -> tuple[float, Bound, float, float]:
+    """Seconds until the run ends, what ends it, and its steps and tokens.
 
     A stage holds for a share of whatever bounds the run: of its steps, its tokens or its time.
     """
-    ends = [stage.from_share for stage in stages[1:]] + [1.0]
-    widths = [end - stage.from_share for stage, end in zip(stages, ends, strict=True)]
-    candidates: list[tuple[float, Bound, float, float]] = []
-    for bound, amount in (
-        ("steps", config.steps),
-        ("tokens", config.tokens),
-        ("budget", config.budget_s),
-    ):
-        if amount is None:
-            continue
-        steps = tokens = seconds = 0.0
-        for stage, width in zip(stages, widths, strict=True):
-            per_step = {"steps": 1.0, "tokens": stage.tokens_per_step, "budget": stage.step_s}
-            num_steps = width * amount / per_step[bound]
-            steps += num_steps
-            tokens += num_steps * stage.tokens_per_step
-            seconds += num_steps * stage.step_s
-        candidates.append((seconds, bound, steps, tokens))  # type: ignore[arg-type]
-    seconds, found, steps, tokens = min(candidates)
-    return found, round(steps), round(tokens), seconds
+    ends = [*(stage.from_share for stage in stages[1:]), 1.0]
+    limits: dict[Bound, tuple[float | None, list[float]]] = {
+        "steps": (config.steps, [1.0 for _ in stages]),
+        "tokens": (config.tokens, [stage.tokens_per_step for stage in stages]),
+        "budget": (config.budget_s, [stage.step_s for stage in stages]),
+    }
+    found: list[tuple[float, Bound, float, float]] = []
+    for bound, (amount, per_step) in limits.items():
+        if amount is not None:
+            rows = zip(stages, ends, per_step, strict=True)
+            steps = [(end - stage.from_share) * amount / each for stage, end, each in rows]
+            seconds = sum(n * stage.step_s for n, stage in zip(steps, stages, strict=True))
+            tokens = sum(n * stage.tokens_per_step for n, stage in zip(steps, stages, strict=True))
+            found.append((seconds, bound, sum(steps), tokens))
+    return min(found)

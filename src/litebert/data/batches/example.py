@@ -26,23 +26,18 @@ NO_LABEL = IGNORED_LABEL
 
 @dataclass(frozen=True)
 class MaskConfig:
-    """Which tokens are predicted and what stands in their place.
-
-    Example:
-        >>> MaskConfig(max_predictions=20)  # what the official code did at length 512
-        >>> MaskConfig(max_ngram=1, whole_words=False)  # plain token masking
-    """
+    """Which tokens are predicted and what stands in their place."""
 
     rate: float = 0.15
-    """Share of an example's tokens, specials counted, that is predicted."""
+    """share of an example's tokens, specials counted, that is predicted"""
     max_predictions: int | None = None
-    """Most predicted tokens of one example; the official code used 20."""
+    """most predicted tokens of one example; the official code used 20"""
     max_ngram: int = 3
-    """Longest run of words masked together; n words come with probability proportional to 1/n."""
+    """longest run of words masked together; n words come with probability proportional to 1/n"""
     whole_words: bool = True
-    """Mask all pieces of a word or none; false makes every piece its own word."""
+    """mask all pieces of a word or none; false makes every piece its own word"""
     replace: Literal["token", "span"] = "token"
-    """Choose 80 % [MASK], 10 % random, 10 % kept for each token, or once for a whole run."""
+    """choose 80 % [MASK], 10 % random, 10 % kept for each token, or once for a whole run"""
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
@@ -55,28 +50,24 @@ class MaskConfig:
 
 @dataclass(frozen=True)
 class ExampleConfig:
-    """How documents become examples, and examples batches.
-
-    Example:
-        >>> ExampleConfig(length=128, micro_batch_size=64, task="sop")
-    """
+    """How documents become examples, and examples batches."""
 
     length: int = 512
-    """Longest example in tokens, specials included."""
+    """longest example in tokens, specials included"""
     micro_batch_size: int = 32
-    """Examples of full length in a batch; a batch of shorter ones holds more, for equal tokens."""
+    """examples of full length in a batch; a batch of shorter ones holds more, for equal tokens"""
     task: Task = "sop"
-    """Sentence task: order of two segments, BERT's next sentence, or one segment and no task."""
+    """sentence task: order of two segments, BERT's next sentence, or one segment and no task"""
     rules: Rules = "paper"
-    """Pairs and masks as the paper states them, or with the official code's departures."""
+    """pairs and masks as the paper states them, or with the official code's departures"""
     short_probability: float = 0.1
-    """Probability of a shorter example: per example (paper), per document and epoch (official)."""
+    """probability of a shorter example: per example (paper), per document and epoch (official)"""
     mask: MaskConfig = field(default_factory=MaskConfig)
-    """Which tokens are predicted."""
+    """which tokens are predicted"""
     block_tokens: int = 1 << 18
-    """Tokens of a block of whole documents, the unit that is shuffled across the corpus."""
+    """tokens of a block of whole documents, the unit that is shuffled across the corpus"""
     window_blocks: int = 32
-    """Blocks held in memory together; their examples are shuffled and grouped by length."""
+    """blocks held in memory together; their examples are shuffled and grouped by length"""
 
     def __post_init__(self) -> None:
         if self.length < 8:
@@ -103,15 +94,10 @@ class ExampleConfig:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What drawing examples needs to know of the tokenizer.
-
-    Example:
-        >>> Vocabulary.of(Tokenizer.load("tokenizer/")).size
-        30000
-    """
+    """What drawing examples needs to know of the tokenizer."""
 
     word_starts: Bools
-    """bool [V]: the piece begins a word."""
+    """bool [V]: the piece begins a word"""
     pad_id: int = 0
     cls_id: int = 2
     sep_id: int = 3
@@ -136,32 +122,26 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch of B examples of nearly equal length, padded to the longest, S.
-
-    Example:
-        >>> batch = loader.batch(0)
-        >>> batch.input_ids.reshape(-1)[batch.masked_positions]  # what the model sees there
-        >>> batch.masked_labels  # what it should say
-    """
+    """One micro-batch of B examples of nearly equal length, padded to the longest, S."""
 
     input_ids: Ints
-    """int64 [B, S]: with masks drawn, padded with the pad id."""
+    """int64 [B, S]: with masks drawn, padded with the pad id"""
     token_type_ids: Ints
-    """int64 [B, S]: 0 for [CLS] A [SEP] and padding, 1 for B [SEP]."""
+    """int64 [B, S]: 0 for [CLS] A [SEP] and padding, 1 for B [SEP]"""
     lengths: Ints
-    """int64 [B]: tokens of each example, specials included."""
+    """int64 [B]: tokens of each example, specials included"""
     masked_positions: Ints
-    """int64 [M]: predicted places as ascending indices into the flattened B * S."""
+    """int64 [M]: predicted places as ascending indices into the flattened B * S"""
     masked_labels: Ints
-    """int64 [M]: the original tokens there."""
+    """int64 [M]: the original tokens there"""
     sentence_labels: Ints
-    """int64 [B]: 0 in order, 1 swapped (SOP) or from elsewhere (NSP); -100 without a task."""
+    """int64 [B]: 0 in order, 1 swapped (SOP) or from elsewhere (NSP); -100 without a task"""
     addresses: Ints
-    """int64 [B, 3]: epoch, window and index of each example in its source."""
+    """int64 [B, 3]: epoch, window and index of each example in its source"""
     position: int
-    """The batch's number in the loader's endless order."""
+    """the batch's number in the loader's endless order"""
     source: int = 0
-    """Index of the corpus it comes from."""
+    """index of the corpus it comes from"""
 
     @property
     def num_tokens(self) -> int:

@@ -1,20 +1,31 @@
-"""The loader: an endless row of batches, each a pure function of the seed and its position."""
+"""The loader: an endless row of batches, each a pure function of the seed and its position.
+
+Worker processes prepare batches ahead, in the order of a single process.
+"""
 
 from __future__ import annotations
 
+import copy
+import multiprocessing
+import os
+import signal
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 
-from litebert.common.errors import ConfigError, DataError
+from litebert.common.errors import ConfigError, DataError, LitebertError
+from litebert.common.processes import interrupts_held
 from litebert.common.rng import rng
 from litebert.data.batches.example import Batch, ExampleConfig, Ints, Vocabulary
 from litebert.data.batches.masks import draw_masks, ranges
 from litebert.data.batches.order import Corpus, Window
 from litebert.data.corpus.manifest import Split
-from litebert.data.corpus.shards import ShardSet
+from litebert.data.corpus.shards import ShardSet, tokenizer_of
 
 MIXTURE_PERIOD = 1000
 """Positions after which corpora have had their exact shares of the batches."""
@@ -35,13 +46,6 @@ class Loader:
         vocabulary: special ids and word starts of the tokenizer that made the shards.
         stage: number of the stage of a curriculum. Other lengths need another loader: give it the
             next stage and begin at position 0, and it draws an order of its own.
-
-    Example:
-        >>> loader = Loader.open(["shards/"], ExampleConfig(length=128), seed=1)
-        >>> loader.batch(1000).input_ids.shape
-        (32, 128)
-        >>> for batch in loader.iterate(start=rank, stride=num_ranks, num_workers=1):
-        ...     train(batch)
     """
 
     def __init__(
@@ -89,8 +93,6 @@ class Loader:
         stage: int = 0,
     ) -> Loader:
         """Open prepared folders of one tokenizer; without weights each counts by its tokens."""
-        from litebert.text.tokenizer import Tokenizer
-
         sources = [ShardSet.open(folder, split) for folder in folders]
         if not sources:
             raise ConfigError("no corpus given; name at least one folder of shards")
@@ -98,20 +100,12 @@ class Loader:
             weights = [max(1, shards.num_tokens) for shards in sources]
         if len(weights) != len(sources):
             raise ConfigError(f"{len(weights)} weights for {len(sources)} corpora; give one each")
-        tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in sources]
-        for shards, tokenizer in zip(sources, tokenizers, strict=True):
-            if tokenizer.fingerprint != tokenizers[0].fingerprint:
-                raise DataError(
-                    f"{shards.folder} was prepared with another tokenizer than "
-                    f"{sources[0].folder}; prepare both with the same one"
-                )
         pairs = list(zip(sources, weights, strict=True))
-        return cls(pairs, config, seed, Vocabulary.of(tokenizers[0]), stage)
+        return cls(pairs, config, seed, Vocabulary.of(tokenizer_of(sources)), stage)
 
     def with_mask_rate(self, rate: float) -> Loader:
         """A loader of the same examples in the same order, masked at another rate."""
-        sibling = object.__new__(Loader)
-        sibling.__dict__.update(self.__dict__)
+        sibling = copy.copy(self)
         sibling.config = replace(self.config, mask=replace(self.config.mask, rate=rate))
         return sibling
 
@@ -133,10 +127,8 @@ class Loader:
                 "cannot be negative, stride must be at least 1"
             )
         if num_workers:
-            from litebert.data.batches.workers import iterate_with_workers
-
-            return iterate_with_workers(self, start, stride, num_workers)
-        return self._iterate(start, stride)
+            return _iterate_with_workers(self, start, stride, num_workers)
+        return (self.batch(position) for position in count(start, stride))
 
     def epoch_batches(self, epoch: int = 0, source: int | None = None) -> Iterator[Batch]:
         """Yield every batch of one pass over each corpus, or over one of them.
@@ -147,11 +139,6 @@ class Loader:
             num_batches = self.corpora[number].num_batches
             for position in range(epoch * num_batches, (epoch + 1) * num_batches):
                 yield self._assemble(number, position, position)
-
-    @property
-    def batches_per_epoch(self) -> tuple[int, ...]:
-        """Batches of one pass over each corpus."""
-        return tuple(corpus.num_batches for corpus in self.corpora)
 
     def epochs_at(self, position: int) -> tuple[float, ...]:
         """Passes over each corpus that the batches before a position make."""
@@ -164,18 +151,6 @@ class Loader:
             int(count) / corpus.num_batches
             for count, corpus in zip(before, self.corpora, strict=True)
         )
-
-    def text_tokens_at(self, position: int) -> int:
-        """Tokens of text (no specials, no padding) behind the batches before a position."""
-        epochs = self.epochs_at(position)
-        tokens = [corpus.shards.num_tokens for corpus in self.corpora]
-        return round(sum(e * t for e, t in zip(epochs, tokens, strict=True)))
-
-    def _iterate(self, start: int, stride: int) -> Iterator[Batch]:
-        position = start
-        while True:
-            yield self.batch(position)
-            position += stride
 
     def _own_position(self, position: int) -> tuple[int, int]:
         """The corpus of a position and the position within that corpus."""
@@ -230,7 +205,7 @@ class Loader:
         )
 
     def _content(self, window: Window, starts: Ints, segment_lengths: Ints, corpus: Corpus) -> Ints:
-        """The examples' tokens one behind the other, int64 [T]."""
+        """The examples' tokens one after the other, int64 [T]."""
         indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
         content = window.tokens[indices].astype(np.int64)
         if content.max() >= self.vocabulary.size:
@@ -249,7 +224,7 @@ class Loader:
         lengths = segment_lengths.sum(axis=1) + num_specials
         size = int(lengths.max())
         row = np.arange(len(lengths)) * size
-        # A begins behind [CLS], B behind A and its [SEP].
+        # A begins after [CLS], B after A and its [SEP].
         first = np.stack([row + 1, row + 2 + segment_lengths[:, 0]], axis=1)
         places = ranges(first.reshape(-1), segment_lengths.reshape(-1))
         input_ids = np.full(len(lengths) * size, self.vocabulary.pad_id, dtype=np.int64)
@@ -275,3 +250,71 @@ def _shares(weights: Sequence[float]) -> Ints:
             gain[shares == 1] = -np.inf
         shares[np.argmax(gain)] += step
     return shares
+
+
+def _iterate_with_workers(
+    loader: Loader, start: int, stride: int, num_workers: int
+) -> Iterator[Batch]:
+    """Yield the batches at ``start``, ``start + stride``, ...; worker w makes every n-th of them.
+
+    Each worker has a pipe and waits with a finished batch until it is read, so memory is bounded;
+    when this process goes away, however it goes, the pipe breaks and the worker ends.
+    """
+    # Spawned, not forked: the parent may have threads (torch), and no worker holds another's pipe.
+    context = multiprocessing.get_context("spawn")
+    processes, connections = [], []
+    try:
+        for worker in range(num_workers):
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_work,
+                args=(loader, sender, start + worker * stride, num_workers * stride),
+                daemon=True,
+                name=f"litebert-loader-{worker}",
+            )
+            with interrupts_held():
+                process.start()
+            sender.close()
+            processes.append(process)
+            connections.append(receiver)
+        while True:
+            for process, connection in zip(processes, connections, strict=True):
+                try:
+                    message = connection.recv()
+                except (EOFError, OSError):
+                    process.join()
+                    raise DataError(
+                        f"loader worker {process.name} ended with exit code {process.exitcode}; "
+                        "free memory or use fewer workers"
+                    ) from None
+                if isinstance(message, Exception):
+                    raise message
+                yield message
+    finally:
+        for connection in connections:
+            connection.close()
+        for process in processes:
+            process.terminate()
+            process.join()
+
+
+def _work(loader: Loader, sender: Connection, start: int, stride: int) -> None:
+    # Signals to the whole process group (Ctrl-C, a launcher that stops) are for the parent alone.
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        for batch in loader.iterate(start, stride=stride):
+            sender.send(batch)
+    except (BrokenPipeError, ConnectionResetError):
+        return
+    except LitebertError as error:
+        _report(sender, error)
+    except Exception:  # any other failure is a bug: show where, in the parent
+        _report(sender, RuntimeError(f"a loader worker failed:\n{traceback.format_exc()}"))
+
+
+def _report(sender: Connection, error: Exception) -> None:
+    try:
+        sender.send(error)
+    except (BrokenPipeError, ConnectionResetError):
+        return

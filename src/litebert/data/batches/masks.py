@@ -22,33 +22,24 @@ KEEP_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Words:
-    """The words of a flat batch.
-
-    Example:
-        >>> words = find_words(content, lengths, vocabulary.word_starts, cross_border=False)
-        >>> content[words.first[3] : words.first[4]]  # the pieces of word 3
-    """
+    """The words of a flat batch."""
 
     first: Ints
-    """int64 [W + 1]: flat index of each word's first token; the last entry ends the last word."""
+    """int64 [W + 1]: flat index of each word's first token; the last entry ends the last word"""
     limit: Ints
-    """int64 [W]: a run that begins with this word must end before this word."""
+    """int64 [W]: a run that begins with this word must end before this word"""
     offsets: Ints
-    """int64 [B + 1]: first word of each example."""
+    """int64 [B + 1]: first word of each example"""
 
 
 @dataclass(frozen=True)
 class Masks:
-    """Predicted tokens of a flat batch.
-
-    Example:
-        >>> content[masks.places] = masks.replacements
-    """
+    """Predicted tokens of a flat batch."""
 
     places: Ints
-    """int64 [M]: ascending flat indices."""
+    """int64 [M]: ascending flat indices"""
     replacements: Ints
-    """int64 [M]: what stands there instead."""
+    """int64 [M]: what stands there instead"""
 
 
 def draw_masks(
@@ -186,7 +177,7 @@ def choose_spans(
 
 
 def ranges(starts: Ints, lengths: Ints) -> Ints:
-    """All indices of the ranges, one behind the other, int64 [sum of lengths].
+    """All indices of the ranges, one after the other, int64 [sum of lengths].
 
     Example:
         >>> ranges(np.array([7, 2]), np.array([2, 3]))

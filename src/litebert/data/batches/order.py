@@ -31,21 +31,16 @@ WINDOWS_KEPT = 2
 
 @dataclass(frozen=True)
 class Window:
-    """Some blocks in memory with their examples and batches.
-
-    Example:
-        >>> window = corpus.window(epoch=0, number=3)
-        >>> window.pairs.labels[window.batch(0)]
-    """
+    """Some blocks in memory with their examples and batches."""
 
     tokens: Tokens
-    """uint16 or uint32 [T]: the blocks' tokens, one block behind the other."""
+    """uint16 or uint32 [T]: the blocks' tokens, one block after the other"""
     pairs: Pairs
-    """The examples, as ranges of ``tokens``."""
+    """the examples, as ranges of ``tokens``"""
     order: Ints
-    """int64 [n]: example numbers by ascending length, equal lengths shuffled."""
+    """int64 [n]: example numbers by ascending length, equal lengths shuffled"""
     bounds: Ints
-    """int64 [num_batches, 2]: range of ``order`` of each batch; the batches are shuffled."""
+    """int64 [num_batches, 2]: range of ``order`` of each batch; the batches are shuffled"""
 
     def batch(self, number: int) -> Ints:
         """Examples of a batch, int64 [B]."""
@@ -62,13 +57,7 @@ class _Block:
 
 
 class Corpus:
-    """One source of documents as an endless, addressable row of batches.
-
-    Example:
-        >>> corpus = Corpus(ShardSet.open("shards/", "train"), ExampleConfig(), seed=1)
-        >>> epoch, window, batch = corpus.locate(123_456)
-        >>> corpus.window(epoch, window).batch(batch)
-    """
+    """One source of documents as an endless, addressable row of batches."""
 
     def __init__(
         self, shards: ShardSet, config: ExampleConfig, seed: int, stage: int = 0, source: int = 0
@@ -100,11 +89,6 @@ class Corpus:
     def num_batches(self) -> int:
         """Batches of an epoch, the same in every epoch."""
         return int(self._quotas.sum())
-
-    @property
-    def num_windows(self) -> int:
-        """Windows of an epoch."""
-        return len(self._window_bounds) - 1
 
     def locate(self, position: int) -> tuple[int, int, int]:
         """Epoch, window and batch of a position, without reading anything."""
@@ -227,7 +211,7 @@ def _cut_blocks(shards: ShardSet, config: ExampleConfig) -> list[_Block]:
 
 
 def _read_blocks(blocks: list[_Block]) -> tuple[Tokens, Ints, Ints]:
-    """Tokens, sentence offsets and document offsets of blocks, one behind the other."""
+    """Tokens, sentence offsets and document offsets of blocks, one after the other."""
     tokens, sentence_lengths, document_lengths = [], [], []
     for shard in dict.fromkeys(block.shard for block in blocks):
         mapped, sentences, documents = _read_shard(shard)

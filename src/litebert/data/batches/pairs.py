@@ -1,8 +1,8 @@
 """Pairs of segments (SOP, NSP, none) from sentence offsets alone; no token is touched.
 
-Sentences of a document lie one behind the other, so a segment is a range of tokens and an example
+Sentences of a document lie one after the other, so a segment is a range of tokens and an example
 is two ranges. The walk over a document (fill a chunk up to a target length, cut it in two, go on
-behind it) looks sequential, but what happens to a chunk depends only on the sentence at which it
+after it) looks sequential, but what happens to a chunk depends only on the sentence at which it
 begins. So the outcome is drawn for every sentence at once, as if a chunk began there, and the walk
 is left with following pointers from one beginning to the next.
 """
@@ -20,21 +20,16 @@ SHORTEST_TARGET = 2
 
 @dataclass(frozen=True)
 class Pairs:
-    """Examples as ranges of tokens: n examples, segment A in column 0 and B in column 1.
-
-    Example:
-        >>> pairs = form_pairs(sentence_offsets, document_offsets, ExampleConfig(), generator)
-        >>> pairs.starts[0, 0], pairs.lengths[0, 0]  # segment A of the first example
-    """
+    """Examples as ranges of tokens: n examples, segment A in column 0 and B in column 1."""
 
     starts: Ints
-    """int64 [n, 2]: first token, after truncation."""
+    """int64 [n, 2]: first token, after truncation"""
     lengths: Ints
-    """int64 [n, 2]: number of tokens, after truncation; B has none without a sentence task."""
+    """int64 [n, 2]: number of tokens, after truncation; B has none without a sentence task"""
     labels: Ints
-    """int64 [n]: 0 in order, 1 swapped or from another document, -100 without a task."""
+    """int64 [n]: 0 in order, 1 swapped or from another document, -100 without a task"""
     chunks: Ints
-    """int64 [n, 2]: first sentence taken from the walk and the one after the last."""
+    """int64 [n, 2]: first sentence taken from the walk and the one after the last"""
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import accumulate
+from dataclasses import asdict, dataclass
+from itertools import accumulate, count
 from pathlib import Path
 from typing import cast
 
@@ -16,32 +17,36 @@ from numpy.typing import NDArray
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_path, read_json, write_json
 from litebert.data.corpus.build import PROBLEMS, BuildFolder
-from litebert.data.corpus.dedup import find_duplicates
 from litebert.data.corpus.ingest import Problem
-from litebert.data.corpus.parts import Part, read_hashes, read_part
+from litebert.data.corpus.parts import read_hashes, read_part
 from litebert.data.corpus.shards import Documents, ShardCutter, shard_path, write_shard
 
 _DROPPED = "dropped.npy"
 _SPILL = "hashes"
 _NAMED_PROBLEMS = 10_000
 
+PARTITION_RECORDS = 1 << 21
+"""Documents whose hashes are sorted together: about 150 MB of memory."""
+_MAX_PARTITIONS = 512
+_RECORD = np.dtype([("high", "<u8"), ("low", "<u8"), ("document", "<i8")])
+
 
 @dataclass(frozen=True)
-class Group:
+class PartRange:
     """Consecutive parts that make one train shard."""
 
     first_part: int
     last_part: int
-    """Exclusive."""
+    """exclusive"""
 
 
 @dataclass(frozen=True)
 class Assembly:
     """How parts become shards, and the counts that are lost with the parts."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[PartRange, ...]
     first_documents: tuple[int, ...]
-    """Number of each part's first document, and of all documents at the end."""
+    """number of each part's first document, and of all documents at the end"""
     text_bytes: int
     train_documents: int
     duplicate_documents: int
@@ -59,54 +64,38 @@ def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens:
     parts = [build.part(index) for index in range(num_parts)]
     first_documents = [0, *accumulate(len(read_hashes(path)) for path in parts)]
     num_duplicates = _mark_duplicates(build, parts, first_documents[-1]) if dedup else 0
-    tally = _Tally()
     dev = ShardCutter(shard_tokens)
-    num_dev_shards = 0
+    dev_paths = (shard_path(build.out, "dev", index) for index in count())
+    tokens_of_parts: list[int] = []
+    text_bytes = train_documents = empty_documents = 0
+    problems = Counter[str]()
+    named_problems: list[Problem] = []
     for path, first in zip(parts, first_documents, strict=False):
         part = read_part(path)
         keep = _kept(build, first, len(part.is_dev))
-        tally.add(part, keep)
+        is_train = keep & ~part.is_dev
+        tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
+        train_documents += int(is_train.sum())
+        text_bytes += part.summary.text_bytes
+        empty_documents += part.summary.empty_documents
+        problems.update(part.summary.problem_counts)
+        named_problems += part.summary.problems[: _NAMED_PROBLEMS - len(named_problems)]
         for shard in dev.add(part.documents.select(keep & part.is_dev)):
-            write_shard(shard_path(build.out, "dev", num_dev_shards), shard)
-            num_dev_shards += 1
+            write_shard(next(dev_paths), shard)
     if (rest := dev.rest()) is not None:
-        write_shard(shard_path(build.out, "dev", num_dev_shards), rest)
-    _write_problems(build.out / PROBLEMS, tally.named_problems)
+        write_shard(next(dev_paths), rest)
+    _write_problems(build.out / PROBLEMS, named_problems)
     assembly = Assembly(
-        groups=tuple(_groups(tally.tokens_of_parts, shard_tokens)),
+        groups=tuple(_groups(tokens_of_parts, shard_tokens)),
         first_documents=tuple(first_documents),
-        text_bytes=tally.text_bytes,
-        train_documents=tally.train_documents,
+        text_bytes=text_bytes,
+        train_documents=train_documents,
         duplicate_documents=num_duplicates,
-        empty_documents=tally.empty_documents,
-        problems=dict(sorted(tally.problems.items())),
+        empty_documents=empty_documents,
+        problems=dict(sorted(problems.items())),
     )
     write_json(build.assembly, to_dict(assembly))
     return assembly
-
-
-@dataclass
-class _Tally:
-    """Counts over all parts."""
-
-    tokens_of_parts: list[int] = field(default_factory=list)
-    """Train tokens of each part."""
-    text_bytes: int = 0
-    train_documents: int = 0
-    empty_documents: int = 0
-    problems: Counter[str] = field(default_factory=Counter)
-    named_problems: list[Problem] = field(default_factory=list)
-
-    def add(self, part: Part, keep: NDArray[np.bool_]) -> None:
-        """Count a part of which ``keep``, bool [D], are no duplicates."""
-        is_train = keep & ~part.is_dev
-        self.tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
-        self.train_documents += int(is_train.sum())
-        self.text_bytes += part.summary.text_bytes
-        self.empty_documents += part.summary.empty_documents
-        self.problems.update(part.summary.problem_counts)
-        missing = _NAMED_PROBLEMS - len(self.named_problems)
-        self.named_problems.extend(part.summary.problems[:missing])
 
 
 def write_train_shards(build: BuildFolder, assembly: Assembly) -> Iterator[int]:
@@ -146,16 +135,16 @@ def _mark_duplicates(build: BuildFolder, parts: Sequence[Path], num_documents: i
     return num_duplicates
 
 
-def _kept(build: BuildFolder, first: int, count: int) -> NDArray[np.bool_]:
-    """Return which of ``count`` documents are not duplicates, bool [count]."""
+def _kept(build: BuildFolder, first: int, number: int) -> NDArray[np.bool_]:
+    """Return which of ``number`` documents are not duplicates, bool [number]."""
     path = build.work / _DROPPED
-    if count == 0 or not path.is_file():
-        return np.ones(count, np.bool_)
+    if number == 0 or not path.is_file():
+        return np.ones(number, np.bool_)
     dropped = np.load(path, mmap_mode="r", allow_pickle=False)
-    return cast(NDArray[np.bool_], ~dropped[first : first + count])
+    return cast(NDArray[np.bool_], ~dropped[first : first + number])
 
 
-def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[Group]:
+def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[PartRange]:
     """Cut the parts into shards: one ends with the part that fills it.
 
     Cutting between parts, not between documents, lets a part be removed once its shard is there.
@@ -165,7 +154,7 @@ def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[Group
         tokens += num_tokens
         is_last = index == len(tokens_of_parts)
         if tokens >= shard_tokens or (is_last and tokens):
-            yield Group(first, index)
+            yield PartRange(first, index)
             first, tokens = index, 0
 
 
@@ -174,3 +163,61 @@ def _write_problems(path: Path, problems: Iterable[Problem]) -> None:
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         for problem in problems:
             stream.write(json.dumps(asdict(problem), ensure_ascii=False) + "\n")
+
+
+def find_duplicates(
+    hashes: Iterable[NDArray[np.uint64]],
+    num_documents: int,
+    spill_folder: Path,
+    partition_records: int = PARTITION_RECORDS,
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the numbers, int64 [k], of all documents that repeat an earlier one.
+
+    Equal hashes fall into the same partition, so each partition is resolved on its own. Only one
+    is in memory at a time; the others wait in files.
+
+    Args:
+        hashes: 128-bit hashes of consecutive documents, arrays of uint64 [n, 2].
+        num_documents: how many there are in all.
+        spill_folder: made and removed again; not used if one partition is enough.
+        partition_records: hashes in a partition, about.
+    """
+    num_partitions = min(_MAX_PARTITIONS, -(-num_documents // partition_records))
+    records = _numbered(hashes)
+    if num_partitions <= 1:
+        if arrays := list(records):
+            yield _repeated(np.concatenate(arrays))
+        return
+    shutil.rmtree(spill_folder, ignore_errors=True)
+    spill_folder.mkdir(parents=True)
+    files = [(spill_folder / f"{i:03d}").open("wb") for i in range(num_partitions)]
+    try:
+        for array in records:
+            partition = array["low"] % np.uint64(num_partitions)
+            for index in np.unique(partition):
+                files[int(index)].write(array[partition == index].tobytes())
+    finally:
+        for file in files:
+            file.close()
+    for file in files:
+        yield _repeated(np.fromfile(file.name, _RECORD))
+    shutil.rmtree(spill_folder)
+
+
+def _numbered(hashes: Iterable[NDArray[np.uint64]]) -> Iterator[NDArray[np.void]]:
+    first = 0
+    for array in hashes:
+        records = np.empty(len(array), _RECORD)
+        records["high"], records["low"] = array[:, 0], array[:, 1]
+        records["document"] = np.arange(first, first + len(array))
+        first += len(array)
+        yield records
+
+
+def _repeated(records: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return the documents of records whose hash occurs with a smaller document number."""
+    order = np.lexsort((records["document"], records["low"], records["high"]))
+    high, low = records["high"][order], records["low"][order]
+    is_repeated = np.zeros(len(records), np.bool_)
+    is_repeated[1:] = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+    return records["document"][order][is_repeated].astype(np.int64)

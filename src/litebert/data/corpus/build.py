@@ -25,14 +25,14 @@ _MADE = (MANIFEST, SOURCES, PROBLEMS, "train", "dev", "tokenizer", _WORK)
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """All that the output depends on; a build is continued only with an equal plan."""
 
     tokenizer: str
     settings: dict[str, str]
     sources: tuple[Source, ...]
 
-    def difference(self, old: Plan) -> str | None:
+    def difference(self, old: BuildPlan) -> str | None:
         """Say what changed since ``old``, or None if nothing did."""
         if self.tokenizer != old.tokenizer:
             return f"the tokenizer changed (fingerprint {old.tokenizer[:12]} before)"
@@ -55,11 +55,6 @@ class BuildFolder:
 
     Parts lie in ``.work/parts`` until they are joined to shards. Every file appears whole, so what
     is there is finished, whenever the process was killed.
-
-    Example:
-        >>> with BuildFolder.open(Path("shards")) as build:
-        ...     build.begin(plan, restart=False)
-        ...     build.write_part(0, data)
     """
 
     def __init__(self, out: Path) -> None:
@@ -97,7 +92,7 @@ class BuildFolder:
         if path.is_file():
             yield from read_sources(path)
 
-    def begin(self, plan: Plan, restart: bool) -> None:
+    def begin(self, plan: BuildPlan, restart: bool) -> None:
         """Start a build, or go on with one of the same plan; refuse what would mix two."""
         if any(self.out.iterdir()) and not self._is_ours():
             raise DataError(f"{self.out} is not empty and holds no build; choose another --out")
@@ -163,18 +158,20 @@ class BuildFolder:
         except DataError:
             return False
 
-    def _finished_plan(self) -> Plan:
+    def _finished_plan(self) -> BuildPlan:
         manifest = Manifest.read(self.out)
         path = self.out / SOURCES
         if not path.is_file():
             raise DataError(f"{path} is missing; prepare the corpus again with --restart")
-        return Plan(manifest.tokenizer, manifest.settings, tuple(read_sources(path)))
+        return BuildPlan(manifest.tokenizer, manifest.settings, tuple(read_sources(path)))
 
-    def _unfinished_plan(self) -> Plan | None:
+    def _unfinished_plan(self) -> BuildPlan | None:
         if not (self.work / _PLAN).is_file():
             return None
         values = read_json(self.work / _PLAN)
-        return from_dict(Plan, {**values, "sources": tuple(self.known_sources())}, str(self.work))
+        return from_dict(
+            BuildPlan, {**values, "sources": tuple(self.known_sources())}, str(self.work)
+        )
 
     def _discard(self) -> None:
         """Remove a build: the manifest first, the mark that the folder is ours last."""

@@ -1,4 +1,4 @@
-"""Engines: where blocks are turned into parts, in this process, in worker processes, or on Ray."""
+"""Engines: where chunks are turned into parts, in this process, in worker processes, or on Ray."""
 
 from __future__ import annotations
 
@@ -12,76 +12,52 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_sentinel
-from types import ModuleType
-from typing import Protocol
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.processes import interrupts_held
-from litebert.data.corpus.ingest import Block
-from litebert.data.corpus.parts import Recipe, build_part
+from litebert.data.corpus.ingest import Chunk
+from litebert.data.corpus.parts import PartSettings, build_part
 
-Results = Generator[tuple[Block, bytes], None, None]
-"""Blocks with their parts, in any order; to be closed if not read to the end."""
+Results = Generator[tuple[Chunk, bytes], None, None]
+"""Chunks with their parts, in any order; to be closed if not read to the end."""
 
 _QUEUED_PER_WORKER = 2
-"""Blocks on the way to a worker: enough to keep it busy, few enough to bound memory."""
+"""Chunks on the way to a worker: enough to keep it busy, few enough to bound memory."""
 
 
-class Engine(Protocol):
-    """Runs :func:`build_part` on blocks and hands back the parts in any order.
-
-    Example:
-        >>> for block, part in SerialEngine().run(read_blocks(sources), recipe):
-        ...     path.write_bytes(part)
-    """
-
-    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
-        """Yield each block with its part as soon as it is done."""
+def in_this_process(chunks: Iterable[Chunk], settings: PartSettings) -> Results:
+    """Yield each chunk with its part, in order."""
+    for chunk in chunks:
+        yield chunk, build_part(chunk, settings)
 
 
-class SerialEngine:
-    """Does the work in this process."""
+def in_processes(chunks: Iterable[Chunk], settings: PartSettings, workers: int) -> Results:
+    """Let processes of this machine do the work; this one only reads and writes files."""
+    # Spawned, not forked: a fork would inherit the lock file and whatever threads hold.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, initializer=_follow_parent)
+    pending: dict[Future[bytes], Chunk] = {}
 
-    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
-        """Yield each block with its part, in order."""
-        for block in blocks:
-            yield block, build_part(block, recipe)
+    def finished() -> Iterator[tuple[Chunk, bytes]]:
+        for future in wait(pending, return_when=FIRST_COMPLETED).done:
+            yield pending.pop(future), future.result()
 
-
-class ProcessEngine:
-    """Does the work in processes of this machine; this one only reads and writes files."""
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-
-    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
-        """Yield each block with its part as soon as it is done."""
-        # Spawned, not forked: a fork would inherit the lock file and whatever threads hold.
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(self._workers, context, initializer=_follow_parent)
-        pending: dict[Future[bytes], Block] = {}
-        try:
-            for block in blocks:
-                with interrupts_held():  # the pool starts its processes here
-                    future = pool.submit(build_part, block, recipe)
-                pending[future] = block
-                if len(pending) >= self._workers * _QUEUED_PER_WORKER:
-                    yield from _finished(pending)
-            while pending:
-                yield from _finished(pending)
-        except BrokenProcessPool:
-            raise DataError(
-                "a worker process died, perhaps for want of memory; run the same command again, "
-                f"with fewer --workers than {self._workers}: finished work is kept"
-            ) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _finished(pending: dict[Future[bytes], Block]) -> Iterator[tuple[Block, bytes]]:
-    """Wait for at least one part and take it out of ``pending``."""
-    for future in wait(pending, return_when=FIRST_COMPLETED).done:
-        yield pending.pop(future), future.result()
+    try:
+        for chunk in chunks:
+            with interrupts_held():  # the pool starts its processes here
+                future = pool.submit(build_part, chunk, settings)
+            pending[future] = chunk
+            if len(pending) >= workers * _QUEUED_PER_WORKER:
+                yield from finished()
+        while pending:
+            yield from finished()
+    except BrokenProcessPool:
+        raise DataError(
+            "a worker process died, perhaps out of memory; run the same command again, "
+            f"with fewer --workers than {workers}: finished work is kept"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _follow_parent() -> None:
@@ -97,51 +73,39 @@ def _follow_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-class RayEngine:
-    """Does the work on a Ray cluster: the one at ``RAY_ADDRESS``, else one on this machine.
+def on_ray(chunks: Iterable[Chunk], settings: PartSettings, workers: int | None) -> Results:
+    """Let a Ray cluster do the work: the one at ``RAY_ADDRESS``, else one on this machine.
 
-    Blocks and parts travel through Ray, so the nodes need litebert but neither the input nor a
+    Chunks and parts travel through Ray, so the nodes need litebert but neither the input nor a
     shared disk.
     """
-
-    def __init__(self, workers: int | None) -> None:
-        self._workers = workers
-
-    def run(self, blocks: Iterable[Block], recipe: Recipe) -> Results:
-        """Yield each block with its part as soon as it is done."""
-        ray = _import_ray()
-        was_running = ray.is_initialized()
-        if not was_running:
-            address = os.environ.get("RAY_ADDRESS", "local")
-            cpus = self._workers if address == "local" else None
-            quiet = {"log_to_driver": False, "logging_level": logging.WARNING}
-            ray.init(address=address, num_cpus=cpus, **quiet)
-        try:
-            workers = self._workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-            function = ray.remote(build_part)
-            shared_recipe = ray.put(recipe)
-            pending: dict[object, Block] = {}
-            for block in blocks:
-                pending[function.remote(block, shared_recipe)] = block
-                if len(pending) >= workers * _QUEUED_PER_WORKER:
-                    yield _finished_on_ray(ray, pending)
-            while pending:
-                yield _finished_on_ray(ray, pending)
-        finally:
-            if not was_running:
-                ray.shutdown()
-
-
-def _import_ray() -> ModuleType:
     try:
-        return importlib.import_module("ray")
+        ray = importlib.import_module("ray")
     except ModuleNotFoundError:
         raise ConfigError(
             "--engine ray needs Ray, which is not installed; `pip install litebert[ray]`"
         ) from None
+    was_running = ray.is_initialized()
+    if not was_running:
+        address = os.environ.get("RAY_ADDRESS", "local")
+        cpus = workers if address == "local" else None
+        quiet = {"log_to_driver": False, "logging_level": logging.WARNING}
+        ray.init(address=address, num_cpus=cpus, **quiet)
+    pending: dict[object, Chunk] = {}
 
+    def finished() -> tuple[Chunk, bytes]:
+        done, _ = ray.wait(list(pending), num_returns=1)
+        return pending.pop(done[0]), ray.get(done[0])
 
-def _finished_on_ray(ray: ModuleType, pending: dict[object, Block]) -> tuple[Block, bytes]:
-    """Wait for a part and take it out of ``pending``."""
-    done, _ = ray.wait(list(pending), num_returns=1)
-    return pending.pop(done[0]), ray.get(done[0])
+    try:
+        workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        function, shared_settings = ray.remote(build_part), ray.put(settings)
+        for chunk in chunks:
+            pending[function.remote(chunk, shared_settings)] = chunk
+            if len(pending) >= workers * _QUEUED_PER_WORKER:
+                yield finished()
+        while pending:
+            yield finished()
+    finally:
+        if not was_running:
+            ray.shutdown()

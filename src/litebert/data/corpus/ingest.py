@@ -1,7 +1,7 @@
-"""Ingestion: files of any size, read once and cut into blocks of whole documents.
+"""Ingestion: files of any size, read once and cut into chunks of whole documents.
 
-Where a block begins and ends depends on the files alone: not on workers, nor on where reading
-began, so an interrupted build goes on at the end of any block.
+Where a chunk begins and ends depends on the files alone: not on workers, nor on where reading
+began, so an interrupted build goes on at the end of any chunk.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from litebert.common.errors import DataError
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary
+from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.sources import Source
 
 if TYPE_CHECKING:
     import pyarrow.parquet
 
-BLOCK_BYTES = 4 << 20
 LARGEST = 4
-"""A document of more than four blocks is cut, a line of more than four blocks is skipped: so memory
-stays bounded."""
+"""A document of more than so many times the wanted bytes of a chunk is cut, such a line is skipped:
+memory stays bounded."""
 
 _SKIP_BYTES = 1 << 20
 _BATCH_ROWS = 64
@@ -57,7 +57,7 @@ class Problem:
     kind: ProblemKind
     path: str
     line: int
-    """Line, or row of a Parquet file, from 1; 0 for the file as a whole."""
+    """line, or row of a Parquet file, from 1; 0 for the file as a whole"""
     detail: str
 
     def describe(self) -> str:
@@ -70,104 +70,95 @@ class Position(NamedTuple):
     """A place between two documents of the corpus."""
 
     source: int = 0
-    """Which source."""
+    """which source"""
     offset: int = 0
-    """Bytes (decompressed) or Parquet rows before the place."""
+    """bytes (decompressed) or Parquet rows before the place"""
     line: int = 1
-    """Number of the next line."""
+    """number of the next line"""
 
 
 BEGINNING = Position()
 
 
 @dataclass(frozen=True)
-class Piece:
+class Excerpt:
     """Whole documents of one source, still raw."""
 
     source: Source
     line: int
+    """number of its first line, or row"""
     data: bytes | tuple[object, ...]
-    """Lines as bytes, or the column's values of Parquet rows."""
-    problems: tuple[Problem, ...] = ()
-
-
-@dataclass(frozen=True)
-class Block:
-    """The unit of work: pieces of about four megabytes together."""
-
-    index: int
-    pieces: tuple[Piece, ...]
-    end: Position
-    """Where the next block begins."""
-    num_bytes: int
-
-
-class _Cut(NamedTuple):
-    """A piece's content and where it ends in its source."""
-
-    data: bytes | tuple[object, ...]
-    line: int
+    """lines as bytes, or the column's values of Parquet rows"""
     end_offset: int
     end_line: int
     problems: tuple[Problem, ...] = ()
     ends_source: bool = False
-    """Nothing more is read of the source, whatever it still holds."""
+    """nothing more is read of the source, whatever it still holds"""
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of its text."""
+        if isinstance(self.data, bytes):
+            return len(self.data)
+        return sum(len(text) for text in self.data if isinstance(text, str))
 
 
-def read_blocks(
+@dataclass(frozen=True)
+class Chunk:
+    """The unit of work: excerpts of about four megabytes together."""
+
+    index: int
+    excerpts: tuple[Excerpt, ...]
+    end: Position
+    """where the next chunk begins"""
+    num_bytes: int
+
+
+def read_chunks(
     sources: Sequence[Source],
     column: str = "text",
     first_index: int = 0,
     start: Position = BEGINNING,
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[Block]:
-    """Yield the blocks of a corpus from a block's beginning on.
+    block_bytes: int = PrepareConfig.block_bytes,
+) -> Iterator[Chunk]:
+    """Yield the chunks of a corpus from chunk ``first_index`` on, which begins at ``start``.
 
-    Args:
-        sources: the corpus in order.
-        column: name of the text in Parquet files.
-        first_index: the number of the first block.
-        start: the end of the block before it.
-        block_bytes: size of a block; it varies from half of that to four times that.
+    A chunk has half of ``block_bytes`` to four times as many.
     """
-    index, pieces, num_bytes = first_index, list[Piece](), 0
+    index, excerpts, num_bytes = first_index, list[Excerpt](), 0
     end = start
     for number in range(start.source, len(sources)):
         source = sources[number]
         offset, line = (start.offset, start.line) if number == start.source else (0, 1)
-        for cut in _cuts(source, column, offset, line, block_bytes):
-            pieces.append(Piece(source, cut.line, cut.data, cut.problems))
-            num_bytes += _size(cut.data)
-            end = Position(number, cut.end_offset, cut.end_line)
-            if cut.ends_source:
+        for found in _excerpts(source, column, offset, line, block_bytes):
+            excerpts.append(found)
+            num_bytes += found.num_bytes
+            end = Position(number, found.end_offset, found.end_line)
+            if found.ends_source:
                 end = Position(number + 1)
             if num_bytes >= block_bytes // 2:
-                yield Block(index, tuple(pieces), end, num_bytes)
-                index, pieces, num_bytes = index + 1, [], 0
-    if pieces:
-        yield Block(index, tuple(pieces), end, num_bytes)
+                yield Chunk(index, tuple(excerpts), end, num_bytes)
+                index, excerpts, num_bytes = index + 1, [], 0
+    if excerpts:
+        yield Chunk(index, tuple(excerpts), end, num_bytes)
 
 
-def _size(data: bytes | tuple[object, ...]) -> int:
-    if isinstance(data, bytes):
-        return len(data)
-    return sum(len(text) for text in data if isinstance(text, str))
-
-
-def _cuts(source: Source, column: str, offset: int, line: int, block_bytes: int) -> Iterator[_Cut]:
+def _excerpts(
+    source: Source, column: str, offset: int, line: int, block_bytes: int
+) -> Iterator[Excerpt]:
     if source.bytes == 0:
         yield _failure(source, "empty_file", 0, "0 bytes")
         return
     if source.format == "parquet":
-        yield from _parquet_cuts(source, column, offset, block_bytes)
+        yield from _parquet_excerpts(source, column, offset, block_bytes)
         return
     end_line = line
     try:
         with open_binary(source.path) as stream:
             _skip(stream, offset, Path(source.path).suffix.lower() in COMPRESSIONS)
-            for cut in _text_cuts(stream, source, offset, line, block_bytes):
-                end_line = cut.end_line
-                yield cut
+            for found in _text_excerpts(stream, source, offset, line, block_bytes):
+                end_line = found.end_line
+                yield found
     except READ_ERRORS as error:
         _raise_if_the_machine_failed(error)
         detail = f"{str(error) or type(error).__name__}; the rest of the file is left out"
@@ -183,9 +174,9 @@ def _raise_if_the_machine_failed(error: Exception) -> None:
         raise error
 
 
-def _text_cuts(
+def _text_excerpts(
     stream: IO[bytes], source: Source, offset: int, line: int, block_bytes: int
-) -> Iterator[_Cut]:
+) -> Iterator[Excerpt]:
     """Yield lines of plain text or JSON, cut where a document ends.
 
     The buffer is filled to an exact size before a cut is sought, so that the cuts depend on the
@@ -203,7 +194,8 @@ def _text_cuts(
         is_fresh = False
         if len(buffer) < size:
             if buffer:
-                yield _Cut(buffer, line, offset + len(buffer), line + buffer.count(b"\n"))
+                end_line = line + buffer.count(b"\n")
+                yield Excerpt(source, line, buffer, offset + len(buffer), end_line)
             return
         end, problems = _last_document_end(buffer, source), tuple[Problem, ...]()
         if end == 0 and size < largest:
@@ -217,12 +209,12 @@ def _text_cuts(
             num_bytes, buffer = _skip_line(stream, len(buffer))
             detail = f"{num_bytes:,} bytes, more than {largest:,}; the line is left out"
             problems = (Problem("overlong_line", source.path, line, detail),)
-            yield _Cut(b"", line, offset + num_bytes, line + 1, problems)
+            yield Excerpt(source, line, b"", offset + num_bytes, line + 1, problems)
             offset, line = offset + num_bytes, line + 1
         else:
             data, buffer = buffer[:end], buffer[end:]
             next_line = line + data.count(b"\n")
-            yield _Cut(data, line, offset + end, next_line, problems)
+            yield Excerpt(source, line, data, offset + end, next_line, problems)
             offset, line = offset + end, next_line
         size = first_size
 
@@ -244,11 +236,11 @@ def _last_document_end(buffer: bytes, source: Source) -> int:
 
 
 def _read_exactly(stream: IO[bytes], num_bytes: int) -> bytes:
-    chunks: list[bytes] = []
-    while num_bytes > 0 and (chunk := stream.read(num_bytes)):
-        chunks.append(chunk)
-        num_bytes -= len(chunk)
-    return b"".join(chunks)
+    read: list[bytes] = []
+    while num_bytes > 0 and (data := stream.read(num_bytes)):
+        read.append(data)
+        num_bytes -= len(data)
+    return b"".join(read)
 
 
 def _skip(stream: IO[bytes], num_bytes: int, is_compressed: bool) -> None:
@@ -256,26 +248,29 @@ def _skip(stream: IO[bytes], num_bytes: int, is_compressed: bool) -> None:
     if not is_compressed:
         stream.seek(num_bytes)
         return
-    while num_bytes > 0 and (chunk := stream.read(min(num_bytes, _SKIP_BYTES))):
-        num_bytes -= len(chunk)
+    while num_bytes > 0 and (data := stream.read(min(num_bytes, _SKIP_BYTES))):
+        num_bytes -= len(data)
 
 
 def _skip_line(stream: IO[bytes], num_bytes: int) -> tuple[int, bytes]:
     """Read past the end of a line; returns its length and what was read beyond it."""
-    while chunk := stream.read(_SKIP_BYTES):
-        end = chunk.find(b"\n") + 1
+    while data := stream.read(_SKIP_BYTES):
+        end = data.find(b"\n") + 1
         if end:
-            return num_bytes + end, chunk[end:]
-        num_bytes += len(chunk)
+            return num_bytes + end, data[end:]
+        num_bytes += len(data)
     return num_bytes, b""
 
 
-def _failure(source: Source, kind: ProblemKind, line: int, detail: str) -> _Cut:
+def _failure(source: Source, kind: ProblemKind, line: int, detail: str) -> Excerpt:
     """Report a source of which nothing more is read."""
-    return _Cut(b"", 1, 0, 1, (Problem(kind, source.path, line, detail),), ends_source=True)
+    problem = Problem(kind, source.path, line, detail)
+    return Excerpt(source, 1, b"", 0, 1, (problem,), ends_source=True)
 
 
-def _parquet_cuts(source: Source, column: str, offset: int, block_bytes: int) -> Iterator[_Cut]:
+def _parquet_excerpts(
+    source: Source, column: str, offset: int, block_bytes: int
+) -> Iterator[Excerpt]:
     """Yield values of the column; offsets are rows."""
     try:
         import pyarrow
@@ -298,11 +293,11 @@ def _parquet_cuts(source: Source, column: str, offset: int, block_bytes: int) ->
                 size += len(value) if isinstance(value, str) else 0
                 if size >= block_bytes:
                     first_row, row = first_row + len(values), first_row
-                    yield _Cut(tuple(values), row + 1, first_row, first_row + 1)
+                    yield Excerpt(source, row + 1, tuple(values), first_row, first_row + 1)
                     values, size = [], 0
             if values:
                 last_row = first_row + len(values)
-                yield _Cut(tuple(values), first_row + 1, last_row, last_row + 1)
+                yield Excerpt(source, first_row + 1, tuple(values), last_row, last_row + 1)
     except (*READ_ERRORS, pyarrow.ArrowException) as error:
         _raise_if_the_machine_failed(error)
         detail = f"{' '.join(str(error).split())}; the rest of the file is left out"

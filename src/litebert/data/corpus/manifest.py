@@ -60,28 +60,23 @@ class SourceCounts:
     duplicate_documents: int = 0
     empty_documents: int = 0
     fingerprint: str = ""
-    """SHA-256 of ``sources.jsonl``, which holds the SHA-256 of every source."""
+    """SHA-256 of ``sources.jsonl``, which holds the SHA-256 of every source"""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of ``manifest.json``; it holds no time and no path of this machine's output.
-
-    Example:
-        >>> Manifest.read(Path("shards")).splits["train"].tokens
-        51500000
-    """
+    """The content of ``manifest.json``; it holds no time and no path of this machine's output."""
 
     vocab_size: int
     dtype: str
     tokenizer: str = ""
-    """Fingerprint of the tokenizer; equal fingerprints give equal ids."""
+    """fingerprint of the tokenizer; equal fingerprints give equal ids"""
     splits: dict[str, SplitEntry] = field(default_factory=dict)
     sources: SourceCounts = SourceCounts()
     problems: dict[str, int] = field(default_factory=dict)
-    """How often each kind of problem was met; ``problems.jsonl`` names file and line."""
+    """how often each kind of problem was met; ``problems.jsonl`` names file and line"""
     settings: dict[str, str] = field(default_factory=dict)
-    """The settings that change the output."""
+    """the settings that change the output"""
     format: str = FORMAT
     version: int = VERSION
 

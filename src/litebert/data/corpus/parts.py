@@ -1,4 +1,4 @@
-"""Parts: a block of raw text parsed, split into sentences, tokenised and hashed by one worker."""
+"""Parts: a chunk of raw text parsed, split into sentences, tokenised and hashed by one worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.data.corpus.ingest import Block, Piece, Position, Problem, ProblemKind
+from litebert.data.corpus.ingest import Chunk, Excerpt, Position, Problem, ProblemKind
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.shards import Documents, Tokens, token_dtype
 from litebert.text.sentences import split_sentences
@@ -28,16 +28,12 @@ _NAMED_PROBLEMS = 100
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What turns any block into its part; it travels to the workers with the block.
-
-    Example:
-        >>> build_part(block, Recipe(model, TokenizerSettings(), "en", "text", dev_share=0.01))
-    """
+class PartSettings:
+    """What turns any chunk into its part; it travels to the workers with the chunk."""
 
     model: bytes
-    """The SentencePiece model itself: a worker on another machine has no folder to load."""
-    settings: TokenizerSettings
+    """the SentencePiece model itself: a worker on another machine has no folder to load"""
+    tokenizer: TokenizerSettings
     language: str
     column: str
     dev_share: float
@@ -52,18 +48,18 @@ class PartSummary:
     empty_documents: int
     problem_counts: dict[str, int]
     problems: tuple[Problem, ...]
-    """The first hundred, with file and line."""
+    """the first hundred, with file and line"""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The documents of one block in order, duplicates and both splits included."""
+    """The documents of one chunk in order, duplicates and both splits included."""
 
     documents: Documents
     hashes: NDArray[np.uint64]
-    """128-bit hash of each document's text, uint64 [D, 2]."""
+    """128-bit hash of each document's text, uint64 [D, 2]"""
     is_dev: NDArray[np.bool_]
-    """Which documents belong to the dev split, bool [D]."""
+    """which documents belong to the dev split, bool [D]"""
     summary: PartSummary
 
     def to_bytes(self) -> bytes:
@@ -111,35 +107,35 @@ def _summary(data: NDArray[np.uint8]) -> PartSummary:
     return PartSummary(**values)
 
 
-def build_part(block: Block, recipe: Recipe) -> bytes:
-    """Turn a block into its part's file: the function that runs on every worker."""
-    tokenizer = _tokenizer(recipe.model, recipe.settings)
+def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
+    """Turn a chunk into its part's file: the function that runs on every worker."""
+    tokenizer = _tokenizer(settings.model, settings.tokenizer)
     problems: list[Problem] = []
     sentences: list[str] = []
     lengths: list[int] = []
     hashes: list[bytes] = []
     from_dev: list[bool] = []
     text_bytes = 0
-    for piece in block.pieces:
-        problems.extend(piece.problems)
-        for paragraphs in _documents(piece, recipe.column, problems):
+    for excerpt in chunk.excerpts:
+        problems.extend(excerpt.problems)
+        for paragraphs in _documents(excerpt, settings.column, problems):
             text = "\n".join(paragraphs).encode()
             text_bytes += len(text)
             hashes.append(hashlib.blake2b(text, digest_size=16).digest())
-            from_dev.append(piece.source.split == "dev")
+            from_dev.append(excerpt.source.split == "dev")
             num_before = len(sentences)
-            if piece.source.layout == "sentences":
+            if excerpt.source.layout == "sentences":
                 sentences.extend(paragraphs)
             else:
                 for paragraph in paragraphs:
-                    sentences.extend(split_sentences(paragraph, recipe.language))
+                    sentences.extend(split_sentences(paragraph, settings.language))
             lengths.append(len(sentences) - num_before)
     packed, keep = _encode(tokenizer, sentences, lengths)
     keys = np.frombuffer(b"".join(hashes), "<u8").reshape(-1, 2)
-    is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < _dev_limit(recipe.dev_share))
+    is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < _dev_limit(settings.dev_share))
     counts = Counter[str](problem.kind for problem in problems)
     summary = PartSummary(
-        end=block.end,
+        end=chunk.end,
         text_bytes=text_bytes,
         empty_documents=int((~keep).sum()),
         problem_counts=dict(counts),
@@ -181,25 +177,25 @@ def _encode(
     return Documents(tokens, sentence_lengths[is_full], document_lengths[keep]), keep
 
 
-def _documents(piece: Piece, column: str, problems: list[Problem]) -> Iterator[list[str]]:
-    """Yield the documents of a piece as paragraphs (as sentences in the layout ``sentences``)."""
-    if isinstance(piece.data, tuple):
-        for row, value in enumerate(piece.data, start=piece.line):
-            yield from _document_of_value(value, column, piece.source.path, row, problems)
+def _documents(excerpt: Excerpt, column: str, problems: list[Problem]) -> Iterator[list[str]]:
+    """Yield an excerpt's documents as paragraphs (as sentences in the layout ``sentences``)."""
+    if isinstance(excerpt.data, tuple):
+        for row, value in enumerate(excerpt.data, start=excerpt.line):
+            yield from _document_of_value(value, column, excerpt.source.path, row, problems)
         return
-    lines = _decode(piece, piece.data, problems)
-    if piece.source.format == "jsonl":
-        for number, line in enumerate(lines, start=piece.line):
+    lines = _decode(excerpt, excerpt.data, problems)
+    if excerpt.source.format == "jsonl":
+        for number, line in enumerate(lines, start=excerpt.line):
             if line is None or not line.strip():
                 continue
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
-                problems.append(Problem("broken_json", piece.source.path, number, str(error)))
+                problems.append(Problem("broken_json", excerpt.source.path, number, str(error)))
                 continue
             value = record.get(column) if isinstance(record, dict) else None
-            yield from _document_of_value(value, column, piece.source.path, number, problems)
-    elif piece.source.layout == "files":
+            yield from _document_of_value(value, column, excerpt.source.path, number, problems)
+    elif excerpt.source.layout == "files":
         yield paragraphs_of("\n".join(line for line in lines if line is not None))
     else:
         stripped = [line.strip() for line in lines if line is not None]
@@ -217,9 +213,9 @@ def _document_of_value(
         problems.append(Problem("missing_column", path, line, detail))
 
 
-def _decode(piece: Piece, data: bytes, problems: list[Problem]) -> list[str | None]:
-    """Return the lines of a piece; None stands for one that is binary or not UTF-8."""
-    if piece.line == 1:
+def _decode(excerpt: Excerpt, data: bytes, problems: list[Problem]) -> list[str | None]:
+    """Return the lines of an excerpt; None stands for one that is binary or not UTF-8."""
+    if excerpt.line == 1:
         data = data.removeprefix(_BYTE_ORDER_MARK)
     if b"\0" not in data:
         try:
@@ -227,7 +223,7 @@ def _decode(piece: Piece, data: bytes, problems: list[Problem]) -> list[str | No
         except UnicodeDecodeError:
             pass  # find the lines, one by one
     lines: list[str | None] = []
-    for number, line in enumerate(data.split(b"\n"), start=piece.line):
+    for number, line in enumerate(data.split(b"\n"), start=excerpt.line):
         kind: ProblemKind = "binary_line"
         detail = "NUL bytes" if b"\0" in line else ""
         try:
@@ -235,6 +231,6 @@ def _decode(piece: Piece, data: bytes, problems: list[Problem]) -> list[str | No
         except UnicodeDecodeError as error:
             kind, detail = "broken_utf8", f"{error.reason} at byte {error.start}"
         if detail:
-            problems.append(Problem(kind, piece.source.path, number, f"{detail}; line left out"))
+            problems.append(Problem(kind, excerpt.source.path, number, f"{detail}; line left out"))
         lines.append(None if detail else text)
     return lines

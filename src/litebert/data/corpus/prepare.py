@@ -17,12 +17,12 @@ from litebert.common.errors import DataError
 from litebert.common.files import atomic_folder, atomic_path, sha256_file
 from litebert.common.progress import progress
 from litebert.data.corpus.assemble import Assembly, plan_assembly, write_train_shards
-from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, Plan
+from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, BuildPlan
 from litebert.data.corpus.config import PrepareConfig
-from litebert.data.corpus.engines import Engine, ProcessEngine, RayEngine, SerialEngine
-from litebert.data.corpus.ingest import BEGINNING, Block, read_blocks
+from litebert.data.corpus.engines import Results, in_processes, in_this_process, on_ray
+from litebert.data.corpus.ingest import BEGINNING, Chunk, read_chunks
 from litebert.data.corpus.manifest import Manifest, SourceCounts, SplitEntry
-from litebert.data.corpus.parts import PartSummary, Recipe, read_summary
+from litebert.data.corpus.parts import PartSettings, PartSummary, read_summary
 from litebert.data.corpus.shards import TOKENIZER_FOLDER, seal_split, token_dtype
 from litebert.data.corpus.sources import (
     Input,
@@ -39,27 +39,21 @@ _SHOWN_PROBLEMS = 10
 
 @dataclass(frozen=True)
 class PrepareReport:
-    """What a build made, and how fast.
-
-    Example:
-        >>> report = prepare(config)
-        >>> report.manifest.splits["train"].tokens, report.mb_per_s
-        (51500000, 6.1)
-    """
+    """What a build made, and how fast."""
 
     out: Path
     manifest: Manifest
     was_complete: bool
-    """The shards were there already; nothing was done."""
+    """the shards were there already; nothing was done"""
     resumed_parts: int
-    """Parts of text that an earlier, interrupted run had finished."""
+    """parts of text that an earlier, interrupted run had finished"""
     workers: int
     seconds: float
     processed_bytes: int
-    """Bytes of text read and tokenised by this run."""
+    """bytes of text read and tokenised by this run"""
     disk_bytes: int
     peak_memory_bytes: int
-    """Upper bound of this process and its workers together."""
+    """upper bound of this process and its workers together"""
 
     @property
     def mb_per_s(self) -> float:
@@ -85,7 +79,7 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     workers = config.workers or _num_cores()
     with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
         sources = _hashed_sources(inputs, build)
-        plan = Plan(tokenizer.fingerprint, _settings(config), sources)
+        plan = BuildPlan(tokenizer.fingerprint, _settings(config), sources)
         build.begin(plan, config.restart)
         was_complete = build.is_finished
         work = _Work()
@@ -133,8 +127,8 @@ def _tokenise(
     tokenizer: Tokenizer,
     workers: int,
 ) -> _Work:
-    """Read all blocks and make those parts that are not there yet."""
-    recipe = Recipe(
+    """Read all chunks and make those parts that are not there yet."""
+    settings = PartSettings(
         tokenizer.model, tokenizer.settings, config.language, config.column, config.dev_share
     )
     leading = build.num_leading_parts()
@@ -142,68 +136,46 @@ def _tokenise(
     work = _Work(num_parts=leading, num_resumed=leading)
     if any(build.parts.glob("*.npz")):
         _say(f"{config.out}: going on with an unfinished build")
-    estimate = _Estimate(sources[start.source :])
-    with progress("tokenising", total=estimate.total_mb, unit="MB") as bar:
+    # How much text a compressed file holds is known only when it has been read.
+    left_mb = sum(source.text_bytes_estimate for source in sources[start.source :]) / 1e6
+    with progress("tokenising", total=left_mb, unit="MB") as bar:
 
-        def missing_blocks() -> Iterator[Block]:
-            for block in read_blocks(sources, config.column, leading, start, config.block_bytes):
-                estimate.count(block)
+        def missing_chunks() -> Iterator[Chunk]:
+            for chunk in read_chunks(sources, config.column, leading, start, config.block_bytes):
                 work.num_parts += 1
-                if build.part(block.index).is_file():
+                if build.part(chunk.index).is_file():
                     work.num_resumed += 1
                 else:
-                    yield block
+                    yield chunk
 
         # Closed at once when something fails: workers end before the folder is unlocked.
-        with closing(_engine(config, workers).run(missing_blocks(), recipe)) as results:
-            for block, data in results:
+        with closing(_run(config, missing_chunks(), settings, workers)) as results:
+            for chunk, data in results:
                 summary = read_summary(BytesIO(data))
                 _show_problems(summary, work, config.strict)
-                build.write_part(block.index, data)
+                build.write_part(chunk.index, data)
                 work.num_bytes += summary.text_bytes
-                bar.advance(estimate.share_mb(block))
+                done_mb = min(left_mb, chunk.num_bytes / 1e6)
+                left_mb -= done_mb
+                bar.advance(done_mb)
     return work
 
 
-class _Estimate:
-    """Divides the estimated text of each source among its blocks, so that a bar ends at its end.
-
-    How much text a compressed file holds is known only when it has been read.
-    """
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self.total_mb = sum(source.text_bytes_estimate for source in sources) / 1e6
-        self._left = 0.0
-        self._source: Source | None = None
-        self._shares_mb: dict[int, float] = {}
-
-    def count(self, block: Block) -> None:
-        """Note a block when it has been read."""
-        share = 0.0
-        for piece in block.pieces:
-            if piece.source is not self._source:
-                share += self._left
-                self._source, self._left = piece.source, piece.source.text_bytes_estimate
-            used = min(self._left, len(piece.data) if isinstance(piece.data, bytes) else 0)
-            share, self._left = share + used, self._left - used
-        self._shares_mb[block.index] = share / 1e6
-
-    def share_mb(self, block: Block) -> float:
-        """Return the block's part of the total."""
-        return self._shares_mb.pop(block.index)
-
-
-def _engine(config: PrepareConfig, workers: int) -> Engine:
+def _run(
+    config: PrepareConfig, chunks: Iterator[Chunk], settings: PartSettings, workers: int
+) -> Results:
     if config.engine == "ray":
-        return RayEngine(config.workers)
-    return SerialEngine() if workers == 1 else ProcessEngine(workers)
+        return on_ray(chunks, settings, config.workers)
+    if workers == 1:
+        return in_this_process(chunks, settings)
+    return in_processes(chunks, settings, workers)
 
 
 def _show_problems(summary: PartSummary, work: _Work, strict: bool) -> None:
     """Print the first problems as they are met; stop at one if asked to."""
     for problem in summary.problems:
         if strict:
-            raise DataError(f"{problem.describe()}; mend it, or run without --strict")
+            raise DataError(f"{problem.describe()}; fix it, or run without --strict")
         if work.num_problems < _SHOWN_PROBLEMS:
             _say(problem.describe())
         elif work.num_problems == _SHOWN_PROBLEMS:

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_path, sha256_file
+from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.manifest import MANIFEST, Manifest, ShardEntry, Split, SplitEntry
+from litebert.text.tokenizer import Tokenizer
 
 Tokens = NDArray[np.uint16] | NDArray[np.uint32]
 TokenType = np.dtype[np.uint16] | np.dtype[np.uint32]
@@ -21,7 +23,6 @@ Integers = NDArray[np.int64]
 
 TOKENIZER_FOLDER = "tokenizer"
 UNIGRAMS = "unigrams.npy"
-SHARD_TOKENS = 1 << 24
 
 # An .idx file is four uint64 (magic, documents, sentences, tokens), then uint32 sentence offsets
 # and uint32 document offsets: half the size of int64, and a shard never has 2^32 tokens.
@@ -54,11 +55,11 @@ class Documents:
     """
 
     tokens: Tokens
-    """Piece ids of all sentences, uint16 or uint32 [T]."""
+    """piece ids of all sentences, uint16 or uint32 [T]"""
     sentence_lengths: Integers
-    """Tokens of each sentence, int64 [S]."""
+    """tokens of each sentence, int64 [S]"""
     document_lengths: Integers
-    """Sentences of each document, int64 [D]."""
+    """sentences of each document, int64 [D]"""
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[Sequence[int]]], vocab_size: int) -> Documents:
@@ -93,7 +94,7 @@ class Documents:
         """Tokens of each document, int64 [D]."""
         return np.diff(offsets_of(self.sentence_lengths)[offsets_of(self.document_lengths)])
 
-    def part(self, first: int, last: int) -> Documents:
+    def slice(self, first: int, last: int) -> Documents:
         """Return documents ``first`` to ``last`` (exclusive), sharing the tokens' memory."""
         sentences = offsets_of(self.document_lengths)[[first, last]]
         tokens = offsets_of(self.sentence_lengths)[sentences]
@@ -122,14 +123,10 @@ class Shard:
 
     Each property maps or reads its file anew, so that thousands of shards cost nothing until they
     are used; keep what it returns in a variable while you use it.
-
-    Example:
-        >>> sentences, documents = shard.sentence_offsets, shard.document_offsets
-        >>> first_document = shard.tokens[sentences[documents[0]] : sentences[documents[1]]]
     """
 
     path: Path
-    """The shard's files without their suffix."""
+    """the shard's files without their suffix"""
     num_documents: int
     num_sentences: int
     num_tokens: int
@@ -184,14 +181,7 @@ class Shard:
 
 
 class ShardSet:
-    """The shards of one split of a prepared corpus.
-
-    Example:
-        >>> train = ShardSet.open("shards/", "train")
-        >>> train.num_tokens, train.vocab_size
-        (51500000, 30000)
-        >>> longest = max(np.diff(shard.sentence_offsets).max() for shard in train.shards)
-    """
+    """The shards of one split of a prepared corpus."""
 
     def __init__(self, folder: Path, split: Split, manifest: Manifest) -> None:
         entry, dtype = manifest.split(split), token_dtype(manifest.vocab_size)
@@ -247,6 +237,28 @@ class ShardSet:
                     raise DataError(f"{path} is damaged; run `litebert prepare` into a new folder")
 
 
+def tokenizer_of(sources: Sequence[ShardSet]) -> Tokenizer:
+    """Load the one tokenizer that made the tokens of all sources; DataError if there is none."""
+    tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in sources]
+    for shards, tokenizer in zip(sources, tokenizers, strict=True):
+        if shards.tokenizer_fingerprint not in ("", tokenizer.fingerprint):
+            raise DataError(
+                f"{shards.tokenizer_folder} holds another tokenizer than the one that made the "
+                "tokens: put that one back, or prepare the text again"
+            )
+        if tokenizer.fingerprint != tokenizers[0].fingerprint:
+            raise DataError(
+                f"{shards.folder} was prepared with another tokenizer than {sources[0].folder}: "
+                "prepare both with the same one"
+            )
+        if tokenizer.vocab_size != shards.vocab_size:
+            raise DataError(
+                f"{shards.folder} has tokens of {shards.vocab_size} pieces but its tokenizer has "
+                f"{tokenizer.vocab_size}: prepare it again"
+            )
+    return tokenizers[0]
+
+
 def shard_path(folder: Path, split: Split, index: int) -> Path:
     """Return the path of a shard's files without their suffix."""
     return folder / split / f"{index:05d}"
@@ -286,7 +298,7 @@ class ShardCutter:
         1
     """
 
-    def __init__(self, shard_tokens: int = SHARD_TOKENS) -> None:
+    def __init__(self, shard_tokens: int) -> None:
         self._shard_tokens = shard_tokens
         self._waiting: list[Documents] = []
         self._num_waiting = 0
@@ -302,9 +314,9 @@ class ShardCutter:
                 self._waiting.append(documents)
                 self._num_waiting += int(ends[-1])
                 break
-            filled.append(Documents.join([*self._waiting, documents.part(0, last)]))
+            filled.append(Documents.join([*self._waiting, documents.slice(0, last)]))
             self._waiting, self._num_waiting = [], 0
-            documents = documents.part(last, len(ends))
+            documents = documents.slice(last, len(ends))
         return filled
 
     def rest(self) -> Documents | None:
@@ -326,8 +338,8 @@ def seal_split(folder: Path, split: Split, vocab_size: int) -> SplitEntry:
         assert magic == _MAGIC, "only shards of this version are sealed"
         tokens = shard.tokens
         for start in range(0, num_tokens, _COUNTED_AT_ONCE):
-            piece = tokens[start : start + _COUNTED_AT_ONCE]
-            counts += np.bincount(piece, minlength=vocab_size)
+            counted = tokens[start : start + _COUNTED_AT_ONCE]
+            counts += np.bincount(counted, minlength=vocab_size)
         hashes = sha256_file(shard.bin_path), sha256_file(shard.idx_path)
         entries.append(ShardEntry(num_documents, num_sentences, num_tokens, *hashes))
     if entries:
@@ -342,7 +354,7 @@ def write_documents(
     documents: Iterable[Sequence[Sequence[int]]],
     vocab_size: int,
     split: Split = "train",
-    shard_tokens: int = SHARD_TOKENS,
+    shard_tokens: int = PrepareConfig.shard_tokens,
 ) -> ShardSet:
     """Write documents of sentences of ids as a split of a folder, and open it.
 

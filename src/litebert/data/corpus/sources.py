@@ -33,21 +33,17 @@ _EXPANSION = {".gz": 2.7, ".xz": 3.7, ".zst": 3.0}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file of the corpus.
-
-    Example:
-        >>> Source("wiki.txt.xz", "text", "paragraphs", "train", 42353908, "9f2c...")
-    """
+    """One file of the corpus."""
 
     path: str
     format: Format
     layout: TextLayout | None
-    """Layout of plain text; None for the other formats."""
+    """layout of plain text; None for the other formats"""
     split: Split
     bytes: int
     sha256: str
     mtime_ns: int = 0
-    """Only to trust the hash of an unfinished build; no part of the fingerprint."""
+    """only to trust the hash of an unfinished build; no part of the fingerprint"""
 
     @property
     def text_bytes_estimate(self) -> float:
@@ -70,7 +66,7 @@ class Input:
     layout: TextLayout | None
     split: Split
     reason: str
-    """Why the layout was chosen."""
+    """why the layout was chosen"""
 
     def describe(self) -> str:
         """Say in one line what was found."""
@@ -89,14 +85,9 @@ def format_of(path: Path) -> Format:
 def find_inputs(
     patterns: Iterable[Path], split: Split, layout: Layout, language: str, skip: Path
 ) -> list[Input]:
-    """Resolve files, folders and globs, and detect the layout of each where it is not given.
+    """Resolve files, folders and globs, and detect the layout of each where it is ``auto``.
 
-    Args:
-        patterns: what the user named.
-        split: where its documents go.
-        layout: the layout of plain text, or ``auto``.
-        language: for the sentence counts of the detection.
-        skip: the output folder, never taken as input.
+    The output folder, ``skip``, is never taken as input.
     """
     inputs: list[Input] = []
     for pattern in patterns:
@@ -106,12 +97,12 @@ def find_inputs(
             raise DataError(f"input {pattern} holds only the output folder {skip}; choose another")
         texts = [path for path in files if format_of(path) == "text"]
         chosen: TextLayout | None = None
-        reason = ""
+        reason = "as set"
         if texts and layout == "auto":
-            chosen, reason = detect_layout(_samples(texts), language)
-            reason = f"detected: {reason}"
+            chosen, found_by = detect_layout(_samples(texts), language)
+            reason = f"detected: {found_by}"
         elif texts and layout != "auto":
-            chosen, reason = layout, "as set"
+            chosen = layout
         inputs.append(Input(str(pattern), files, chosen, split, reason))
     return inputs
 

@@ -14,8 +14,8 @@ from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import factor
-from litebert.train.costs import measured_gemm_rate, step_flops
 from litebert.train.display import Display, Status, display
+from litebert.train.estimate import measured_gemm_rate, step_flops
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.curriculum import Stage, progress_share, stage_at

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from litebert.common.config import to_dict
-from litebert.common.errors import CheckpointError, ConfigError, DataError
+from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
 from litebert.data.batches.example import Vocabulary
-from litebert.data.corpus.shards import ShardSet
+from litebert.data.corpus.shards import ShardSet, tokenizer_of
 from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
@@ -63,28 +63,12 @@ def open_corpora(config: PretrainConfig) -> Corpora:
     """Open all shards of a run; they must come from one tokenizer."""
     train = [ShardSet.open(folder, "train") for folder in config.corpora]
     dev = [ShardSet.open(folder, "dev") for folder in config.corpora]
-    tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in train]
-    for shards, tokenizer in zip(train, tokenizers, strict=True):
-        if shards.tokenizer_fingerprint not in ("", tokenizer.fingerprint):
-            raise DataError(
-                f"{shards.tokenizer_folder} holds another tokenizer than the one that made the "
-                "tokens: put that one back, or prepare the text again"
-            )
-        if tokenizer.fingerprint != tokenizers[0].fingerprint:
-            raise DataError(
-                f"{shards.folder} was prepared with another tokenizer than {train[0].folder}: "
-                "prepare both with the same one"
-            )
-        if tokenizer.vocab_size != shards.vocab_size:
-            raise DataError(
-                f"{shards.folder} has tokens of {shards.vocab_size} pieces but its tokenizer has "
-                f"{tokenizer.vocab_size}: prepare it again"
-            )
+    tokenizer = tokenizer_of(train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
     return Corpora(
         tuple(zip(train, weights, strict=True)),
         tuple(dev),
-        tokenizers[0],
+        tokenizer,
         train[0].tokenizer_folder,
     )
 

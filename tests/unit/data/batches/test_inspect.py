@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from litebert.cli import run
 from litebert.common.errors import InputError
 from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig
-from litebert.data.batches.loader import Loader
-from litebert.data.batches.statistics import (
+from litebert.data.batches.inspect import (
     Histogram,
     corpus_statistics,
     example_statistics,
@@ -22,6 +21,7 @@ from litebert.data.batches.statistics import (
     show_examples,
     words_of_runs,
 )
+from litebert.data.batches.loader import Loader
 from litebert.data.corpus.shards import ShardSet
 from litebert.text.tokenizer import Tokenizer
 
@@ -99,7 +99,7 @@ def test_shown_text_marks_every_mask(tiny_tokenizer: Tokenizer) -> None:
     )
     (shown,) = show_examples([batch], t)
     assert shown.text == f"[CLS] [{a}=] [{b}] [SEP] [{c}→{e}] {d} [SEP]"
-    kinds = [kind for _, kind in shown.parts]
+    kinds = [kind for _, kind in shown.spans]
     assert kinds == ["special", "kept", "masked", "special", "random", "plain", "special"]
     assert (shown.address, shown.label) == ((2, 3, 4), 1)
 

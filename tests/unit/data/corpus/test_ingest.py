@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.data.corpus.ingest import LARGEST, Block, Problem, read_blocks
+from litebert.data.corpus.ingest import LARGEST, Chunk, Problem, read_chunks
 from litebert.data.corpus.layouts import TextLayout, detect_layout, paragraphs_of
 from litebert.data.corpus.sources import Format, Source
 
@@ -27,13 +27,15 @@ def source(path: Path, format: Format = "text", layout: TextLayout | None = "par
     return Source(str(path), format, layout, "train", path.stat().st_size, "")
 
 
-def problems_of(blocks: list[Block]) -> list[Problem]:
-    return [problem for block in blocks for piece in block.pieces for problem in piece.problems]
+def problems_of(chunks: list[Chunk]) -> list[Problem]:
+    return [
+        problem for chunk in chunks for excerpt in chunk.excerpts for problem in excerpt.problems
+    ]
 
 
-def text_of(blocks: list[Block]) -> bytes:
-    pieces = [piece.data for block in blocks for piece in block.pieces]
-    return b"".join(data for data in pieces if isinstance(data, bytes))
+def text_of(chunks: list[Chunk]) -> bytes:
+    excerpts = [excerpt.data for chunk in chunks for excerpt in chunk.excerpts]
+    return b"".join(data for data in excerpts if isinstance(data, bytes))
 
 
 documents = st.lists(
@@ -46,7 +48,7 @@ separators = st.sampled_from(["\n\n", "\n\n\n", "\n \n", "\r\n\r\n"])
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(documents, min_size=1, max_size=3), separators, st.integers(16, 400))
-def test_blocks_hold_everything_once_and_can_be_taken_up_anywhere(
+def test_chunks_hold_everything_once_and_can_be_taken_up_anywhere(
     files: list[list[list[str]]], separator: str, block_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -57,29 +59,29 @@ def test_blocks_hold_everything_once_and_can_be_taken_up_anywhere(
                 separator.join("\n".join(d) for d in docs), encoding="utf-8", newline=""
             )
             sources.append(source(path))
-        blocks = list(read_blocks(sources, block_bytes=block_bytes))
+        chunks = list(read_chunks(sources, block_bytes=block_bytes))
         whole = b"".join(Path(s.path).read_bytes() for s in sources)
-        assert text_of(blocks) == whole
-        assert [block.index for block in blocks] == list(range(len(blocks)))
-        assert all(block.num_bytes <= 2 * LARGEST * block_bytes for block in blocks)
-        for k, block in enumerate(blocks):
-            rest = list(read_blocks(sources, "text", k + 1, block.end, block_bytes))
-            assert rest == blocks[k + 1 :]
+        assert text_of(chunks) == whole
+        assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
+        assert all(chunk.num_bytes <= 2 * LARGEST * block_bytes for chunk in chunks)
+        for k, chunk in enumerate(chunks):
+            rest = list(read_chunks(sources, "text", k + 1, chunk.end, block_bytes))
+            assert rest == chunks[k + 1 :]
 
 
 @settings(max_examples=60, deadline=None)
 @given(documents, separators, st.integers(80, 400))
-def test_pieces_end_between_documents(
+def test_chunks_end_between_documents(
     docs: list[list[str]], separator: str, block_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "a.txt")
         path.write_text(separator.join("\n".join(d) for d in docs), encoding="utf-8", newline="")
-        blocks = list(read_blocks([source(path)], block_bytes=block_bytes))
+        chunks = list(read_chunks([source(path)], block_bytes=block_bytes))
         lines = path.read_bytes().split(b"\n")
-        for block in blocks[:-1]:
-            if not problems_of([block]):
-                assert not lines[block.end.line - 2].strip(), "the line before a cut is blank"
+        for chunk in chunks[:-1]:
+            if not problems_of([chunk]):
+                assert not lines[chunk.end.line - 2].strip(), "the line before a cut is blank"
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
@@ -88,12 +90,12 @@ def test_compression_changes_nothing(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}.get(suffix, zstandard.compress)
     path.write_bytes(pack(text))
-    blocks = list(read_blocks([source(path)], block_bytes=4096))
-    assert len(blocks) > 5
-    assert text_of(blocks) == text
-    for k, block in enumerate(blocks):
-        rest = list(read_blocks([source(path)], "text", k + 1, block.end, 4096))
-        assert rest == blocks[k + 1 :]
+    chunks = list(read_chunks([source(path)], block_bytes=4096))
+    assert len(chunks) > 5
+    assert text_of(chunks) == text
+    for k, chunk in enumerate(chunks):
+        rest = list(read_chunks([source(path)], "text", k + 1, chunk.end, 4096))
+        assert rest == chunks[k + 1 :]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
@@ -103,33 +105,33 @@ def test_a_truncated_file_is_reported_and_its_beginning_kept(tmp_path: Path, suf
     path = tmp_path / f"a.txt{suffix}"
     packed = pack(text)
     path.write_bytes(packed[: len(packed) * 2 // 3])
-    blocks = list(read_blocks([source(path)], block_bytes=4096))
-    assert [problem.kind for problem in problems_of(blocks)] == ["unreadable_file"]
-    assert text.startswith(text_of(blocks))
+    chunks = list(read_chunks([source(path)], block_bytes=4096))
+    assert [problem.kind for problem in problems_of(chunks)] == ["unreadable_file"]
+    assert text.startswith(text_of(chunks))
 
 
 def test_a_line_longer_than_memory_allows_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     lines = ["one", "two", "x" * 10_000, "three", "", "four"]
     path.write_text("\n".join(lines))
-    blocks = list(read_blocks([source(path)], block_bytes=100))
-    cut, problem = problems_of(blocks)
+    chunks = list(read_chunks([source(path)], block_bytes=100))
+    cut, problem = problems_of(chunks)
     assert (cut.kind, cut.line) == ("document_cut", 1)  # its lines were not known to be few
     assert (problem.kind, problem.line) == ("overlong_line", 3)
     assert "10,001 bytes" in problem.detail
-    assert text_of(blocks).split() == [b"one", b"two", b"three", b"four"]
-    assert max(block.num_bytes for block in blocks) <= 2 * LARGEST * 100
+    assert text_of(chunks).split() == [b"one", b"two", b"three", b"four"]
+    assert max(chunk.num_bytes for chunk in chunks) <= 2 * LARGEST * 100
 
 
 def test_a_document_longer_than_memory_allows_is_cut_at_a_line(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     text = "".join(f"line {i}\n" for i in range(500)).encode()
     path.write_bytes(text)
-    blocks = list(read_blocks([source(path)], block_bytes=200))
-    assert text_of(blocks) == text
-    assert {problem.kind for problem in problems_of(blocks)} == {"document_cut"}
-    for block in blocks:
-        assert text_of([block]).endswith(b"\n")
+    chunks = list(read_chunks([source(path)], block_bytes=200))
+    assert text_of(chunks) == text
+    assert {problem.kind for problem in problems_of(chunks)} == {"document_cut"}
+    for chunk in chunks:
+        assert text_of([chunk]).endswith(b"\n")
 
 
 def test_binary_and_empty_files_are_named_and_left_out(tmp_path: Path) -> None:
@@ -138,23 +140,23 @@ def test_binary_and_empty_files_are_named_and_left_out(tmp_path: Path) -> None:
     for name, content in zip(names, contents, strict=True):
         (tmp_path / name).write_bytes(content)
     sources = [source(tmp_path / name) for name in names]
-    blocks = list(read_blocks(sources))
-    assert text_of(blocks) == b"text\n"
-    found = [(problem.kind, Path(problem.path).name) for problem in problems_of(blocks)]
+    chunks = list(read_chunks(sources))
+    assert text_of(chunks) == b"text\n"
+    found = [(problem.kind, Path(problem.path).name) for problem in problems_of(chunks)]
     assert found == [("binary_file", "b.txt"), ("empty_file", "c.txt"), ("empty_file", "d.txt.gz")]
     # Going on after such a file does not report it again.
-    small = list(read_blocks(sources, block_bytes=1))
-    for k, block in enumerate(small):
-        assert list(read_blocks(sources, "text", k + 1, block.end, 1)) == small[k + 1 :]
+    small = list(read_chunks(sources, block_bytes=1))
+    for k, chunk in enumerate(small):
+        assert list(read_chunks(sources, "text", k + 1, chunk.end, 1)) == small[k + 1 :]
 
 
 def test_json_lines_are_cut_between_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"text": LOREM * (i % 4)}) + "\n" for i in range(50)))
-    blocks = list(read_blocks([source(path, "jsonl", None)], block_bytes=500))
-    assert text_of(blocks) == path.read_bytes()
-    assert len(blocks) > 5
-    assert all(text_of([block]).endswith(b"}\n") for block in blocks)
+    chunks = list(read_chunks([source(path, "jsonl", None)], block_bytes=500))
+    assert text_of(chunks) == path.read_bytes()
+    assert len(chunks) > 5
+    assert all(text_of([chunk]).endswith(b"}\n") for chunk in chunks)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -168,21 +170,21 @@ def test_parquet_rows_come_once_and_can_be_taken_up_anywhere(tmp_path: Path, suf
         packed.write_bytes(gzip.compress(path.read_bytes()))
         path = packed
     sources = [source(path, "parquet", None)]
-    blocks = list(read_blocks(sources, "body", block_bytes=1000))
-    assert len(blocks) > 5
-    values = [v for block in blocks for piece in block.pieces for v in piece.data]
+    chunks = list(read_chunks(sources, "body", block_bytes=1000))
+    assert len(chunks) > 5
+    values = [v for chunk in chunks for excerpt in chunk.excerpts for v in excerpt.data]
     assert values == texts
-    first = [piece.line for block in blocks for piece in block.pieces]
+    first = [excerpt.line for chunk in chunks for excerpt in chunk.excerpts]
     assert all(
-        values[line - 1] == piece.data[0]
-        for block in blocks
-        for piece in block.pieces
-        for line in [piece.line]
+        values[line - 1] == excerpt.data[0]
+        for chunk in chunks
+        for excerpt in chunk.excerpts
+        for line in [excerpt.line]
     )
     assert first == sorted(first)
-    for k, block in enumerate(blocks):
-        assert list(read_blocks(sources, "body", k + 1, block.end, 1000)) == blocks[k + 1 :]
-    (problem,) = problems_of(list(read_blocks(sources, "text")))
+    for k, chunk in enumerate(chunks):
+        assert list(read_chunks(sources, "body", k + 1, chunk.end, 1000)) == chunks[k + 1 :]
+    (problem,) = problems_of(list(read_chunks(sources, "text")))
     assert problem.kind == "missing_column"
     assert "id, body" in problem.detail
 
@@ -190,7 +192,7 @@ def test_parquet_rows_come_once_and_can_be_taken_up_anywhere(tmp_path: Path, suf
 def test_a_file_that_is_no_parquet_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"not parquet at all")
-    (problem,) = problems_of(list(read_blocks([source(path, "parquet", None)])))
+    (problem,) = problems_of(list(read_chunks([source(path, "parquet", None)])))
     assert problem.kind == "unreadable_file"
 
 
@@ -252,4 +254,4 @@ def test_a_failing_disk_is_no_damaged_file(tmp_path: Path, monkeypatch: pytest.M
     found = source(path)
     monkeypatch.setattr("litebert.data.corpus.ingest.open_binary", failing)
     with pytest.raises(OSError, match="Input/output error"):
-        list(read_blocks([found], block_bytes=4096))
+        list(read_chunks([found], block_bytes=4096))

@@ -25,9 +25,9 @@ from litebert.cli import run as run_command
 from litebert.common.errors import ConfigError, DataError
 from litebert.data.corpus import build as build_module
 from litebert.data.corpus import engines
+from litebert.data.corpus.assemble import find_duplicates
 from litebert.data.corpus.build import BuildFolder
 from litebert.data.corpus.config import PrepareConfig
-from litebert.data.corpus.dedup import find_duplicates
 from litebert.data.corpus.manifest import Manifest, Split
 from litebert.data.corpus.prepare import PrepareReport, prepare
 from litebert.data.corpus.shards import ShardSet
@@ -455,7 +455,7 @@ def test_strict_stops_at_a_problem(
     run: Prepare, tmp_path: Path, broken_inputs: dict[str, Path], workers: int
 ) -> None:
     path = broken_inputs["broken_utf8:2"]
-    with pytest.raises(DataError, match=r"latin1\.txt:2: broken utf8 .*mend it, or run without"):
+    with pytest.raises(DataError, match=r"latin1\.txt:2: broken utf8 .*fix it, or run without"):
         run(path, layout="paragraphs", strict=True, workers=workers)
     assert not (tmp_path / "out" / "manifest.json").exists()
     path.write_text("A good line.\nA café.\nGood.", encoding="utf-8")

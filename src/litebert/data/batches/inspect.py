@@ -1,33 +1,41 @@
-"""What is in token shards and what the examples drawn from them look like, in numbers and text."""
+"""What is in token shards and what examples drawn from them look like: numbers, text, a picture."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from litebert.common.errors import InputError
+from litebert.common.files import atomic_path
 from litebert.data.batches.example import NO_LABEL, Batch, Bools, ExampleConfig, Ints, Vocabulary
 from litebert.data.batches.loader import Loader
+from litebert.data.batches.masks import ngram_probabilities
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from litebert.text.tokenizer import Tokenizer
+
+Kind = Literal["plain", "special", "masked", "kept", "random"]
 
 OPEN = 1 << 40
 """Upper edge of a bin without an upper end."""
-Kind = Literal["plain", "special", "masked", "kept", "random"]
-
 SENTENCE_EDGES = (1, *range(10, 101, 10), OPEN)
 DOCUMENT_EDGES = (1, *(1 << power for power in range(5, 16)), OPEN)
 LENGTH_BINS = 16
 DEFAULT_BATCHES = 400
+
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+PLOTTED_WORDS = 8
+COLORS = ("#4878a8", "#d08c3c")
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,8 @@ class Histogram:
     Example:
         >>> Histogram.of(np.array([1, 2, 7]), (1, 5, 10))
         Histogram(edges=(1, 5, 10), counts=(2, 1))
+        >>> Histogram((1, 5, OPEN), (3, 4)).names
+        ['1-4', '5+']
     """
 
     edges: tuple[int, ...]
@@ -53,6 +63,21 @@ class Histogram:
         pairs = zip(self.counts, other.counts, strict=True)
         return Histogram(self.edges, tuple(a + b for a, b in pairs))
 
+    @property
+    def names(self) -> list[str]:
+        """Short names of the bins."""
+        names = []
+        for first, after in pairwise(self.edges):
+            last = f"-{after - 1}" if after - 1 > first else ""
+            names.append(f"{first}+" if after >= OPEN else f"{first}{last}")
+        return names
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of each bin by its name."""
+        total = max(1, sum(self.counts))
+        return {n: count / total for n, count in zip(self.names, self.counts, strict=True)}
+
 
 @dataclass(frozen=True)
 class CorpusStatistics:
@@ -63,7 +88,7 @@ class CorpusStatistics:
     tokens: int
     vocab_size: int
     pieces_used: int
-    """Pieces of the vocabulary that occur."""
+    """entries of the vocabulary that occur"""
     sentence_tokens: Histogram
     document_tokens: Histogram
 
@@ -75,18 +100,18 @@ class ExampleStatistics:
     batches: int
     examples: int
     tokens: int
-    """With specials, without padding."""
+    """with specials, without padding"""
     mean_length: float
     full_length_share: float
     padding_share: float
     masked_share: float
-    """Predicted tokens per token, specials counted."""
+    """predicted tokens per token, specials counted"""
     replacement_shares: dict[str, float]
-    """What stands at predicted places: mask, kept, random."""
+    """what stands at predicted places: mask, kept, random"""
     label_shares: dict[int, float]
-    """Share of each sentence label; empty without a sentence task."""
+    """share of each sentence label; empty without a sentence task"""
     run_words: dict[int, float]
-    """Share of runs of neighbouring predicted tokens by the number of words that begin in them."""
+    """share of runs of neighbouring predicted tokens by the number of words that begin in them"""
     lengths: Histogram
 
 
@@ -95,32 +120,26 @@ class ShownExample:
     """One example as text, cut where the kind of token changes."""
 
     address: tuple[int, int, int]
-    """Epoch, window and index."""
+    """epoch, window and index"""
     label: int | None
-    parts: tuple[tuple[str, Kind], ...]
+    spans: tuple[tuple[str, Kind], ...]
 
     @property
     def text(self) -> str:
         """One line: ``[word]`` is masked, ``[word=]`` kept, ``[word→other]`` replaced."""
-        return "".join(text for text, _ in self.parts)
+        return "".join(text for text, _ in self.spans)
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that ``litebert inspect`` shows.
-
-    Example:
-        >>> inspection = inspect_shards("shards/", ExampleConfig(length=128))
-        >>> inspection.examples.masked_share
-        0.1501
-    """
+    """All that ``litebert inspect`` shows."""
 
     folder: Path
     split: Split
     config: ExampleConfig
     corpus: CorpusStatistics
     examples: ExampleStatistics
-    shown: tuple[ShownExample, ...] = field(default=())
+    shown: tuple[ShownExample, ...] = ()
 
 
 def inspect_shards(
@@ -132,32 +151,22 @@ def inspect_shards(
     num_shown: int = 3,
     seed: int = 0,
 ) -> Inspection:
-    """Count the shards of a split, draw batches and measure them.
-
-    Args:
-        folder: prepared shards.
-        config: how examples are drawn.
-        split: train or dev.
-        num_batches: batches to measure, at most one epoch.
-        num_shown: examples to show as text.
-        seed: of the examples.
-    """
+    """Count the shards of a split, draw batches (at most one epoch) and measure them."""
     from litebert.text.tokenizer import Tokenizer
 
     if num_batches < 1 or num_shown < 0:
         raise InputError(f"{num_batches} batches, {num_shown} examples: ask for 1 and 0 or more")
     loader = Loader.open([folder], config, seed, split=split)
-    (corpus,) = loader.corpora
+    shards = loader.corpora[0].shards
     batches = list(islice(loader.epoch_batches(), num_batches))
-    tokenizer = Tokenizer.load(corpus.shards.tokenizer_folder)
-    shown = islice(show_examples(batches, tokenizer), num_shown)
+    shown = show_examples(batches, Tokenizer.load(shards.tokenizer_folder))
     return Inspection(
         folder=Path(folder),
         split=split,
         config=config,
-        corpus=corpus_statistics(corpus.shards),
+        corpus=corpus_statistics(shards),
         examples=example_statistics(batches, config, loader.vocabulary),
-        shown=tuple(shown),
+        shown=tuple(islice(shown, num_shown)),
     )
 
 
@@ -194,6 +203,7 @@ def example_statistics(
         runs.update(words_of_runs(batch, vocabulary.word_starts).tolist())
     num_masked, num_runs = kinds.total(), runs.total()
     edges = np.unique(np.linspace(0, config.length, LENGTH_BINS + 1).astype(int) + 1)
+    known_labels = np.unique(labels[labels != NO_LABEL]).tolist()
     return ExampleStatistics(
         batches=len(batches),
         examples=len(lengths),
@@ -203,11 +213,7 @@ def example_statistics(
         padding_share=1 - float(lengths.sum()) / places,
         masked_share=num_masked / float(lengths.sum()),
         replacement_shares={k: kinds[k] / num_masked for k in ("masked", "kept", "random")},
-        label_shares={
-            int(label): float((labels == label).mean())
-            for label in np.unique(labels)
-            if label != NO_LABEL
-        },
+        label_shares={label: float((labels == label).mean()) for label in known_labels},
         run_words={words: runs[words] / num_runs for words in sorted(runs)},
         lengths=Histogram.of(lengths, edges.tolist()),
     )
@@ -216,7 +222,7 @@ def example_statistics(
 def kinds_of_masks(batch: Batch, mask_id: int) -> list[Kind]:
     """What stands at each predicted place of a batch: masked, kept or random.
 
-    A random piece that is the original one counts as kept.
+    A random token that is the original one counts as kept.
     """
     seen = batch.input_ids.reshape(-1)[batch.masked_positions]
     kept = np.where(seen == batch.masked_labels, "kept", "random")
@@ -234,52 +240,101 @@ def words_of_runs(batch: Batch, word_starts: Bools) -> Ints:
 
 def show_examples(batches: Sequence[Batch], tokenizer: Tokenizer) -> Iterator[ShownExample]:
     """Yield the first example of each batch, then the second ones, as text with masks marked."""
-    kinds_of_batch = [kinds_of_masks(batch, tokenizer.mask_id) for batch in batches]
     for row in range(max(len(batch.lengths) for batch in batches)):
-        for batch, kinds in zip(batches, kinds_of_batch, strict=True):
+        for batch in batches:
             if row < len(batch.lengths):
-                yield _show_example(batch, kinds, row, tokenizer)
+                yield _show_example(batch, row, tokenizer)
 
 
-def _show_example(batch: Batch, kinds: list[Kind], row: int, tokenizer: Tokenizer) -> ShownExample:
-    size = batch.input_ids.shape[1]
-    first, last = np.searchsorted(batch.masked_positions, [row * size, (row + 1) * size])
-    masks = {
-        int(batch.masked_positions[i]) - row * size: (int(batch.masked_labels[i]), kinds[i])
-        for i in range(first, last)
-    }
-    parts: list[tuple[str, Kind]] = []
+def _show_example(batch: Batch, row: int, tokenizer: Tokenizer) -> ShownExample:
+    places = batch.masked_positions - row * batch.input_ids.shape[1]
+    marks = zip(batch.masked_labels.tolist(), kinds_of_masks(batch, tokenizer.mask_id), strict=True)
+    masks = dict(zip(places.tolist(), marks, strict=True))  # those of other rows lie outside
+    spans: list[tuple[str, Kind]] = []
     for place, seen in enumerate(batch.input_ids[row, : batch.lengths[row]].tolist()):
         original, kind = masks.get(place, (seen, "plain"))
-        special = kind == "plain" and seen in (tokenizer.cls_id, tokenizer.sep_id)
-        parts.append(_show_token(original, seen, "special" if special else kind, tokenizer))
+        if kind == "plain" and seen in (tokenizer.cls_id, tokenizer.sep_id):
+            kind = "special"
+        text = _show_token(original, seen, kind, tokenizer)
+        if spans and spans[-1][1] == "special":  # spaces stand around specials
+            text = " " + text.lstrip()
+        if spans and spans[-1][1] == kind:
+            spans[-1] = (spans[-1][0] + text, kind)
+        else:
+            spans.append((text if spans else text.lstrip(), kind))
     label = int(batch.sentence_labels[row])
     epoch, window, index = batch.addresses[row].tolist()
-    return ShownExample(
-        (epoch, window, index), None if label == NO_LABEL else label, _joined(parts)
-    )
+    return ShownExample((epoch, window, index), None if label == NO_LABEL else label, tuple(spans))
 
 
-def _show_token(original: int, seen: int, kind: Kind, tokenizer: Tokenizer) -> tuple[str, Kind]:
+def _show_token(original: int, seen: int, kind: Kind, tokenizer: Tokenizer) -> str:
     piece = tokenizer.id_to_piece(original)
     word = piece.lstrip("▁")
     space = " " if piece != word or kind == "special" else ""
     if kind in ("plain", "special"):
-        return space + word, kind
+        return space + word
     other = tokenizer.id_to_piece(seen).lstrip("▁") or "▁"
     mark = {"masked": "", "kept": "=", "random": f"→{other}"}[kind]
-    return f"{space}[{word or '▁'}{mark}]", kind
+    return f"{space}[{word or '▁'}{mark}]"
 
 
-def _joined(parts: list[tuple[str, Kind]]) -> tuple[tuple[str, Kind], ...]:
-    """Join neighbours of one kind; spaces stand around specials only inside the example."""
-    joined: list[tuple[str, Kind]] = []
-    for text, kind in parts:
-        after_special = bool(joined) and joined[-1][1] == "special"
-        if after_special:
-            text = " " + text.lstrip()
-        if joined and joined[-1][1] == kind:
-            joined[-1] = (joined[-1][0] + text, kind)
-        else:
-            joined.append((text if joined else text.lstrip(), kind))
-    return tuple(joined)
+def check_plot_path(path: Path) -> None:
+    """Refuse a file that cannot be drawn, before the work is done."""
+    if path.suffix not in PLOT_SUFFIXES:
+        known = ", ".join(PLOT_SUFFIXES)
+        raise InputError(f"cannot draw into {path}; name a file that ends in {known}")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"the folder of {path} does not exist; make it first")
+
+
+def plot_inspection(inspection: Inspection, path: Path) -> None:
+    """Draw an inspection into an image file; the suffix says which kind."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 3, figsize=(15, 8), constrained_layout=True)
+    corpus, examples = inspection.corpus, inspection.examples
+    for axis, title, histogram in (
+        (axes[0, 0], "Sentences by tokens", corpus.sentence_tokens),
+        (axes[0, 1], "Documents by tokens", corpus.document_tokens),
+        (axes[0, 2], "Examples by length", examples.lengths),
+    ):
+        axis.bar(histogram.names, histogram.counts, color=COLORS[0])
+        axis.tick_params("x", rotation=60, labelsize=8)
+        _label(axis, title, lambda value, _: f"{value:,.0f}")
+    _plot_runs(axes[1, 0], examples.run_words, inspection.config.mask.max_ngram)
+    labels = {("in order", "negative")[k]: v for k, v in examples.label_shares.items()}
+    for axis, title, shares in (
+        (axes[1, 1], "At predicted places", examples.replacement_shares),
+        (axes[1, 2], "Sentence labels", labels or {"no sentence task": 1.0}),
+    ):
+        bars = axis.bar(list(shares), list(shares.values()), color=COLORS[0], width=0.6)
+        axis.bar_label(bars, [f"{share:.1%}" for share in shares.values()])
+        axis.set_ylim(0, 1.1 * max(shares.values()))
+        _label(axis, title, lambda value, _: f"{value:.0%}")
+    figure.suptitle(
+        f"{inspection.folder} ({inspection.split}): {corpus.documents:,} documents, "
+        f"{corpus.tokens:,} tokens; {examples.examples:,} examples drawn, "
+        f"{examples.masked_share:.1%} predicted, {examples.padding_share:.2%} padding"
+    )
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.lstrip("."), dpi=110)
+    plt.close(figure)
+
+
+def _plot_runs(axes: Axes, shares: dict[int, float], max_ngram: int) -> None:
+    """Runs found beside the law that spans are drawn from; neighbouring spans make longer runs."""
+    words = range(min(shares, default=1), min(PLOTTED_WORDS, max(shares, default=1)) + 1)
+    law = ngram_probabilities(max_ngram).tolist()
+    axes.bar([w - 0.2 for w in words], [shares.get(w, 0) for w in words], 0.4, color=COLORS[0])
+    axes.bar([n + 1.2 for n in range(len(law))], law, 0.4, color=COLORS[1])
+    axes.legend(["runs found", "drawn: p(n) ~ 1/n"])
+    axes.set_xticks(words)
+    _label(axes, "Masked runs by words", lambda value, _: f"{value:.0%}")
+
+
+def _label(axes: Axes, title: str, number: Callable[[float, float], str]) -> None:
+    axes.set_title(title)
+    axes.yaxis.set_major_formatter(number)
