@@ -33,7 +33,7 @@ def sweep(
     Args:
         json: print the table as JSON.
     """
-    from litebert.dist.runtime import runtime
+    from litebert.dist.runtime import this_process
     from litebert.report.write import write_reports
     from litebert.train.finetuning.engine import finetune
     from litebert.train.finetuning.sweep import sweep as run
@@ -45,7 +45,7 @@ def sweep(
             write_reports(result.run)
         return result
 
-    with runtime(parallel="ddp"):  # one group of processes for all runs
+    with this_process(parallel="ddp"):  # one group of processes for all runs
         rows, signum = run(config, finetune_with_report)
     if signum:
         print("stopped and saved; go on with the same command", file=sys.stderr)

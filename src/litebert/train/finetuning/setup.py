@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -89,6 +91,26 @@ def build_model(
         generator=generator,
     )
     return model.train(), head
+
+
+def rows_of(batch: Batch, counts: Batch, members: Sequence[int]) -> Batch:
+    """Some features of a batch, padded as it is: a plain span loss is over padding too.
+
+    Args:
+        batch: all of them.
+        counts: the same features collated by themselves, for the numbers of labels and tokens.
+        members: their places in the batch.
+    """
+    chosen = np.asarray(members)
+    rows = (chosen[:, None] * batch.num_choices + np.arange(batch.num_choices)).ravel()
+    return replace(
+        counts,
+        input_ids=batch.input_ids[rows],
+        attention_mask=None if batch.attention_mask is None else batch.attention_mask[rows],
+        token_type_ids=batch.token_type_ids[rows],
+        targets=None if batch.targets is None else batch.targets[chosen],
+        forbidden=None if batch.forbidden is None else batch.forbidden[rows],
+    )
 
 
 def batch_loss(
