@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from litebert.model.config import preset as preset
     from litebert.optim.config import OptimizerConfig as OptimizerConfig
     from litebert.optim.schedule import ScheduleConfig as ScheduleConfig
+    from litebert.predict.evaluate import evaluate_models as evaluate_models
     from litebert.predict.predictor import Predictor as Predictor
     from litebert.report.write import write_report as write_report
     from litebert.tasks.registry import find_task as find_task
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from litebert.text.train import train_tokenizer as train_tokenizer
     from litebert.train.finetuning.config import FinetuneConfig as FinetuneConfig
     from litebert.train.finetuning.engine import finetune as finetune
-    from litebert.train.finetuning.evaluate import evaluate_models as evaluate_models
     from litebert.train.pretraining.config import Checkpoints as Checkpoints
     from litebert.train.pretraining.config import Curriculum as Curriculum
     from litebert.train.pretraining.config import Evaluation as Evaluation
@@ -47,6 +47,7 @@ _PUBLIC = {
     "litebert.model.config": "ModelConfig ModelSection preset",
     "litebert.optim.config": "OptimizerConfig",
     "litebert.optim.schedule": "ScheduleConfig",
+    "litebert.predict.evaluate": "evaluate_models",
     "litebert.predict.predictor": "Predictor",
     "litebert.report.write": "write_report",
     "litebert.tasks.registry": "find_task",
@@ -55,7 +56,6 @@ _PUBLIC = {
     "litebert.text.train": "TokenizerTrainConfig train_tokenizer",
     "litebert.train.finetuning.config": "FinetuneConfig",
     "litebert.train.finetuning.engine": "finetune",
-    "litebert.train.finetuning.evaluate": "evaluate_models",
     "litebert.train.pretraining.config": (
         "Checkpoints Curriculum Evaluation InitialWeights Objective PretrainConfig"
     ),

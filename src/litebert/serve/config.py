@@ -8,6 +8,7 @@ from pathlib import Path
 from litebert.common.config import check
 from litebert.common.errors import ConfigError
 from litebert.predict.backend import Runtime
+from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ has the head for it; default: the model that comes with litebert"""
     """layers to run, for models fine-tuned with train_exits; all if left out"""
     force_depth: bool = False
     """run at that depth even if a model was not trained for it"""
-    max_tokens: int = 2048
+    max_tokens: int = DEFAULT_MAX_TOKENS
     """padded tokens of one batch"""
     max_delay_ms: float = 3.0
     """how long a batch waits for company while several clients are active"""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from litebert.common.config import load_toml, recipe_path
 from litebert.model.config import ModelConfig
-from litebert.tasks.base import Kind, Task
+from litebert.tasks.base import Task
 from litebert.tasks.registry import TASK_NAMES
 
 PAPER_HIDDEN_SIZE = 768
@@ -16,14 +16,6 @@ _FILE_OF_TASK = {name: name for name in TASK_NAMES} | {
     # RACE learns by the setting for v2 models, on which the row of Table 14 (race-v1) diverges.
     **dict.fromkeys(("race", "race-middle", "race-high"), "race-v2"),
     "ax": "mnli",
-}
-_FILE_OF_KIND: dict[Kind, str] = {
-    "classification": "classification",
-    "multi_label": "classification",
-    "regression": "regression",
-    "multiple_choice": "choice",
-    "span_extraction": "span",
-    "token_classification": "tags",
 }
 
 
@@ -52,7 +44,7 @@ class Recipe:
 
 def recipe_for(task: Task, shape: ModelConfig) -> Recipe:
     """The recipe of a task for a model of this shape: Table 14, or one for the kind of task."""
-    kind = _FILE_OF_KIND[task.form.kind]
+    kind = task.form.recipe
     if shape.hidden_size < PAPER_HIDDEN_SIZE:
         name = f"small-{kind}"
     else:
