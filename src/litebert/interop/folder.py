@@ -23,15 +23,14 @@ from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import read_json
 from litebert.interop.hf_config import MULTI_LABEL, OWN_TYPE, head_of, labels_of, model_config
 from litebert.interop.names import BUFFERS, FOREIGN_PROJECTION, TIED_COPIES, tensor_names
-from litebert.model.config import TASK_FILE as TASK_FILE
-from litebert.model.config import ModelConfig
+from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head
+from litebert.text.tokenizer import TOKENIZER_FILES
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 PICKLED_FILE = "pytorch_model.bin"
-TOKENIZER_FILES = ("spiece.model", "tokenizer.json", "tokenizer_config.json")
 
 Array = npt.NDArray[np.generic]
 

@@ -10,11 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.common.errors import ConfigError
-from litebert.model.config import ModelConfig
+from litebert.model.config import IGNORED_LABEL, ModelConfig
 from litebert.model.encoder import Encoder, HeadInputs, first_rows
 from litebert.model.head_table import HEADS, Head, HeadRow
 from litebert.model.layers import Linear, at_least_float32, initialize
-from litebert.model.losses import IGNORED_LABEL
 from litebert.model.pretraining import PretrainingModel, PretrainingOutput
 
 __all__ = [

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from litebert.model.config import IGNORED_LABEL as IGNORED_LABEL
 from litebert.model.head_table import HEADS, Head
 from litebert.tasks.problems import RowProblems
 
