@@ -27,7 +27,9 @@ def main() -> None:
     answers = predictor.predict({"question": q, "context": context} for q in options.question)
     for question, answer in zip(options.question, answers, strict=True):
         print(f"{question}  ->  {answer['answer']}")
-        for span in answer["best"][:3]:
+        best = answer["best"]
+        assert isinstance(best, list)
+        for span in best[:3]:
             print(f"    {span['score']:6.1%}  {span['text']!r} at {span['start']}")
     if "torch" in sys.modules:
         raise RuntimeError("torch was imported, though nothing here needs it")

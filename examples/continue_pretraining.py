@@ -12,11 +12,15 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from litebert import PrepareConfig, prepare, pretrain
-from litebert.data.batches.example import ExampleConfig
-from litebert.optim.config import OptimizerConfig
-from litebert.optim.schedule import ScheduleConfig
-from litebert.train.pretraining.config import PretrainConfig
+from litebert import (
+    ExampleConfig,
+    OptimizerConfig,
+    PrepareConfig,
+    PretrainConfig,
+    ScheduleConfig,
+    prepare,
+    pretrain,
+)
 
 
 def main() -> None:

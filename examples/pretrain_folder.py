@@ -10,10 +10,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from litebert import PrepareConfig, TokenizerTrainConfig, prepare, pretrain, train_tokenizer
-from litebert.data.batches.example import ExampleConfig
-from litebert.optim.config import OptimizerConfig
-from litebert.train.pretraining.config import InitialWeights, ModelSection, PretrainConfig
+from litebert import (
+    ExampleConfig,
+    InitialWeights,
+    ModelSection,
+    OptimizerConfig,
+    PrepareConfig,
+    PretrainConfig,
+    TokenizerTrainConfig,
+    prepare,
+    pretrain,
+    train_tokenizer,
+)
 
 
 def main() -> None:

@@ -12,18 +12,21 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from litebert import Predictor
-from litebert.text.sentences import split_sentences
+from litebert import Predictor, split_sentences
+
+Vectors = npt.NDArray[np.float32]
 
 
-def unit_vectors(predictor: Predictor, texts: list[str], centre: np.ndarray) -> np.ndarray:
+def unit_vectors(predictor: Predictor, texts: list[str], centre: Vectors) -> Vectors:
     """Return vectors of length 1; float32 [len(texts), H].
 
     The mean of all sentences is subtracted: it is most of every vector and says nothing.
     """
-    vectors = predictor.embed(texts) - centre
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors: Vectors = predictor.embed(texts) - centre
+    lengths: Vectors = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / lengths
 
 
 def main() -> None:

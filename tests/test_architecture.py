@@ -27,7 +27,7 @@ ROW_OF = {package: row for row, packages in enumerate(ROWS) for package in packa
 
 TORCH_FREE = (
     "common", "text", "data", "tasks", "commands", "cli", "report", "predict", "serve", "bundled",
-    "model.config", "model.sharing", "interop.names", "interop.onnx",
+    "model.config", "model.head_table", "model.sharing", "interop.names", "interop.onnx",
 )  # fmt: skip
 # Imported only when a torch model is opened.
 TORCH_BACKENDS = frozenset({"predict.torch_backend", "predict.layers"})

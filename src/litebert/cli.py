@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from cyclopts import App, CycloptsError
 from cyclopts.config import Dict
@@ -98,22 +99,19 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point: one line and exit status 2 for whatever the user can mend."""
+    """Entry point: one line and exit status 2 for what the user can fix."""
     try:
         run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except (LitebertError, CycloptsError) as error:
-        print(f"litebert: error: {_one_line(str(error))}", file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
+        _refuse(str(error))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("litebert"):
             raise
-        print(
-            f"litebert: error: this command needs the package '{error.name}'; "
-            "install it with `pip install litebert[all]`",
-            file=sys.stderr,
+        _refuse(
+            f"this command needs the package '{error.name}'; "
+            "install it with `pip install litebert[all]`"
         )
-        sys.exit(EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         print("litebert: interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
@@ -124,8 +122,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.strerror is None:
             raise
         where = f"{error.filename}: " if error.filename is not None else ""
-        print(f"litebert: error: {_one_line(f'{where}{error.strerror}')}", file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
+        _refuse(f"{where}{error.strerror}")
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"litebert: error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(EXIT_BAD_INPUT)
 
 
 def _command_words(arguments: Sequence[str]) -> list[str]:
@@ -175,7 +177,3 @@ def _examples(command: Callable[..., object]) -> str:
     _, found, rest = (inspect.getdoc(command) or "").partition("Examples:\n")
     section, _, _ = rest.partition("\n\n")
     return f"{found}{section}" if found else ""
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

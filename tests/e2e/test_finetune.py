@@ -19,11 +19,11 @@ from litebert.common.rows import read_rows
 from litebert.interop.hf import load_model, save_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
+from litebert.predict.evaluate import evaluate_models
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning import engine as engine
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import finetune
-from litebert.train.finetuning.evaluate import evaluate_models
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "custom_task"
 KINDS = sorted(path.stem for path in EXAMPLES.glob("*.toml"))

@@ -175,7 +175,7 @@ def test_our_folder_loads_in_transformers_and_back(
 
     back = load_model(tmp_path / "ours")
     assert vars(back)["config"].has_projection == shape(**changes).has_projection
-    left_out = set() if HEADS[head].uses_pooler else set(POOLER)
+    left_out = set() if HEADS[head].pooled else set(POOLER)
     left_out |= {"sentence.weight", "sentence.bias"} if head == "masked_lm" else set()
     expected, found = model.state_dict(), back.state_dict()
     assert set(expected) == set(found)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from litebert.interop.names import Head
-from litebert.interop.onnx.embedding import Pooling
-from litebert.interop.onnx.export import export_onnx
-from litebert.predict.backend import Backend, Runtime, open_backend, outputs_of_head
-from litebert.predict.features import Feature, FloatArray, pad, split
+from litebert.interop.onnx.export import Pooling, export_onnx
+from litebert.model.head_table import outputs_of_head
+from litebert.predict.backend import Backend, Runtime, open_backend, run_batch
 from litebert.predict.predictor import Predictor
+from litebert.tasks.base import Feature, FloatArray, Passage, Row
 from tiny_models import HEADS, TINY, random_model_folder
 
 COMPOSITIONS = ([1], [5], [64], [3, 3, 3], [2, 17, 9, 64], [40] * 6)
@@ -32,16 +32,15 @@ def batch_of(lengths: list[int], seed: int) -> list[Feature]:
         ids = generator.integers(5, TINY.vocab_size, length)
         masked = tuple(int(i) for i in np.flatnonzero(generator.random(length) < 0.2))
         ids[list(masked)] = MASK_ID
-        types = (np.arange(length) >= length // 2).astype(int)
-        forbidden = (np.arange(length) % 5 == 3).astype(int)
-        features.append(
-            Feature(ids.tolist(), types.tolist(), masked, forbidden=tuple(forbidden.tolist()))
-        )
+        row = Row(ids.astype(np.int32), length // 2)
+        pieces = np.arange(length - row.second)
+        passage = Passage(row.second, pieces, pieces, pieces >= 0)
+        features.append(Feature(0, (row,), passage=passage, masked=masked))
     return features
 
 
 def rows_of(backend: Backend, features: list[Feature], names: list[str]) -> list[dict]:
-    return split(features, backend.run(pad(features, pad_id=0), names))
+    return run_batch(backend, features, names, pad_id=0)
 
 
 def differences(one: list, other: list, name: str) -> FloatArray:
@@ -162,7 +161,7 @@ def test_plbert_matches_its_numpy_reference(
     }
     (source / "config.json").write_text(json.dumps(config))
     ids = reference["input_ids"].reshape(1, -1)
-    feature = Feature(ids[0].tolist(), [0] * ids.shape[1])
+    feature = Feature(0, (Row(ids[0].astype(np.int32), ids.shape[1]),))
     expected = reference["numpy_last_hidden"].reshape(-1, 768)
     for int8, least_cosine in ((False, 0.999999), (True, 0.985)):
         out = tmp_path / f"int8-{int8}"

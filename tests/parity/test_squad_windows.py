@@ -10,8 +10,8 @@ import pytest
 
 from litebert.tasks.base import Example
 from litebert.tasks.benchmarks.squad import SQUAD_TASKS
-from litebert.tasks.forms.alignment import answer_alignment
 from litebert.tasks.forms.spans import SpanForm
+from litebert.tasks.forms.windows import answer_alignment
 from litebert.tasks.problems import RowProblems
 from litebert.text.tokenizer import Tokenizer
 

@@ -12,7 +12,8 @@ import torch
 from litebert.interop.hf import load_model
 from litebert.interop.tf.bundle import TensorBundle
 from litebert.interop.tf.importer import Variable, build, import_tf, read_config, variable_names
-from litebert.model.heads import PretrainingModel, Squad2Model
+from litebert.model.pretraining import PretrainingModel
+from litebert.model.squad2 import Squad2Model
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 COMMAND = "pytest tests/parity/test_tf_import.py"

@@ -7,8 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pictures
 import pytest
 from exactness import page
+
+from litebert.common.runs import RunFolder
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
@@ -26,3 +29,16 @@ def test_a_page_without_records_is_refused(tmp_path: Path) -> None:
     record = {"reference": "theirs", "max_difference": 1.5e-7, "command": "pytest a"}
     (tmp_path / "a.json").write_text(json.dumps(record), encoding="utf-8")
     assert page(tmp_path).endswith("| theirs | 1.5e-07 | `pytest a` |\n")
+
+
+def test_a_run_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(pictures, "HERE", tmp_path)
+    run = RunFolder.create(tmp_path / "run", {}, {})
+    for step in (1, 2):
+        run.log(step, {"mlm_loss": 7.0 - step})
+        run.log(step, {"dev_mlm_loss": 6.5, "dev_mlm_accuracy": 0.1 * step})
+    path = pictures.draw_run(run.path, "small")
+    assert path == tmp_path / "small.png"
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert pictures.draw_pipeline().read_text(encoding="utf-8").count("<rect") == 9

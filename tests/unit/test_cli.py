@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from litebert.cli import COMMANDS, _without_overridden_lengths, main
+from litebert.cli import COMMANDS, _without_overridden_lengths, main, run
+from litebert.common.errors import ConfigError
+from litebert.train.pretraining.config import PretrainConfig
 
 
 @pytest.mark.parametrize(
@@ -84,3 +87,58 @@ def test_a_warm_up_in_steps_goes_with_the_steps() -> None:
     assert by_steps == {"schedule": {"name": "linear"}}
     values = {"steps": 5336, "warmup_steps": 320, "lr": 1e-5}
     assert _without_overridden_lengths(values, ["finetune", "--steps", "400"]) == {"lr": 1e-5}
+
+
+def parse(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> PretrainConfig:
+    """The configuration that `litebert pretrain` would train with."""
+    seen: list[PretrainConfig] = []
+
+    def stop(config: PretrainConfig) -> None:
+        seen.append(config)
+        raise ConfigError("seen")
+
+    monkeypatch.setattr("litebert.train.pretraining.engine.pretrain", stop)
+    with pytest.raises(ConfigError, match="seen"):
+        run(["pretrain", "--data", "shards", "--out", "run", *arguments])
+    return seen[0]
+
+
+def test_flag_beats_file_beats_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(
+        "steps = 9\nbatch_size = 4\ncompile = true\nextra_data = ['a', 'b']\n"
+        "[curriculum]\nlayers = [[0.0, 1], [0.5, 2]]\nlength = [[0.0, 64]]\n"
+        "[model]\nhidden_size = 128\nnum_layers = 3\n"
+    )
+    plain = PretrainConfig(Path("shards"), Path("run"), steps=9)
+    assert parse(monkeypatch, ["--steps", "9"]) == plain
+    from_file = parse(monkeypatch, ["--config", str(file)])
+    assert (from_file.batch_size, from_file.compile) == (4, True)
+    assert from_file.extra_data == (Path("a"), Path("b"))
+    assert from_file.curriculum.layers == ((0.0, 1.0), (0.5, 2.0))
+    assert from_file.model.changes() == {"hidden_size": 128, "num_layers": 3}
+    assert from_file.optimizer == plain.optimizer
+    flags = ["--model.num-layers", "5", "--curriculum.layers", "0", "2", "0.3", "4", "--no-compile"]
+    both = parse(monkeypatch, ["--config", str(file), *flags, "--extra-data", "c", "d"])
+    assert both.curriculum.layers == ((0.0, 2.0), (0.3, 4.0))
+    assert both.curriculum.length == ((0.0, 64.0),)
+    assert both.model.changes() == {"hidden_size": 128, "num_layers": 5}
+    assert (both.compile, both.extra_data) == (False, (Path("c"), Path("d")))
+
+
+def test_the_shape_is_flags_of_params(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["params", "albert-large", "--hidden-size", "768", "--sharing", "none", "--json"])
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["hidden_size"], row["num_layers"], row["sharing"]) == (768, 24, "none")
+    run(["params", "--hidden-size", "256", "--embedding-size", "256", "--embedding-projection",
+         "--json"])  # fmt: skip
+    [free] = json.loads(capsys.readouterr().out)
+    assert (free["name"], free["num_layers"], free["num_heads"]) == ("custom", 12, 4)
+
+
+def test_settings_of_the_server_are_flags_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "folder"])
+    assert "folder" in capsys.readouterr().err
+    main(["serve", "--help"])
+    assert "MODEL --model" not in capsys.readouterr().out

@@ -14,7 +14,7 @@ from litebert.common.errors import ConfigError
 from litebert.tasks.problems import BAD_ROWS_FILE, RowProblems
 
 if TYPE_CHECKING:
-    from litebert.tasks.scoring import TaskEvaluation
+    from litebert.predict.evaluate import TaskEvaluation
 
 
 def evaluate(
@@ -43,7 +43,7 @@ def evaluate(
         task: a benchmark (cola sst2 mrpc stsb qqp mnli qnli rte wnli ax squad1 squad2 race
             race-middle race-high) or a TOML file that describes your own.
         data: a file with the gold labels, or the folder that holds the task's files.
-        model: a fine-tuned model folder (several are averaged) or an exported ONNX folder.
+        model: a fine-tuned model folder or an exported ONNX folder; several are averaged.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
         split: the split to score or predict, such as test; default: those with labels. A test
@@ -62,15 +62,11 @@ def evaluate(
         scores = _score_file(task, predictions, data, split, null_odds, problems)
     else:
         _refuse(null_odds is not None, "--null-odds", "--model")
-        models = model or []
-        if len(models) == 1 and _has_onnx(models[0]):
-            found = _evaluate_onnx(task, models[0], data, split, out, problems)
-        else:
-            from litebert.train.finetuning.evaluate import evaluate_models
+        from litebert.predict.evaluate import evaluate_models
 
-            found = evaluate_models(
-                task, models, data, split=split, out=out, choose=choose, problems=problems
-            )
+        found = evaluate_models(
+            task, model or [], data, split=split, out=out, choose=choose, problems=problems
+        )
         scores = _flat_scores(found)
         for evaluation in found:
             _print_notes(evaluation, choose)
@@ -99,40 +95,6 @@ def _score_file(
     found = find_task(task)
     where, name = data_folder(found, data), split or found.eval_splits[0]
     return found.score_file(predictions, where, name, null_odds, problems)
-
-
-def _has_onnx(model: str) -> bool:
-    from litebert.interop.folder import resolve
-    from litebert.predict.backend import onnx_file
-
-    return onnx_file(resolve(model)) is not None
-
-
-def _evaluate_onnx(
-    task: str,
-    model: str,
-    data: Path | None,
-    split: str | None,
-    out: Path | None,
-    problems: RowProblems,
-) -> list[TaskEvaluation]:
-    """Score an exported model with its own runtime; torch is not needed."""
-    from litebert.predict.predictor import Predictor
-    from litebert.tasks.registry import data_folder, find_task
-    from litebert.tasks.scoring import TaskEvaluation, is_scored, read_splits
-
-    found = find_task(task)
-    predictor = Predictor.load(model)
-    evaluations = []
-    for name, examples in read_splits(found, data_folder(found, data), split, problems):
-        scored = is_scored(found, name, examples)
-        predictions = predictor.task_predictions(found, examples, tuned=not scored)
-        scores = found.score(examples, predictions) if scored else {}
-        files: list[Path] = []
-        if out is not None:
-            files = found.write_predictions(out, name, examples, predictions)
-        evaluations.append(TaskEvaluation(name, scores, (model,), tuple(files)))
-    return evaluations
 
 
 def _flat_scores(found: list[TaskEvaluation]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -45,7 +46,7 @@ def onnx(
         json_: print JSON.
     """
     from litebert.interop.onnx.export import export_onnx
-    from litebert.predict.depth import check_depth
+    from litebert.predict.purpose import check_depth
 
     if out is None:  # one folder: where to write
         source, out = Path(BUNDLED), source
@@ -54,7 +55,7 @@ def onnx(
     if dev is None:
         report = export_onnx(source, out, int8=int8, depth=depth, pooling=pooling)
     else:
-        from litebert.predict.dev_check import DevSet
+        from litebert.predict.evaluate import DevSet
         from litebert.predict.export import export_checked
 
         report, drop = export_checked(
@@ -63,8 +64,7 @@ def onnx(
             DevSet.parse(dev),
             int8=int8,
             depth=depth,
-            max_drop=max_drop,
-            force=force,
+            max_drop=math.inf if force else max_drop,
         )
     if json_:
         values = {**asdict(report), "path": str(report.path)}

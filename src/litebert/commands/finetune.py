@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
+from litebert.commands.flags import RECIPE, SETTINGS, SWITCH
 from litebert.common.runs import is_main_process
 from litebert.train.finetuning.config import FinetuneConfig
 
@@ -19,10 +18,10 @@ _NOT_SCORES = ("total", "_thresh")
 
 
 def finetune(
-    config: Annotated[FinetuneConfig, Parameter(name="*")],
+    config: Annotated[FinetuneConfig, SETTINGS],
     *,
-    recipe: Annotated[Path | None, Parameter(name="--config")] = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    recipe: Annotated[Path | None, RECIPE] = None,
+    json: Annotated[bool, SWITCH] = False,
 ) -> None:
     """Fine-tune a model on GLUE, SQuAD, RACE or your own task, and score it on dev.
 

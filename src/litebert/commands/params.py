@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from cyclopts import Parameter
-
+from litebert.commands.flags import JSON, SETTINGS, SWITCH
 from litebert.common.errors import ConfigError
-from litebert.model.config import EmbeddingLayout, ModelConfig, Sharing, preset
+from litebert.model.config import ModelConfig, ShapeOverrides, preset
 from litebert.model.counts import ParameterReport, paper_tables, report
 from litebert.model.sharing import draw, plan_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 FREE_SHAPE = "custom"
 """Name of a model that is given by flags alone."""
@@ -23,21 +19,9 @@ FREE_SHAPE = "custom"
 
 def params(
     *presets: str,
-    vocab_size: int | None = None,
-    embedding_size: int | None = None,
-    hidden_size: int | None = None,
-    num_layers: int | None = None,
-    num_heads: int | None = None,
-    intermediate_size: int | None = None,
-    sharing: Sharing | None = None,
-    num_groups: int | None = None,
-    inner_group_num: int | None = None,
-    embedding_layout: EmbeddingLayout | None = None,
-    embedding_projection: bool | None = None,
-    max_positions: int | None = None,
-    type_vocab_size: int | None = None,
-    plan: Annotated[bool, Parameter(negative="")] = False,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    shape: Annotated[ShapeOverrides | None, SETTINGS] = None,
+    plan: Annotated[bool, SWITCH] = False,
+    json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Count parameters exactly, without allocating them.
 
@@ -52,49 +36,19 @@ def params(
 
     Args:
         presets: names such as albert-base, albert-xlarge-v1, bert-large, albert-tiny.
-        vocab_size: pieces in the vocabulary.
-        embedding_size: width of the word table (E).
-        hidden_size: width of the layers (H).
-        num_layers: layers that run (L).
-        num_heads: attention heads; one for every 64 hidden units unless set.
-        intermediate_size: inner width of the feed-forward; 4 x hidden size unless set.
-        sharing: what the layers share.
-        num_groups: groups of neighbouring layers, with --sharing groups.
-        inner_group_num: blocks with parameters of their own in each layer.
-        embedding_layout: whether position and segment live in E or (projected_words) in H.
-        embedding_projection: whether E is projected to H; unless set, exactly when they differ.
-        max_positions: longest sequence.
-        type_vocab_size: number of segments.
         plan: draw which layer uses which parameters instead.
         json_: print a list of objects for programs.
     """
-    flags: dict[str, object] = {
-        "vocab_size": vocab_size,
-        "embedding_size": embedding_size,
-        "hidden_size": hidden_size,
-        "num_layers": num_layers,
-        "num_heads": num_heads,
-        "intermediate_size": intermediate_size,
-        "sharing": sharing,
-        "num_groups": num_groups,
-        "inner_group_num": inner_group_num,
-        "embedding_layout": embedding_layout,
-        "embedding_projection": embedding_projection,
-        "max_positions": max_positions,
-        "type_vocab_size": type_vocab_size,
-    }
-    changes = {name: value for name, value in flags.items() if value is not None}
-    configs = _configs(presets, changes)
+    configs = _configs(presets, (shape or ShapeOverrides()).changes())
     if plan:
         if not configs:
             raise ConfigError("--plan needs a model: name a preset, or give flags.")
         _print_plans(configs, json_)
         return
-    if configs:
-        tables: Mapping[str, Sequence[ParameterReport]] = {
-            "Parameters": [report(name, config) for name, config in configs.items()]
-        }
-    else:
+    tables: Mapping[str, Sequence[ParameterReport]] = {
+        "Parameters": [report(name, config) for name, config in configs.items()]
+    }
+    if not configs:
         tables = paper_tables()
     if json_:
         rows = [row for table in tables.values() for row in table]
@@ -123,34 +77,21 @@ def _print_plans(configs: Mapping[str, ModelConfig], as_json: bool) -> None:
 
 
 def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+    from rich.table import Table
 
     console = Console()
     for title, rows in tables.items():
-        console.print(_table(title, rows))
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
+        for column in ("model", "sharing"):
+            table.add_column(column, no_wrap=True)
+        for column in ("L", "H", "E", "A", "encoder", "with heads", "paper"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for row in rows:
+            sharing = f"{row.num_groups} groups" if row.sharing == "groups" else row.sharing
+            sizes = (row.num_layers, row.hidden_size, row.embedding_size, row.num_heads)
+            counts = (f"{row.encoder_parameters:,}", f"{row.total_parameters:,}", row.paper or "")
+            table.add_row(row.name, sharing, *map(str, sizes), *counts)
+        console.print(table)
     console.print("L layers, H hidden size, E embedding size, A attention heads")
-
-
-def _table(title: str, rows: Sequence[ParameterReport]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
-    for column in ("model", "sharing"):
-        table.add_column(column, no_wrap=True)
-    for column in ("L", "H", "E", "A", "encoder", "with heads", "paper"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for row in rows:
-        sharing = f"{row.num_groups} groups" if row.sharing == "groups" else row.sharing
-        table.add_row(
-            row.name,
-            sharing,
-            str(row.num_layers),
-            str(row.hidden_size),
-            str(row.embedding_size),
-            str(row.num_heads),
-            f"{row.encoder_parameters:,}",
-            f"{row.total_parameters:,}",
-            row.paper or "",
-        )
-    return table

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from litebert.bundled import BUNDLED
+from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 
 def predict(
@@ -18,7 +19,7 @@ def predict(
     model: Path = Path(BUNDLED),
     input: Path | None = None,
     runtime: Literal["auto", "torch", "onnx"] = "auto",
-    max_tokens: int = 2048,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
     depth: int | None = None,
     force_depth: Annotated[bool, Parameter(negative="")] = False,
     pooling: Literal["mean", "cls"] = "mean",

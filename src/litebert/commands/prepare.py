@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
+from litebert.commands.flags import JSON, RECIPE, SETTINGS
 from litebert.data.corpus.config import PrepareConfig
 
 if TYPE_CHECKING:
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
 
 def prepare(
     *,
-    config: Annotated[PrepareConfig, Parameter(name="*")],
-    recipe: Annotated[Path | None, Parameter(name="--config")] = None,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    config: Annotated[PrepareConfig, SETTINGS],
+    recipe: Annotated[Path | None, RECIPE] = None,
+    json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Turn raw text into token shards: tokenised once, pairs and masks are drawn while training.
 

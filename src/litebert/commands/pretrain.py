@@ -8,8 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
+from litebert.commands.flags import JSON, RECIPE, SETTINGS, SWITCH
 from litebert.common.progress import format_duration
 from litebert.common.runs import is_main_process
 from litebert.train.pretraining.config import PretrainConfig
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
 
 def pretrain(
     *,
-    config: Annotated[PretrainConfig, Parameter(name="*")],
-    recipe: Annotated[Path | None, Parameter(name="--config")] = None,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    config: Annotated[PretrainConfig, SETTINGS],
+    recipe: Annotated[Path | None, RECIPE] = None,
+    dry_run: Annotated[bool, SWITCH] = False,
+    json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Pretrain a model on token shards: masked words and the order of sentences.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from cyclopts import Parameter
-
+from litebert.commands.flags import SETTINGS
 from litebert.serve.config import ServeConfig
 
 
-def serve(config: Annotated[ServeConfig, Parameter(name="*")] = ServeConfig()) -> None:  # noqa: B008
+def serve(*, config: Annotated[ServeConfig | None, SETTINGS] = None) -> None:
     """Serve models over HTTP; open the address in a browser to try them.
 
     With ONNX folders no torch is needed. Stop with Ctrl-C or SIGTERM: running requests finish.
@@ -22,4 +21,4 @@ def serve(config: Annotated[ServeConfig, Parameter(name="*")] = ServeConfig()) -
     """
     from litebert.serve.app import serve as serve_models
 
-    serve_models(config)
+    serve_models(config or ServeConfig())

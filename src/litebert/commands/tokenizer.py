@@ -8,18 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated
 
-from cyclopts import Parameter
-
+from litebert.commands.flags import SETTINGS, SWITCH
 from litebert.common.errors import DataError
 from litebert.text.train import TokenizerTrainConfig
 
 _READ_BYTES = 1 << 20
 
 
-def train(
-    *,
-    config: Annotated[TokenizerTrainConfig, Parameter(name="*")],
-) -> None:
+def train(*, config: Annotated[TokenizerTrainConfig, SETTINGS, SWITCH]) -> None:
     """Train a SentencePiece unigram vocabulary from text.
 
     The folder holds spiece.model, tokenizer.json and tokenizer_config.json; transformers'

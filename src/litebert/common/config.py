@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tomllib
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
-
-from cyclopts import Parameter, Token
 
 from litebert.common.errors import ConfigError, suggestion
 
 T = TypeVar("T")
 
-
-def _rows_of_table(annotation: object, tokens: Sequence[Token]) -> tuple[object, ...]:
-    row = get_args(annotation)[0]
-    rows: list[object] = []
-    for token in tokens:
-        where = token.source if token.source != "cli" else token.keyword or "flag"
-        try:
-            value = json.loads(token.value)
-        except ValueError:
-            raise ConfigError(f"{where}: {token.value!r} is not a table row in JSON") from None
-        for item in value if isinstance(value, list) else [value]:
-            rows.append(_build(row, item, where, token.keyword or ""))
-    return tuple(rows)
+Rule = Literal["1 or more", "0 or more", "more than 0", "0 or more and less than 1", "0 to 1"]
+_OBEYS: dict[Rule, Callable[[float], bool]] = {
+    "1 or more": lambda value: value >= 1,
+    "0 or more": lambda value: value >= 0,
+    "more than 0": lambda value: value > 0,
+    "0 or more and less than 1": lambda value: 0 <= value < 1,
+    "0 to 1": lambda value: 0 <= value <= 1,
+}
 
 
-TABLE = Parameter(converter=_rows_of_table, n_tokens=1, accepts_keys=False)
-"""Marks ``Annotated[tuple[Row, ...], TABLE]``: an array of tables in TOML, JSON as a flag."""
+def check(config: object, rule: Rule, *names: str, table: str = "") -> None:
+    """Refuse a configuration with a number that does not obey the rule; None obeys every rule.
+
+    Args:
+        config: a dataclass, from its ``__post_init__``.
+        rule: what to use, as the error line says it.
+        names: fields of the configuration.
+        table: the TOML table it stands in.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not _OBEYS[rule](value):
+            raise ConfigError(f"{f'{table}.' if table else ''}{name} is {value}: use {rule}.")
 
 
 def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configuration") -> T:
@@ -42,13 +45,6 @@ def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configu
         cls: a dataclass; fields may be dataclasses themselves, or tuples of them (tables).
         values: plain values as TOML or JSON give them.
         source: where they come from, for the error line.
-
-    Example:
-        >>> @dataclasses.dataclass(frozen=True)
-        ... class Mask:
-        ...     rate: float = 0.15
-        >>> from_dict(Mask, {"rate": 0.3})
-        Mask(rate=0.3)
     """
     return cast(T, _build(cls, values, source, ""))
 
@@ -78,7 +74,7 @@ def read_toml(path: Path | str) -> dict[str, object]:
 
 
 def recipe_path(kind: str, name: str) -> Path:
-    """Return the path of a recipe that comes with the package, such as ("pretrain", "tiny")."""
+    """The file of a recipe that comes with the package, such as ("pretrain", "tiny")."""
     folder = Path(__file__).resolve().parent.parent / "configs" / kind
     path = folder / f"{name}.toml"
     if not path.is_file():
@@ -92,15 +88,6 @@ def recipe_path(kind: str, name: str) -> Path:
 def load_toml(cls: type[T], path: Path | str) -> T:
     """Read a configuration dataclass from a TOML file."""
     return from_dict(cls, read_toml(path), str(path))
-
-
-def check_keys(cls: type, values: Mapping[str, object], source: str, prefix: str = "") -> None:
-    """Refuse keys that ``cls`` does not have, naming the nearest one that it has."""
-    known = [field.name for field in dataclasses.fields(cls) if field.init]
-    for key in values:
-        if key not in known:
-            near = suggestion(key, known) or f" Known keys: {', '.join(known)}."
-            raise ConfigError(f"{source}: unknown key '{prefix}{key}'.{near}")
 
 
 def _build(kind: object, value: object, source: str, name: str) -> object:
@@ -149,20 +136,17 @@ def _build_dataclass(cls: type, value: object, source: str, name: str) -> object
     if not isinstance(value, Mapping):
         raise ConfigError(f"{source}: {name} = {value!r} should be a table")
     prefix = f"{name}." if name else ""
-    check_keys(cls, value, source, prefix)
+    known = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    for key in value:
+        if key not in known:
+            near = suggestion(key, known) or f" Known keys: {', '.join(known)}."
+            raise ConfigError(f"{source}: unknown key '{prefix}{key}'.{near}")
+    for key, field in known.items():
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        if needed and key not in value:
+            raise ConfigError(f"{source}: missing key '{prefix}{key}'")
     hints = get_type_hints(cls)
-    fields = {key: _build(hints[key], item, source, prefix + key) for key, item in value.items()}
-    missing = [
-        field.name
-        for field in dataclasses.fields(cls)
-        if field.init
-        and field.name not in fields
-        and field.default is dataclasses.MISSING
-        and field.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise ConfigError(f"{source}: missing key '{prefix}{missing[0]}'")
-    return cls(**fields)
+    return cls(**{key: _build(hints[key], v, source, prefix + key) for key, v in value.items()})
 
 
 def _build_union(kinds: tuple[object, ...], value: object, source: str, name: str) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-_SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0
 
 
 class Progress(Protocol):
@@ -91,7 +91,7 @@ class _LogLines:
 
     def advance(self, amount: float = 1.0) -> None:
         self.done += amount
-        if time.monotonic() - self.printed >= _SECONDS_BETWEEN_LINES:
+        if time.monotonic() - self.printed >= SECONDS_BETWEEN_LINES:
             self._print()
 
     def update(self, text: str) -> None:

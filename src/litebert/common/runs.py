@@ -16,6 +16,10 @@ from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
 
 MANIFEST_FILE = "manifest.json"
+SAMPLES_FILE = "samples.json"
+MISTAKES_FILE = "mistakes.json"
+RESULT_FILE = "result.json"
+"""How a fine-tuning run ended; its presence means the end."""
 
 _REPORTED_PACKAGES = ("litebert", "torch", "numpy", "sentencepiece", "tokenizers", "safetensors")
 

@@ -17,11 +17,22 @@ from litebert.common.config import from_dict, read_toml, recipe_path
 from litebert.common.errors import ConfigError
 from litebert.common.files import read_json, write_json
 from litebert.common.rows import read_rows
-from litebert.common.runs import RunFolder
+from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
+from litebert.data.corpus.config import PrepareConfig
+from litebert.data.corpus.prepare import prepare
 from litebert.demo import show
 from litebert.demo.folder import DemoConfig, DemoFolder
+from litebert.demo.python_text import write_corpus
 from litebert.demo.report import read_filled, write_demo_report
+from litebert.demo.request import ask_server
 from litebert.demo.stages import Stage, StageInterrupted, run_stages
+from litebert.demo.task import corpus_parts, cut_task, python_parts
+from litebert.predict.predictor import Predictor
+from litebert.report.log import points
+from litebert.report.pretraining import read_samples
+from litebert.tasks.registry import find_task
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
 _NEEDED_PACKAGES = ("torch", "onnx", "onnxruntime", "fastapi", "uvicorn", "sentencex")
 
@@ -87,10 +98,10 @@ def the_way(folder: DemoFolder) -> list[Stage]:
         Stage("task", "Cut a small labelled task: which part does a sentence come from?",
               (f.task, f.task / "cut.json"), cut_labels, show.task),
         Stage("finetune", "Fine-tune the pretrained model on it",
-              (f.finetune, f.finetune / "result.json"), partial(finetune_task, start="weights"),
+              (f.finetune, f.finetune / RESULT_FILE), partial(finetune_task, start="weights"),
               partial(show.finetuning, run=f.finetune), resumes=True, needs_task=True),
         Stage("untrained", "The same from random weights, to see what pretraining gave",
-              (f.untrained, f.untrained / "result.json"), partial(finetune_task, start="random"),
+              (f.untrained, f.untrained / RESULT_FILE), partial(finetune_task, start="random"),
               partial(show.finetuning, run=f.untrained), resumes=True, needs_task=True),
         Stage("score", "Score them on documents that neither has seen labels of",
               (f.scores,), score, show.scores, needs_task=True),
@@ -106,15 +117,11 @@ def the_way(folder: DemoFolder) -> list[Stage]:
 
 def collect(folder: DemoFolder) -> None:
     """Write the text that every Python carries."""
-    from litebert.demo.python_text import write_corpus
-
     write_corpus(folder.text)
 
 
 def learn_vocabulary(folder: DemoFolder) -> None:
     """Learn the pieces; a small text gets fewer."""
-    from litebert.text.train import TokenizerTrainConfig, train_tokenizer
-
     train_tokenizer(
         TokenizerTrainConfig(
             input=(folder.corpus,), out=folder.tokenizer, vocab_size=4_000, shrink=True
@@ -124,9 +131,6 @@ def learn_vocabulary(folder: DemoFolder) -> None:
 
 def tokenise(folder: DemoFolder) -> None:
     """Turn the text into shards."""
-    from litebert.data.corpus.config import PrepareConfig
-    from litebert.data.corpus.prepare import prepare
-
     prepare(
         PrepareConfig(
             input=(folder.corpus,), tokenizer=folder.tokenizer, out=folder.shards, dev_fraction=0.05
@@ -152,9 +156,6 @@ def pretrain_tiny(folder: DemoFolder) -> None:
 
 def fill_masks(folder: DemoFolder) -> None:
     """Ask the pretrained model for hidden words: fixed prompts, or stretches of the dev text."""
-    from litebert.predict.predictor import Predictor
-    from litebert.report.pretraining import read_samples
-
     if folder.config.corpus is None:
         filled = Predictor.load(folder.model).fill_mask(PROMPTS)
         samples = [
@@ -169,8 +170,6 @@ def fill_masks(folder: DemoFolder) -> None:
 
 def cut_labels(folder: DemoFolder) -> None:
     """Cut a labelled task from the same text, or write down why there is none."""
-    from litebert.demo.task import corpus_parts, cut_task, python_parts
-
     if folder.config.corpus is None:
         cut_task(python_parts(folder.text), folder.task)
     else:
@@ -200,9 +199,6 @@ def finetune_task(folder: DemoFolder, start: Literal["weights", "random"]) -> No
 
 def finetune_steps(folder: DemoFolder) -> int:
     """Return as many steps as fit into fine-tuning's share, at the speed seen in pretraining."""
-    from litebert.report.log import points
-    from litebert.text.tokenizer import Tokenizer
-
     config = folder.config
     texts = [str(row["text"]) for _, row in read_rows(folder.task / "train.jsonl")]
     most = FINETUNE_EPOCHS * math.ceil(len(texts) / FINETUNE_BATCH)
@@ -218,18 +214,18 @@ def finetune_steps(folder: DemoFolder) -> int:
 
 def score(folder: DemoFolder) -> None:
     """Score the saved model on dev, beside what looks at no text and what was not pretrained."""
-    from litebert.train.finetuning.evaluate import evaluate_models
+    from litebert.predict.evaluate import evaluate_models
 
     found = evaluate_models(str(folder.task_file), [str(folder.finetune / "model")], None)[0]
-    result = read_json(folder.finetune / "result.json")
+    result = read_json(folder.finetune / RESULT_FILE)
     write_json(
         folder.scores,
         {
             "examples": result["dev_examples"],
             "baseline": result["baseline"],
-            "untrained": read_json(folder.untrained / "result.json")["scores"],
+            "untrained": read_json(folder.untrained / RESULT_FILE)["scores"],
             "pretrained": found.scores,
-            "confusion": read_json(folder.finetune / "mistakes.json")["confusion"],
+            "confusion": read_json(folder.finetune / MISTAKES_FILE)["confusion"],
         },
     )
 
@@ -237,17 +233,14 @@ def score(folder: DemoFolder) -> None:
 def export_int8(folder: DemoFolder) -> None:
     """Write the fine-tuned model (the pretrained one if there is no task) as int8 ONNX."""
     from litebert.interop.onnx.export import export_onnx
-    from litebert.predict.dev_check import DevSet
+    from litebert.predict.evaluate import DevSet
     from litebert.predict.export import export_checked
-    from litebert.tasks.registry import find_task
 
     drop: dict[str, object] | None = None
     if folder.has_task:
         dev = DevSet(find_task(str(folder.task_file)), folder.task)
         # A demo shows what int8 costs, whatever that is.
-        report, lost = export_checked(
-            folder.finetune / "model", folder.int8, dev, int8=True, force=True
-        )
+        report, lost = export_checked(folder.finetune / "model", folder.int8, dev, int8=True)
         drop = asdict(lost)
     else:
         report = export_onnx(folder.model, folder.int8, int8=True)
@@ -256,8 +249,6 @@ def export_int8(folder: DemoFolder) -> None:
 
 def ask(folder: DemoFolder) -> None:
     """Ask the real server one question: the part of a dev sentence, or a masked word."""
-    from litebert.demo.request import ask_server
-
     if folder.has_task:
         rows = [row for _, row in read_rows(folder.task / "dev.jsonl")]
         row = next((row for row in rows if len(str(row["text"]).split()) >= 15), rows[0])

@@ -7,22 +7,24 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from litebert.common.config import from_dict
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
-from litebert.common.runs import RunFolder
+from litebert.common.runs import RESULT_FILE, RunFolder
+from litebert.data.corpus.shards import ShardSet
 from litebert.demo.folder import DemoFolder
 from litebert.demo.report import headlines, pretraining_headlines, read_filled, score_rows
 from litebert.demo.task import CutTask
 from litebert.report.log import lines_with, mapping, number, points
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+from litebert.text.tokenizer import Tokenizer
 
 _INDENT = 6
 
@@ -48,8 +50,6 @@ class Screen:
 
     def stage(self, head: str, title: str, note: str = "") -> None:
         """Head a stage, and say if it is not run."""
-        from rich.text import Text
-
         self.console.print()
         text = Text.assemble((head, "cyan"), (title, "bold"))
         self.console.print(text, highlight=False, soft_wrap=True)
@@ -58,9 +58,6 @@ class Screen:
 
     def line(self, text: str, indent: int = _INDENT, style: str = "") -> None:
         """Print a line as it is."""
-        from rich.padding import Padding
-        from rich.text import Text
-
         # On a terminal long lines wrap below their indentation; in a log they stay one line.
         if self.console.is_terminal:
             self.console.print(Padding(Text(text, style), (0, 0, 0, indent), expand=False))
@@ -76,11 +73,6 @@ class Screen:
         indent: int = _INDENT,
     ) -> None:
         """Print a table below the stage's heading; ``right`` are the columns of figures."""
-        from rich import box
-        from rich.padding import Padding
-        from rich.table import Table
-        from rich.text import Text
-
         table = Table(
             box=box.SIMPLE_HEAD, show_header=any(headings), pad_edge=False, show_edge=False
         )
@@ -97,8 +89,6 @@ class Screen:
 
     def closing(self, folder: DemoFolder, seconds: float) -> None:
         """Sum up, and name the three commands to try next."""
-        from rich.text import Text
-
         total = format_duration(sum(folder.seconds().values()))
         took = f"Done in {format_duration(seconds)} (all stages together {total})"
         lines = [*headlines(folder), ("report", "", str(folder.report))]
@@ -147,8 +137,6 @@ def text(folder: DemoFolder, screen: Screen) -> None:
 
 def vocabulary(folder: DemoFolder, screen: Screen) -> None:
     """Show the vocabulary, on a sentence of its own field where that is known."""
-    from litebert.text.tokenizer import Tokenizer
-
     tokenizer = Tokenizer.load(folder.tokenizer)
     example = " ".join(tokenizer.pieces("A dictionary maps keys to values."))
     pieces = f": {example}" if folder.config.corpus is None else ""
@@ -157,8 +145,6 @@ def vocabulary(folder: DemoFolder, screen: Screen) -> None:
 
 def shards(folder: DemoFolder, screen: Screen) -> None:
     """Show how much text there is."""
-    from litebert.data.corpus.shards import ShardSet
-
     train, dev = ShardSet.open(folder.shards, "train"), ShardSet.open(folder.shards, "dev")
     screen.line(
         f"{folder.shards}  {train.num_tokens:,} tokens in {train.num_documents:,} documents; dev: "
@@ -257,7 +243,7 @@ def task(folder: DemoFolder, screen: Screen) -> None:
 
 def finetuning(folder: DemoFolder, screen: Screen, run: Path) -> None:
     """Show how a fine-tuning went."""
-    result = read_json(run / "result.json")
+    result = read_json(run / RESULT_FILE)
     accuracy = number(result, "scores", "accuracy")
     steps = f"{result['steps']:,} steps of 32 sentences"
     screen.line(f"{run / 'model'}  dev accuracy {accuracy:.1%} after {steps}")
@@ -265,8 +251,6 @@ def finetuning(folder: DemoFolder, screen: Screen, run: Path) -> None:
 
 def scores(folder: DemoFolder, screen: Screen) -> None:
     """Show the scores beside the baselines, and which parts are confused."""
-    from rich.text import Text
-
     *baselines, ours = score_rows(folder)
     bold = tuple(Text(cell, "bold") for cell in ours)
     screen.table(("on dev", "accuracy", "macro F1"), [*baselines, bold], right=(1, 2))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from litebert.interop.names import HEADS, Head, is_foreign
+from litebert.interop.names import is_foreign
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import HEADS, Head
 
 
 def model_card(config: ModelConfig, head: Head, name: str) -> str:

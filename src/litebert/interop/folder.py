@@ -22,21 +22,15 @@ from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import read_json
 from litebert.interop.hf_config import MULTI_LABEL, OWN_TYPE, head_of, labels_of, model_config
-from litebert.interop.names import (
-    BUFFERS,
-    FOREIGN_PROJECTION,
-    HEADS,
-    TIED_COPIES,
-    Head,
-    tensor_names,
-)
+from litebert.interop.names import BUFFERS, FOREIGN_PROJECTION, TIED_COPIES, tensor_names
+from litebert.model.config import TASK_FILE as TASK_FILE
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import HEADS, Head
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 PICKLED_FILE = "pytorch_model.bin"
-TASK_FILE = "task.json"
 TOKENIZER_FILES = ("spiece.model", "tokenizer.json", "tokenizer_config.json")
 
 Array = npt.NDArray[np.generic]
@@ -63,13 +57,6 @@ class ModelFolder:
     """A Hugging Face model folder, ours or transformers'.
 
     Settings are read at once, weights when they are asked for.
-
-    Example:
-        >>> folder = ModelFolder("runs/base/model")
-        >>> folder.config.hidden_size, folder.head
-        (768, 'pretraining')
-        >>> folder.parameters("pretraining").found["mlm.bias"].shape
-        (30000,)
     """
 
     def __init__(self, source: Path | str, overrides: Mapping[str, object] | None = None) -> None:
@@ -108,7 +95,7 @@ class ModelFolder:
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes or tags that the head tells apart; empty for other heads."""
-        return self.labels if self.head in ("classification", "token_classification") else ()
+        return self.labels if HEADS[self.head].has_classes else ()
 
     @property
     def is_multi_label(self) -> bool:

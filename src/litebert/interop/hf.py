@@ -23,39 +23,12 @@ from litebert.interop.folder import (
     Parameters,
     load_config,
 )
-from litebert.interop.hf_config import LABELLED, default_labels, foreign_config
-from litebert.interop.names import (
-    FOREIGN_PROJECTION,
-    HEADS,
-    POOLER,
-    Head,
-    is_foreign,
-    tensor_names,
-)
+from litebert.interop.hf_config import default_labels, foreign_config
+from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, tensor_names
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Encoder
-from litebert.model.heads import (
-    MultipleChoice,
-    PretrainingModel,
-    SequenceClassifier,
-    SequenceRegressor,
-    SpanExtractor,
-    Squad2Model,
-    TokenClassifier,
-)
+from litebert.model.head_table import HEADS, Head, head_class, head_of_class
 
 __all__ = ["build_model", "copy_model", "load_config", "load_model", "save_model"]
-
-_HEAD_OF_CLASS: tuple[tuple[type[nn.Module], Head], ...] = (
-    (Encoder, "encoder"),
-    (PretrainingModel, "pretraining"),
-    (SequenceClassifier, "classification"),
-    (SequenceRegressor, "regression"),
-    (MultipleChoice, "multiple_choice"),
-    (TokenClassifier, "token_classification"),
-    (SpanExtractor, "span"),
-    (Squad2Model, "squad2"),
-)
 
 _logger = logging.getLogger(__name__)
 
@@ -98,14 +71,12 @@ def save_model(
 
 
 def _head_of_model(model: nn.Module, asked: Head | None) -> Head:
-    for kind, head in _HEAD_OF_CLASS:
-        if isinstance(model, kind):
-            if asked in (None, head):
-                return head
-            if asked == "masked_lm" and head == "pretraining":
-                return asked
-            raise TypeError(f"a {type(model).__name__} has no head '{asked}'")
-    raise TypeError(f"a {type(model).__name__} is no litebert model; unwrap it before saving")
+    head = head_of_class(type(model))
+    if head is None:
+        raise TypeError(f"a {type(model).__name__} is no litebert model; unwrap it before saving")
+    if asked is None or asked == head or HEADS[asked].part_of == head:
+        return asked or head
+    raise TypeError(f"a {type(model).__name__} has no head '{asked}'")
 
 
 def _config_of(model: nn.Module) -> ModelConfig:
@@ -117,9 +88,9 @@ def _config_of(model: nn.Module) -> ModelConfig:
 def _labels_to_write(
     model: nn.Module, head: Head, labels: Sequence[str] | None
 ) -> Sequence[str] | None:
-    if head not in LABELLED:
+    if not HEADS[head].labelled:
         return None
-    num_outputs = len(model.get_parameter("classifier.bias"))
+    num_outputs = len(model.get_parameter(f"{HEADS[head].linear}.bias"))
     if labels is not None and len(labels) != num_outputs:
         raise ConfigError(f"{len(labels)} labels were given for a head of {num_outputs} outputs")
     return default_labels(num_outputs) if labels is None else labels
@@ -129,12 +100,12 @@ def _write_weights(model: nn.Module, config: ModelConfig, head: Head, path: Path
     from safetensors.torch import save_file
 
     foreign = is_foreign(config, head)
-    prefix = "encoder." if head == "encoder" else ""
+    prefix = "encoder." if HEADS[head].bare else ""
     state = {prefix + name: tensor for name, tensor in model.state_dict().items()}
     names = tensor_names(config, head)
-    left_out = {"sentence.weight", "sentence.bias"} if head == "masked_lm" else set()
+    left_out = _left_out(config, head)
     assert set(names) == set(state) - left_out, sorted(set(names) ^ set(state))
-    if foreign and not HEADS[head].uses_pooler:
+    if foreign and not HEADS[head].pooled:
         # transformers builds these heads without a pooler and would call it unexpected.
         names = {ours: name for ours, name in names.items() if ours not in POOLER}
     tensors = {
@@ -144,9 +115,15 @@ def _write_weights(model: nn.Module, config: ModelConfig, head: Head, path: Path
     if foreign and not config.has_projection:
         tensors[f"{FOREIGN_PROJECTION}.weight"] = torch.eye(config.hidden_size)
         tensors[f"{FOREIGN_PROJECTION}.bias"] = torch.zeros(config.hidden_size)
-    if foreign and head == "encoder":
+    if foreign and HEADS[head].bare:
         tensors = {name.removeprefix("albert."): tensor for name, tensor in tensors.items()}
     save_file(tensors, path, metadata={"format": "pt"})
+
+
+def _left_out(config: ModelConfig, head: Head) -> set[str]:
+    """Parameters that a model has and the folder of this head has not."""
+    whole = HEADS[head].part_of or head
+    return set(tensor_names(config, whole)) - set(tensor_names(config, head))
 
 
 def _copy_tokenizer(source: Path, target: Path) -> None:
@@ -170,23 +147,8 @@ def build_model(
     generator: torch.Generator | None = None,
 ) -> nn.Module:
     """Build a model with a head by its name; ``num_labels`` for those that have labels."""
-    match head:
-        case "encoder":
-            return Encoder(config, generator=generator)
-        case "pretraining" | "masked_lm":
-            return PretrainingModel(config, generator=generator)
-        case "classification":
-            return SequenceClassifier(config, num_labels or 2, generator=generator)
-        case "regression":
-            return SequenceRegressor(config, generator=generator)
-        case "multiple_choice":
-            return MultipleChoice(config, generator=generator)
-        case "token_classification":
-            return TokenClassifier(config, num_labels or 2, generator=generator)
-        case "span":
-            return SpanExtractor(config, generator=generator)
-        case "squad2":
-            return Squad2Model(config, generator=generator)
+    labels = {"num_labels": num_labels or 2} if HEADS[head].has_classes else {}
+    return head_class(head)(config, generator=generator, **labels)
 
 
 def load_model(
@@ -212,10 +174,6 @@ def load_model(
         num_labels: outputs of a fresh head; by default as many as the folder's labels.
         overrides: fields of :class:`ModelConfig` to replace, such as ``hidden_dropout``.
         generator: draws what starts fresh.
-
-    Example:
-        >>> encoder = load_model("runs/base/model", head="encoder")
-        >>> rte = load_model("runs/base/model", "classification", new_head=True, num_labels=2)
     """
     if head is not None and head not in HEADS:
         known = ", ".join(HEADS)
@@ -232,7 +190,7 @@ def _load(
 ) -> nn.Module:
     head = folder.head if head is None else head
     num_labels = _number_of_labels(folder, head, num_labels, new_head)
-    parameters = folder.parameters("pretraining" if head == "masked_lm" else head)
+    parameters = folder.parameters(HEADS[head].part_of or head)
     fresh = _fresh_names(folder, head, parameters, new_head)
     # Without fresh parts nothing has to be drawn, nor memory filled twice.
     with torch.device("cpu" if fresh else "meta"):
@@ -267,7 +225,7 @@ def copy_model(
             folder.path if has_tokenizer else None,
             model_card(folder.config, folder.head, Path(out).name),
             head=folder.head,
-            labels=folder.labels if folder.head in LABELLED else None,
+            labels=folder.labels if HEADS[folder.head].labelled else None,
             multi_label=folder.is_multi_label,
         )
         if (folder.path / TASK_FILE).is_file():
@@ -277,13 +235,13 @@ def copy_model(
 
 def _in_model(name: str, head: Head) -> str:
     """The name of a parameter in the model: a bare encoder has no ``encoder.`` before it."""
-    return name.removeprefix("encoder.") if head == "encoder" else name
+    return name.removeprefix("encoder.") if HEADS[head].bare else name
 
 
 def _number_of_labels(
     folder: ModelFolder, head: Head, num_labels: int | None, new_head: bool
 ) -> int | None:
-    if head not in LABELLED:
+    if not HEADS[head].labelled:
         return None
     if num_labels is None:
         return len(folder.labels)
@@ -304,16 +262,16 @@ def _fresh_names(
     in_encoder = {name for name in missing if name.startswith("encoder.")} - pooler
     if in_encoder:
         raise CheckpointError(f"{folder.path} lacks weights of the encoder: {_some(in_encoder)}")
-    if not HEADS[head].uses_pooler:
+    if not HEADS[head].pooled:
         missing -= pooler  # nobody looks at it: it becomes zero
-    optional = {"encoder": set(POOLER), "masked_lm": {"sentence.weight", "sentence.bias"}}
-    needed = missing - optional.get(head, set())
+    optional = set(POOLER) if HEADS[head].bare else _left_out(folder.config, head)
+    needed = missing - optional
     if needed and not new_head:
         raise CheckpointError(
             f"{folder.path} lacks weights of the head '{head}': {_some(needed)}; "
             "choose the head it holds, or ask for a new one"
         )
-    if new_head and head not in ("encoder", "pretraining", "masked_lm"):
+    if new_head and not HEADS[head].pretrained:
         missing |= {name for name in parameters.found if not name.startswith("encoder.")}
     return frozenset(missing)
 
@@ -324,8 +282,7 @@ def _check_shapes(
     shapes: Mapping[str, torch.Size],
     state: Mapping[str, Tensor],
 ) -> None:
-    wanted: Head = "pretraining" if head == "masked_lm" else head
-    names = tensor_names(folder.config, wanted, foreign=not folder.is_own)
+    names = tensor_names(folder.config, HEADS[head].part_of or head, foreign=not folder.is_own)
     in_folder = {_in_model(ours, head): name for ours, name in names.items()}
     wrong = [
         f"{in_folder[name]} has {tuple(tensor.shape)}, not {tuple(shapes[name])}"

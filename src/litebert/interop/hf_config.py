@@ -7,14 +7,12 @@ from types import MappingProxyType
 
 from litebert.common.config import from_dict
 from litebert.common.errors import CheckpointError, ConfigError
-from litebert.interop.names import HEADS, Head, is_foreign
+from litebert.interop.names import is_foreign
 from litebert.model.config import Activation, ModelConfig
+from litebert.model.head_table import HEADS, Head
 
 FOREIGN_TYPE = "albert"
 OWN_TYPE = "litebert"
-
-LABELLED: tuple[Head, ...] = ("classification", "regression", "token_classification")
-"""Heads whose number of outputs is the number of labels in ``config.json``."""
 
 MULTI_LABEL = "multi_label_classification"
 """``problem_type`` of a classifier that may give several labels, or none."""
@@ -97,10 +95,10 @@ def foreign_config(
         labels: names of the outputs of a labelled head.
         multi_label: whether a classifier may give several of them.
     """
-    foreign = is_foreign(config, head)
+    foreign, row = is_foreign(config, head), HEADS[head]
     prefix = "Albert" if foreign else "Litebert"
     values: dict[str, object] = {
-        "architectures": [prefix + HEADS[head].architecture],
+        "architectures": [prefix + row.architecture],
         "model_type": FOREIGN_TYPE if foreign else OWN_TYPE,
     }
     values |= {theirs: getattr(config, ours) for theirs, ours in _FIELDS.items()}
@@ -119,10 +117,11 @@ def foreign_config(
         values |= {"sharing": config.sharing, "embedding_layout": config.embedding_layout}
     if config.has_projection != (config.embedding_size != config.hidden_size):
         values["embedding_projection"] = config.has_projection
-    if head in ("classification", "regression"):
-        problem = MULTI_LABEL if multi_label else "single_label_classification"
-        values["problem_type"] = "regression" if head == "regression" else problem
-    if head in LABELLED and labels is not None:
+    if row.problem_type is not None:
+        values["problem_type"] = (
+            MULTI_LABEL if multi_label and row.has_classes else row.problem_type
+        )
+    if row.labelled and labels is not None:
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
     return values
@@ -201,17 +200,20 @@ def head_of(values: Mapping[str, object], source: str) -> Head:
     """Read which head a folder holds from its ``architectures`` (and ``problem_type``)."""
     architectures = values.get("architectures") or ["AlbertModel"]
     name = architectures[0] if isinstance(architectures, list) else architectures
-    for head, spec in HEADS.items():
-        if name in (f"Albert{spec.architecture}", f"Litebert{spec.architecture}"):
-            problem = values.get("problem_type")
-            if head != "classification":
-                return head
-            is_regression = problem == "regression" or (
-                problem is None and len(labels_of(values, source)) == 1
-            )
-            return "regression" if is_regression else "classification"
-    known = ", ".join(f"Albert{spec.architecture}" for spec in HEADS.values() if spec.foreign)
-    raise CheckpointError(f"{source}: architectures is {name!r}; known are {known}")
+    found: list[Head] = [
+        head
+        for head, row in HEADS.items()
+        if name in (f"Albert{row.architecture}", f"Litebert{row.architecture}")
+    ]
+    if not found:
+        known = ", ".join(f"Albert{row.architecture}" for row in HEADS.values() if row.foreign)
+        raise CheckpointError(f"{source}: architectures is {name!r}; known are {known}")
+    if len(found) == 1:
+        return found[0]
+    problem = values.get("problem_type")
+    if problem is None and len(labels_of(values, source)) == 1:
+        problem = "regression"
+    return next((head for head in found if HEADS[head].problem_type == problem), found[0])
 
 
 def labels_of(values: Mapping[str, object], source: str) -> tuple[str, ...]:

@@ -9,24 +9,11 @@ SQuAD 2.0 head, and the few depths whose groups it rounds differently) the folde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
 
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import HEADS, Head
 from litebert.model.sharing import plan_of
-
-Head = Literal[
-    "encoder",
-    "pretraining",
-    "masked_lm",
-    "classification",
-    "regression",
-    "multiple_choice",
-    "token_classification",
-    "span",
-    "squad2",
-]
 
 PROJECTION = "encoder.embeddings.projection"
 FOREIGN_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
@@ -34,51 +21,6 @@ FOREIGN_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 
 POOLER = ("encoder.pooler.weight", "encoder.pooler.bias")
 
-
-@dataclass(frozen=True)
-class HeadNames:
-    """What a head is called in a folder.
-
-    Attributes:
-        architecture: the class name in ``architectures`` without its ``Albert`` or ``Litebert``.
-        uses_pooler: whether the head reads the pooled vector.
-        modules: our module name -> transformers' name, for modules of a weight and a bias.
-        tensors: our parameter name -> transformers' name, for single parameters.
-        foreign: whether transformers has this head.
-    """
-
-    architecture: str
-    uses_pooler: bool
-    modules: Mapping[str, str]
-    tensors: Mapping[str, str]
-    foreign: bool = True
-
-
-_MLM_MODULES = {"mlm.transform": "predictions.dense", "mlm.norm": "predictions.LayerNorm"}
-_MLM_TENSORS = {"mlm.bias": "predictions.bias"}
-_SENTENCE = {"sentence": "sop_classifier.classifier"}
-_CLASSIFIER = {"classifier": "classifier"}
-_SQUAD2 = ("start", "end_hidden", "end_norm", "end", "answer_hidden")
-
-HEADS: Mapping[Head, HeadNames] = MappingProxyType(
-    {
-        "encoder": HeadNames("Model", True, {}, {}),
-        "pretraining": HeadNames("ForPreTraining", True, _MLM_MODULES | _SENTENCE, _MLM_TENSORS),
-        "masked_lm": HeadNames("ForMaskedLM", False, _MLM_MODULES, _MLM_TENSORS),
-        "classification": HeadNames("ForSequenceClassification", True, _CLASSIFIER, {}),
-        "regression": HeadNames("ForSequenceClassification", True, _CLASSIFIER, {}),
-        "multiple_choice": HeadNames("ForMultipleChoice", True, _CLASSIFIER, {}),
-        "token_classification": HeadNames("ForTokenClassification", False, _CLASSIFIER, {}),
-        "span": HeadNames("ForQuestionAnswering", False, {"span": "qa_outputs"}, {}),
-        "squad2": HeadNames(
-            "ForSquad2",
-            False,
-            {name: name for name in _SQUAD2},
-            {"answer.weight": "answer.weight"},
-            foreign=False,
-        ),
-    }
-)
 
 TIED_COPIES: Mapping[str, str] = MappingProxyType(
     {

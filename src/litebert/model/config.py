@@ -1,4 +1,4 @@
-"""The shape of a model: a frozen configuration, its checks, and the named presets.
+"""The shape of a model: a frozen configuration, its checks, the named presets and changes to them.
 
 Legend of the symbols used in `litebert.model` (the paper's where it has one):
 
@@ -11,11 +11,11 @@ A tensor carries its shape as a suffix: `hidden_BSH` is [batch, sequence, hidden
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from litebert.common.config import from_dict, to_dict
+from litebert.common.config import check, from_dict, to_dict
 from litebert.common.errors import ConfigError, suggestion
 
 Sharing = Literal["all", "attention", "ffn", "none", "groups"]
@@ -24,6 +24,10 @@ Activation = Literal["gelu_tanh", "gelu", "relu", "tanh", "linear"]
 
 HEAD_SIZE = 64
 """The paper's rule: one attention head for every 64 hidden units."""
+IGNORED_LABEL = -100
+"""A label that does not count, as in torch and transformers."""
+TASK_FILE = "task.json"
+"""The file of a model folder that says what the model was fine-tuned for."""
 
 
 @dataclass(frozen=True)
@@ -109,35 +113,21 @@ class ModelConfig:
 
 
 def _check_sizes(config: ModelConfig) -> None:
-    for name in (
-        "vocab_size",
-        "embedding_size",
-        "hidden_size",
-        "num_layers",
-        "num_heads",
-        "intermediate_size",
-        "num_groups",
-        "inner_group_num",
-        "max_positions",
-        "type_vocab_size",
-    ):
-        value = getattr(config, name)
-        if value is not None and value < 1:
-            raise ConfigError(f"{name} is {value}: it must be at least 1.")
-    for name in ("hidden_dropout", "attention_dropout", "classifier_dropout"):
-        rate = getattr(config, name)
-        if not 0.0 <= rate < 1.0:
-            raise ConfigError(f"{name} is {rate}: a dropout rate lies in [0, 1).")
-    for name in ("layer_norm_eps", "initializer_range"):
-        if not getattr(config, name) > 0.0:
-            raise ConfigError(f"{name} is {getattr(config, name)}: it must be positive.")
+    sizes = (
+        "vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads",
+        "intermediate_size", "num_groups", "inner_group_num", "max_positions", "type_vocab_size",
+    )  # fmt: skip
+    check(config, "1 or more", *sizes)
+    rates = ("hidden_dropout", "attention_dropout", "classifier_dropout")
+    check(config, "0 or more and less than 1", *rates)
+    check(config, "more than 0", "layer_norm_eps", "initializer_range")
 
 
 def _check_heads(config: ModelConfig) -> None:
     hidden = config.hidden_size
     if config.num_heads is None and hidden % HEAD_SIZE:
         raise ConfigError(
-            f"hidden_size {hidden} is no multiple of {HEAD_SIZE}, so the number of heads is not "
+            f"hidden_size {hidden} is not a multiple of {HEAD_SIZE}, so the number of heads is not "
             f"clear: set num_heads to one of {_divisors(hidden)}."
         )
     if hidden % config.heads:
@@ -226,3 +216,82 @@ def preset(name: str, **overrides: object) -> ModelConfig:
         )
     merged = {**to_dict(PRESETS[name]), **overrides}
     return from_dict(ModelConfig, merged, source=f"preset {name}")
+
+
+@dataclass(frozen=True)
+class ShapeOverrides:
+    """Changes to a preset: the fields of :class:`ModelConfig` that decide its parameters.
+
+    >>> ShapeOverrides(num_layers=4).changes()
+    {'num_layers': 4}
+    """
+
+    vocab_size: int | None = None
+    """pieces in the vocabulary"""
+    embedding_size: int | None = None
+    """width of the word table (E)"""
+    hidden_size: int | None = None
+    """width of the layers (H)"""
+    num_layers: int | None = None
+    """layers that run (L)"""
+    num_heads: int | None = None
+    """attention heads (A); one for every 64 hidden units unless set"""
+    intermediate_size: int | None = None
+    """inner width of the feed-forward; 4 x hidden size unless set"""
+    sharing: Sharing | None = None
+    """what the layers share"""
+    num_groups: int | None = None
+    """groups of neighbouring layers, with sharing groups"""
+    inner_group_num: int | None = None
+    """blocks with parameters of their own in each layer"""
+    embedding_layout: EmbeddingLayout | None = None
+    """whether position and segment live in E or (projected_words) in H"""
+    embedding_projection: bool | None = None
+    """whether E is projected to H; unless set, exactly when they differ"""
+    max_positions: int | None = None
+    """longest sequence"""
+    type_vocab_size: int | None = None
+    """number of segments"""
+
+    def changes(self) -> dict[str, object]:
+        """What was set, by the name of the field of :class:`ModelConfig`."""
+        values = {item.name: getattr(self, item.name, None) for item in fields(ModelConfig)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class _Preset:
+    """A class of its own, for the fields of the last base come first in the help."""
+
+    preset: str = "albert-base"
+    """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as \
+--config small"""
+
+
+@dataclass(frozen=True)
+class ModelSection(ShapeOverrides, _Preset):
+    """The model to train: a preset, and what differs from it.
+
+    >>> ModelSection(preset="albert-small", num_layers=4).resolve(vocab_size=8192).hidden_size
+    256
+    """
+
+    vocab_size: int | None = None
+    """pieces in the vocabulary; default: that of the shards"""
+    activation: Activation | None = None
+    """nonlinearity"""
+    hidden_dropout: float | None = None
+    """dropout after embeddings, attention and feed-forward"""
+    attention_dropout: float | None = None
+    """dropout on the attention weights"""
+    initializer_range: float | None = None
+    """standard deviation of the initial weights"""
+
+    def resolve(self, vocab_size: int) -> ModelConfig:
+        """The full shape; ``vocab_size`` is that of the shards."""
+        if self.vocab_size is not None and self.vocab_size < vocab_size:
+            raise ConfigError(
+                f"model.vocab_size is {self.vocab_size} but the shards have {vocab_size} pieces: "
+                "leave it out, or set at least that."
+            )
+        return preset(self.preset, **{"vocab_size": vocab_size, **self.changes()})

@@ -36,6 +36,23 @@ class EncoderOutput(NamedTuple):
     """[B, S, H] after the embeddings and after each block, if asked for"""
 
 
+class HeadInputs(NamedTuple):
+    """A padded batch for a model of any head; its R rows are B features times their choices."""
+
+    ids_RS: Tensor
+    """int64 token ids"""
+    mask_RS: Tensor | None = None
+    """true (or 1) where there is a token; None if nothing is padded"""
+    segments_RS: Tensor | None = None
+    """int64 segment of each token; None if all are in segment 0"""
+    forbidden_RS: Tensor | None = None
+    """true (or 1) where no answer may start or end (spans)"""
+    masked_M: Tensor | None = None
+    """int64 places among the flattened R * S tokens whose words are predicted"""
+    num_choices: int = 1
+    """rows per feature"""
+
+
 class Embeddings(nn.Module):
     """Word, position and segment embeddings, normalised, in H.
 
@@ -238,6 +255,14 @@ class Encoder(nn.Module):
     def pool_first(self, first_BH: Tensor) -> Tensor:
         """[B, H] -> [B, H]: the same, given the first tokens alone."""
         return torch.tanh(self.pooler(first_BH))
+
+    def rows(self, inputs: HeadInputs) -> Tensor:
+        """Where the first tokens are: all that the pooler reads."""
+        return first_rows(inputs.ids_RS)
+
+    def read(self, first_BH: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
+        """The pooled vectors by their name in the table of heads."""
+        return {"pooler_output": self.pool_first(first_BH)}
 
 
 def first_rows(input_ids_BS: Tensor) -> Tensor:

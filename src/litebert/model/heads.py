@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,14 +11,16 @@ from torch import Tensor, nn
 
 from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Encoder, first_rows
+from litebert.model.encoder import Encoder, HeadInputs, first_rows
+from litebert.model.head_table import HEADS, Head, HeadRow
 from litebert.model.layers import Linear, at_least_float32, initialize
 from litebert.model.losses import IGNORED_LABEL
 from litebert.model.pretraining import PretrainingModel, PretrainingOutput
-from litebert.model.squad2 import Squad2Model, Squad2Prediction, Squad2Training
 
 __all__ = [
     "ClassifierOutput",
+    "HeadInputs",
+    "LinearHead",
     "MultipleChoice",
     "PretrainingModel",
     "PretrainingOutput",
@@ -26,9 +29,7 @@ __all__ = [
     "SequenceRegressor",
     "SpanExtractor",
     "SpanOutput",
-    "Squad2Model",
-    "Squad2Prediction",
-    "Squad2Training",
+    "TaskModel",
     "TokenClassifier",
 ]
 
@@ -62,49 +63,126 @@ class SpanOutput(NamedTuple):
     """scalar: mean of the start and the end loss"""
 
 
-def _mean_cross_entropy(logits: Tensor, labels: Tensor | None) -> Tensor | None:
+def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean over the rows of logits [..., classes] whose label is not -100; 0 without any."""
-    if labels is None:
-        return None
     flat = at_least_float32(logits).flatten(0, -2)
     loss_sum = F.cross_entropy(flat, labels.flatten(), reduction="sum", ignore_index=IGNORED_LABEL)
     return loss_sum / (labels != IGNORED_LABEL).sum().clamp(min=1)
 
 
-class _TaskModel(nn.Module):
-    """An encoder with one linear map `classifier` on its output."""
+class TaskModel(nn.Module, ABC):
+    """An encoder with the head of a task.
 
-    def __init__(
-        self, config: ModelConfig, num_outputs: int, generator: torch.Generator | None
-    ) -> None:
+    Training asks for `task_loss`, prediction for `named_outputs`; who has the encoder's states
+    already, from a batch without padding say, calls `rows` and `read` alone.
+    """
+
+    def __init__(self, config: ModelConfig, generator: torch.Generator | None) -> None:
         super().__init__()
-        if num_outputs < 1:
-            raise ConfigError(f"num_labels is {num_outputs}: a head needs at least 1 label.")
         self.config = config
         self.encoder = Encoder(config, generator=generator)
-        self.classifier = Linear(config.hidden_size, num_outputs)
-        initialize(self.classifier, config.initializer_range, generator)
 
-    def _pooled(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        token_type_ids: Tensor | None,
-        num_layers: int | None,
+    def rows(self, inputs: HeadInputs) -> Tensor | None:
+        """The places among the flattened R * S tokens that the head reads; None: all."""
+        return None
+
+    @abstractmethod
+    def read(self, states: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
+        """Outputs by their names in the table of heads.
+
+        Args:
+            states: the encoder's output at `rows`, [rows, H]; [R, S, H] if all are read.
+            inputs: the batch.
+        """
+
+    @abstractmethod
+    def task_loss(
+        self, inputs: HeadInputs, targets: Tensor, num_layers: int | None = None
     ) -> Tensor:
-        """[B, H] of sequences [B, S]; the last block runs at the first tokens only."""
-        first_BH = self.encoder(
-            input_ids, attention_mask, token_type_ids, num_layers, rows_R=first_rows(input_ids)
+        """The mean loss over the labels of a batch; `targets` as in `tasks.base.Feature`."""
+
+    def named_outputs(self, inputs: HeadInputs, num_layers: int | None = None) -> dict[str, Tensor]:
+        """Outputs by their names in the table of heads; `num_layers` runs fewer layers."""
+        return self.read(self.states(inputs, num_layers), inputs)
+
+    def states(self, inputs: HeadInputs, num_layers: int | None = None) -> Tensor:
+        """The encoder's output at the rows that the head reads, where the last block runs."""
+        states: Tensor = self.encoder(
+            inputs.ids_RS,
+            inputs.mask_RS,
+            inputs.segments_RS,
+            num_layers,
+            rows_R=self.rows(inputs),
         ).sequence_BSH
-        return self.encoder.pool_first(first_BH)
-
-    def _classify(self, features: Tensor) -> Tensor:
-        rate = self.config.classifier_dropout
-        logits: Tensor = self.classifier(F.dropout(features, rate, self.training))
-        return logits
+        return states
 
 
-class SequenceClassifier(_TaskModel):
+class LinearHead(TaskModel):
+    """A head that is one linear map, of the pooled vector or of each token, as its row says.
+
+    A class of this kind gives its name in the table and its loss. A head without dropout in the
+    official code (spans) has the paper's: `classifier_dropout` decides.
+    """
+
+    head: ClassVar[Head]
+
+    def __init__(
+        self, config: ModelConfig, num_labels: int = 2, *, generator: torch.Generator | None = None
+    ) -> None:
+        """Draw the weights; only a head with classes asks how many."""
+        super().__init__(config, generator)
+        if num_labels < 1:
+            raise ConfigError(f"num_labels is {num_labels}: a head needs at least 1 label.")
+        num_outputs = num_labels if self.row.has_classes else len(self.row.outputs)
+        linear = Linear(config.hidden_size, num_outputs)
+        self.add_module(self._name, linear)
+        initialize(linear, config.initializer_range, generator)
+
+    @property
+    def row(self) -> HeadRow:
+        """Its row of the table."""
+        return HEADS[self.head]
+
+    @property
+    def _name(self) -> str:
+        assert self.row.linear is not None, "the table says that it is one linear map"
+        return self.row.linear
+
+    @abstractmethod
+    def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+        """The mean loss of named outputs."""
+
+    def task_loss(
+        self, inputs: HeadInputs, targets: Tensor, num_layers: int | None = None
+    ) -> Tensor:
+        """The mean loss over the labels of a batch."""
+        return self.loss(self.named_outputs(inputs, num_layers), targets)
+
+    def rows(self, inputs: HeadInputs) -> Tensor | None:
+        """The first tokens, for a head that reads the pooled vector."""
+        return first_rows(inputs.ids_RS) if self.row.pooled else None
+
+    def read(self, states: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
+        """Outputs by name: all columns in one, or one column each."""
+        if self.row.pooled:
+            states = self.encoder.pool_first(states)
+        kept = F.dropout(states, self.config.classifier_dropout, self.training)
+        scores: Tensor = self.get_submodule(self._name)(kept)
+        names = self.row.output_names
+        if len(names) > 1:
+            return dict(zip(names, scores.unbind(-1), strict=True))
+        return {names[0]: scores.view(-1, inputs.num_choices) if self.row.choices else scores}
+
+    def _run(
+        self, inputs: HeadInputs, num_layers: int | None, labels: Tensor | None
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """The outputs in the order of the table, and the loss if there are labels."""
+        outputs = self.named_outputs(inputs, num_layers)
+        loss = None if labels is None else self.loss(outputs, labels)
+        return list(outputs.values()), loss
+
+
+class SequenceClassifier(LinearHead):
     """Classes of a text or a pair of texts.
 
     Example:
@@ -113,11 +191,7 @@ class SequenceClassifier(_TaskModel):
         torch.Size([1, 3])
     """
 
-    def __init__(
-        self, config: ModelConfig, num_labels: int, *, generator: torch.Generator | None = None
-    ) -> None:
-        super().__init__(config, num_labels, generator)
-        self.num_labels = num_labels
+    head: ClassVar[Head] = "classification"
 
     def forward(
         self,
@@ -127,13 +201,32 @@ class SequenceClassifier(_TaskModel):
         labels: Tensor | None = None,
         num_layers: int | None = None,
     ) -> ClassifierOutput:
-        """Logits [B, num_labels] and, with int64 labels, the mean cross-entropy."""
-        pooled_BH = self._pooled(input_ids, attention_mask, token_type_ids, num_layers)
-        logits = self._classify(pooled_BH)
-        return ClassifierOutput(logits, _mean_cross_entropy(logits, labels))
+        """Logits [B, num_labels] ([B, S, num_labels] of tokens) and, with labels, the loss."""
+        inputs = HeadInputs(input_ids, attention_mask, token_type_ids)
+        (logits,), loss = self._run(inputs, num_layers, labels)
+        return ClassifierOutput(logits, loss)
+
+    def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+        """Cross-entropy of int64 labels; float32 flags [B, num_labels] may be several a text."""
+        (logits,) = outputs.values()
+        if targets.is_floating_point():
+            return F.binary_cross_entropy_with_logits(at_least_float32(logits), targets)
+        return mean_cross_entropy(logits, targets)
 
 
-class SequenceRegressor(_TaskModel):
+class TokenClassifier(SequenceClassifier):
+    """A class for every token, such as named entities; a label of -100 does not count.
+
+    Example:
+        >>> model = TokenClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=5)
+        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
+        torch.Size([1, 3, 5])
+    """
+
+    head: ClassVar[Head] = "token_classification"
+
+
+class SequenceRegressor(LinearHead):
     """A number for a text or a pair of texts, such as a similarity.
 
     Example:
@@ -142,8 +235,7 @@ class SequenceRegressor(_TaskModel):
         torch.Size([1])
     """
 
-    def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
-        super().__init__(config, 1, generator)
+    head: ClassVar[Head] = "regression"
 
     def forward(
         self,
@@ -154,14 +246,17 @@ class SequenceRegressor(_TaskModel):
         num_layers: int | None = None,
     ) -> RegressorOutput:
         """Scores [B] and, with float labels, the mean squared error."""
-        pooled_BH = self._pooled(input_ids, attention_mask, token_type_ids, num_layers)
-        scores_B = self._classify(pooled_BH).squeeze(-1)
-        wide_B = at_least_float32(scores_B)
-        loss = None if labels is None else F.mse_loss(wide_B, labels.to(wide_B.dtype))
-        return RegressorOutput(scores_B, loss)
+        inputs = HeadInputs(input_ids, attention_mask, token_type_ids)
+        (scores_B1,), loss = self._run(inputs, num_layers, labels)
+        return RegressorOutput(scores_B1.squeeze(-1), loss)
+
+    def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+        """Mean squared error of float targets [B]."""
+        wide_B = at_least_float32(outputs["logits"].squeeze(-1))
+        return F.mse_loss(wide_B, targets.to(wide_B.dtype))
 
 
-class MultipleChoice(_TaskModel):
+class MultipleChoice(LinearHead):
     """The best of several texts, such as the answers to a question.
 
     Example:
@@ -170,8 +265,7 @@ class MultipleChoice(_TaskModel):
         torch.Size([1, 2])
     """
 
-    def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
-        super().__init__(config, 1, generator)
+    head: ClassVar[Head] = "multiple_choice"
 
     def forward(
         self,
@@ -181,53 +275,23 @@ class MultipleChoice(_TaskModel):
         labels: Tensor | None = None,
         num_layers: int | None = None,
     ) -> ClassifierOutput:
-        """Logits [B, choices] and, with int64 labels, the mean cross-entropy."""
-        batch, choices, _ = input_ids.shape
-        pooled = self._pooled(
+        """Ids [B, choices, S] -> logits [B, choices] and, with int64 labels, the loss."""
+        inputs = HeadInputs(
             input_ids.flatten(0, 1),
             None if attention_mask is None else attention_mask.flatten(0, 1),
             None if token_type_ids is None else token_type_ids.flatten(0, 1),
-            num_layers,
+            num_choices=input_ids.shape[1],
         )
-        logits_BC = self._classify(pooled).view(batch, choices)
-        return ClassifierOutput(logits_BC, _mean_cross_entropy(logits_BC, labels))
+        (logits_BC,), loss = self._run(inputs, num_layers, labels)
+        return ClassifierOutput(logits_BC, loss)
+
+    def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+        """Cross-entropy of the right choices, int64 [B]."""
+        return mean_cross_entropy(outputs["logits"], targets)
 
 
-class TokenClassifier(_TaskModel):
-    """A class for every token, such as named entities.
-
-    Example:
-        >>> model = TokenClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=5)
-        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
-        torch.Size([1, 3, 5])
-    """
-
-    def __init__(
-        self, config: ModelConfig, num_labels: int, *, generator: torch.Generator | None = None
-    ) -> None:
-        super().__init__(config, num_labels, generator)
-        self.num_labels = num_labels
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_layers: int | None = None,
-    ) -> ClassifierOutput:
-        """Logits [B, S, num_labels]; the loss is the mean over tokens not labelled -100."""
-        sequence_BSH = self.encoder(
-            input_ids, attention_mask, token_type_ids, num_layers
-        ).sequence_BSH
-        logits = self._classify(sequence_BSH)
-        return ClassifierOutput(logits, _mean_cross_entropy(logits, labels))
-
-
-class SpanExtractor(nn.Module):
+class SpanExtractor(LinearHead):
     """Start and end of an answer, scored independently (SQuAD v1.1).
-
-    The official head has no dropout, the paper's table says 0.1: `classifier_dropout` decides.
 
     Example:
         >>> model = SpanExtractor(ModelConfig(vocab_size=100, hidden_size=64))
@@ -235,12 +299,7 @@ class SpanExtractor(nn.Module):
         torch.Size([1, 3])
     """
 
-    def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = Encoder(config, generator=generator)
-        self.span = Linear(config.hidden_size, 2)
-        initialize(self.span, config.initializer_range, generator)
+    head: ClassVar[Head] = "span"
 
     def forward(
         self,
@@ -252,23 +311,23 @@ class SpanExtractor(nn.Module):
         num_layers: int | None = None,
     ) -> SpanOutput:
         """Boundary logits [B, S]; gold positions outside the sequence do not count."""
-        sequence_BSH = self.encoder(
-            input_ids, attention_mask, token_type_ids, num_layers
-        ).sequence_BSH
-        kept_BSH = F.dropout(sequence_BSH, self.config.classifier_dropout, self.training)
-        start_BS, end_BS = self.span(kept_BSH).unbind(-1)
-        if start_positions is None or end_positions is None:
-            return SpanOutput(start_BS, end_BS, None)
-        loss = (
-            _boundary_loss(start_BS, start_positions) + _boundary_loss(end_BS, end_positions)
-        ) / 2
+        gold = None
+        if start_positions is not None and end_positions is not None:
+            gold = torch.stack((start_positions, end_positions), dim=1)
+        inputs = HeadInputs(input_ids, attention_mask, token_type_ids)
+        (start_BS, end_BS), loss = self._run(inputs, num_layers, gold)
         return SpanOutput(start_BS, end_BS, loss)
+
+    def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+        """Mean of the start and the end loss for gold [B, 2 or 3]; a third column is not read."""
+        start, end = (
+            _boundary_loss(outputs[name], targets[:, column])
+            for column, name in enumerate(self.row.output_names)
+        )
+        return (start + end) / 2
 
 
 def _boundary_loss(logits_BS: Tensor, positions_B: Tensor) -> Tensor:
     """Mean cross-entropy over the gold positions that lie inside the sequence."""
-    length = logits_BS.shape[1]
-    inside_B = (positions_B >= 0) & (positions_B < length)
-    loss = _mean_cross_entropy(logits_BS, positions_B.masked_fill(~inside_B, IGNORED_LABEL))
-    assert loss is not None, "labels were given"
-    return loss
+    inside_B = (positions_B >= 0) & (positions_B < logits_BS.shape[1])
+    return mean_cross_entropy(logits_BS, positions_B.masked_fill(~inside_B, IGNORED_LABEL))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from litebert.common.errors import InputError
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Encoder, first_rows
+from litebert.model.encoder import Encoder, HeadInputs, first_rows
 from litebert.model.layers import ACTIVATIONS, LayerNorm, Linear, at_least_float32, initialize
 from litebert.model.losses import IGNORED_LABEL, vocabulary_loss
 
@@ -113,9 +113,7 @@ class PretrainingModel(nn.Module):
             first_BH, hidden_MH = sequence_BSH[:, 0], sequence_BSH.flatten(0, 1)
         else:
             # Only these rows of the last block are read, so it computes no others.
-            rows_R = first_rows(input_ids)
-            if masked_positions_M is not None:
-                rows_R = torch.cat((rows_R, masked_positions_M))
+            rows_R = self.rows(HeadInputs(input_ids, masked_M=masked_positions_M))
             rows_RH = self.encoder(
                 input_ids, attention_mask, token_type_ids, num_layers, rows_R=rows_R
             ).sequence_BSH
@@ -124,6 +122,24 @@ class PretrainingModel(nn.Module):
         if masked_positions_M is None and not all_positions:
             return out
         return self._predict_words(out, self.mlm(hidden_MH), masked_labels_M)
+
+    def rows(self, inputs: HeadInputs) -> Tensor:
+        """Where the first tokens are, then the masked ones."""
+        firsts_B = first_rows(inputs.ids_RS)
+        return firsts_B if inputs.masked_M is None else torch.cat((firsts_B, inputs.masked_M))
+
+    def read(self, states_RH: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
+        """Pooled vectors, sentence order and words by their names in the table of heads."""
+        batch = len(inputs.ids_RS)
+        pooled_BH = self.encoder.pool_first(states_RH[:batch])
+        outputs = {"pooler_output": pooled_BH, "sop_logits": self.sentence(pooled_BH)}
+        if inputs.masked_M is not None:
+            outputs["masked_logits"] = self._words(self.mlm(states_RH[batch:]))
+        return outputs
+
+    def _words(self, hidden_ME: Tensor) -> Tensor:
+        """[M, V] through the word table."""
+        return F.linear(hidden_ME, self.encoder.embeddings.word.weight, self.mlm.bias)
 
     def _judge_sentences(self, first_BH: Tensor, labels_B: Tensor | None) -> PretrainingOutput:
         logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
@@ -135,9 +151,9 @@ class PretrainingModel(nn.Module):
     def _predict_words(
         self, out: PretrainingOutput, hidden_ME: Tensor, labels_M: Tensor | None
     ) -> PretrainingOutput:
-        table_VE = self.encoder.embeddings.word.weight
         if labels_M is None:
-            return out._replace(mlm_logits_MV=F.linear(hidden_ME, table_VE, self.mlm.bias))
+            return out._replace(mlm_logits_MV=self._words(hidden_ME))
+        table_VE = self.encoder.embeddings.word.weight
         words = vocabulary_loss(hidden_ME, table_VE, self.mlm.bias, labels_M)
         return out._replace(
             mlm_loss_sum=words.loss_sum,

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Encoder
+from litebert.model.encoder import HeadInputs
+from litebert.model.heads import TaskModel
 from litebert.model.layers import LayerNorm, Linear, at_least_float32, initialize
 
 _MASKED_LOGIT = -1e30
@@ -44,7 +45,7 @@ class Squad2Prediction(NamedTuple):
     """logit that the window holds no answer"""
 
 
-class Squad2Model(nn.Module):
+class Squad2Model(TaskModel):
     """Encoder with the SQuAD 2.0 head of the official code (in the manner of XLNet).
 
     With gold starts it gives training outputs, without them the beam.
@@ -57,10 +58,8 @@ class Squad2Model(nn.Module):
     """
 
     def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
-        super().__init__()
+        super().__init__(config, generator)
         hidden = config.hidden_size
-        self.config = config
-        self.encoder = Encoder(config, generator=generator)
         self.start = Linear(hidden, 1)
         self.end_hidden = Linear(2 * hidden, hidden)
         self.end_norm = LayerNorm(hidden, eps=config.layer_norm_eps)
@@ -93,31 +92,66 @@ class Squad2Model(nn.Module):
                 answer (0 or 1); with both there is a loss.
             beam_size: starts, and ends per start, to keep.
         """
-        sequence_BSH = self.encoder(
-            input_ids, attention_mask, token_type_ids, num_layers
-        ).sequence_BSH
-        blocked_BS = None if p_mask is None else p_mask.bool()
-        start_log_probs_BS = _log_probs(self.start(sequence_BSH).squeeze(-1), blocked_BS)
-        answer_logits_B = self._answerability(sequence_BSH, start_log_probs_BS)
-        if start_positions is not None:
-            end_log_probs = self._end_log_probs(
-                sequence_BSH, start_positions[:, None], blocked_BS
-            ).squeeze(1)
-            loss = _loss(
-                start_log_probs_BS,
-                end_log_probs,
-                answer_logits_B,
-                start_positions,
-                end_positions,
-                impossible,
-            )
-            return Squad2Training(start_log_probs_BS, end_log_probs, answer_logits_B, loss)
-        beam = min(beam_size, input_ids.shape[1])
+        inputs = HeadInputs(input_ids, attention_mask, token_type_ids, p_mask)
+        sequence_BSH = self.states(inputs, num_layers)
+        if start_positions is None:
+            return self._beam(sequence_BSH, p_mask, beam_size)
+        return self._given_starts(sequence_BSH, p_mask, start_positions, end_positions, impossible)
+
+    def read(self, states: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
+        """The beam by the names of its fields without their shapes."""
+        beam = self._beam(states, inputs.forbidden_RS)
+        return {name.rpartition("_")[0]: tensor for name, tensor in beam._asdict().items()}
+
+    def task_loss(
+        self, inputs: HeadInputs, targets: Tensor, num_layers: int | None = None
+    ) -> Tensor:
+        """The loss given the gold [B, 3]: start, end, whether there is no answer."""
+        states = self.states(inputs, num_layers)
+        loss = self._given_starts(states, inputs.forbidden_RS, *targets.unbind(1)).loss
+        assert loss is not None, "all the gold is given"
+        return loss
+
+    def _beam(
+        self, sequence_BSH: Tensor, p_mask: Tensor | None, beam_size: int = 5
+    ) -> Squad2Prediction:
+        blocked_BS, start_log_probs_BS, answer_logits_B = self._starts(sequence_BSH, p_mask)
+        beam = min(beam_size, sequence_BSH.shape[1])
         starts = start_log_probs_BS.topk(beam, dim=-1)
         ends = self._end_log_probs(sequence_BSH, starts.indices, blocked_BS).topk(beam, dim=-1)
         return Squad2Prediction(
             starts.values, starts.indices, ends.values, ends.indices, answer_logits_B
         )
+
+    def _given_starts(
+        self,
+        sequence_BSH: Tensor,
+        p_mask: Tensor | None,
+        start_positions: Tensor,
+        end_positions: Tensor | None,
+        impossible: Tensor | None,
+    ) -> Squad2Training:
+        blocked_BS, start_log_probs_BS, answer_logits_B = self._starts(sequence_BSH, p_mask)
+        end_log_probs_BS = self._end_log_probs(
+            sequence_BSH, start_positions[:, None], blocked_BS
+        ).squeeze(1)
+        out = Squad2Training(start_log_probs_BS, end_log_probs_BS, answer_logits_B, None)
+        if end_positions is None or impossible is None:
+            return out
+        # Half the mean of start and end loss, half the answerability loss, as official.
+        start_loss = F.nll_loss(start_log_probs_BS, start_positions)
+        end_loss = F.nll_loss(end_log_probs_BS, end_positions)
+        logits_B = at_least_float32(answer_logits_B)
+        answer_loss = F.binary_cross_entropy_with_logits(logits_B, impossible.to(logits_B.dtype))
+        return out._replace(loss=(start_loss + end_loss) / 2 + answer_loss / 2)
+
+    def _starts(
+        self, sequence_BSH: Tensor, p_mask: Tensor | None
+    ) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Blocked positions (bool), log-probability of each start, logit of no answer."""
+        blocked_BS = None if p_mask is None else p_mask.bool()
+        log_probs_BS = _log_probs(self.start(sequence_BSH).squeeze(-1), blocked_BS)
+        return blocked_BS, log_probs_BS, self._answerability(sequence_BSH, log_probs_BS)
 
     def _end_log_probs(
         self, sequence_BSH: Tensor, starts_BK: Tensor, blocked_BS: Tensor | None
@@ -154,21 +188,3 @@ def _log_probs(logits: Tensor, blocked: Tensor | None) -> Tensor:
     if blocked is not None:
         logits = logits.masked_fill(blocked, _MASKED_LOGIT)
     return F.log_softmax(logits, dim=-1)
-
-
-def _loss(
-    start_log_probs_BS: Tensor,
-    end_log_probs_BS: Tensor,
-    answer_logits_B: Tensor,
-    start_positions: Tensor,
-    end_positions: Tensor | None,
-    impossible: Tensor | None,
-) -> Tensor | None:
-    """Half the mean of start and end loss, half the answerability loss, as official."""
-    if end_positions is None or impossible is None:
-        return None
-    start_loss = F.nll_loss(start_log_probs_BS, start_positions)
-    end_loss = F.nll_loss(end_log_probs_BS, end_positions)
-    logits_B = at_least_float32(answer_logits_B)
-    answer_loss = F.binary_cross_entropy_with_logits(logits_B, impossible.to(logits_B.dtype))
-    return (start_loss + end_loss) / 2 + answer_loss / 2

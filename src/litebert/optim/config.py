@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from litebert.common.errors import ConfigError
+from litebert.common.config import check
 
 OptimizerName = Literal["lamb", "adamw", "muon"]
 
@@ -41,18 +41,10 @@ class OptimizerConfig:
     """peak learning rate of the matrices under muon; lr is then that of the rest"""
 
     def __post_init__(self) -> None:
-        for field in ("eps", "muon_lr"):
-            if not getattr(self, field) > 0.0:
-                raise ConfigError(f"optimizer.{field} is {getattr(self, field)}: use more than 0.")
-        for field in ("lr", "weight_decay", "clip_norm", "max_trust_ratio"):
-            value = getattr(self, field)
-            if value is not None and not value >= 0.0:
-                raise ConfigError(f"optimizer.{field} is {value}: use 0 or more.")
-        for field in ("beta1", "beta2"):
-            if not 0.0 <= getattr(self, field) < 1.0:
-                raise ConfigError(
-                    f"optimizer.{field} is {getattr(self, field)}: it lies in [0, 1)."
-                )
+        check(self, "more than 0", "eps", "muon_lr", table="optimizer")
+        positive = ("lr", "weight_decay", "clip_norm", "max_trust_ratio")
+        check(self, "0 or more", *positive, table="optimizer")
+        check(self, "0 or more and less than 1", "beta1", "beta2", table="optimizer")
 
 
 def default_learning_rate(

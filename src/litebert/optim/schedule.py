@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from litebert.common.config import check
 from litebert.common.errors import ConfigError
 
 ScheduleName = Literal["official", "linear", "trapezoid", "constant"]
@@ -33,13 +34,8 @@ trapezoid: constant, then down; constant"""
     """exponent of the decay (official)"""
 
     def __post_init__(self) -> None:
-        for field in ("warmup_share", "decay_share"):
-            value = getattr(self, field)
-            if not 0.0 <= value <= 1.0:
-                raise ConfigError(f"schedule.{field} is {value}: a share lies between 0 and 1.")
-        for field in ("warmup_steps", "warmup_floor"):
-            if (getattr(self, field) or 0) < 0:
-                raise ConfigError(f"schedule.{field} is {getattr(self, field)}: use 0 or more.")
+        check(self, "0 to 1", "warmup_share", "decay_share", table="schedule")
+        check(self, "0 or more", "warmup_steps", "warmup_floor", table="schedule")
 
 
 def official(progress: float, warmup: float, power: float = 1.0) -> float:

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, Protocol
 
-from litebert.common.errors import CheckpointError
-from litebert.interop.names import Head
-from litebert.predict.features import FloatArray, ModelInputs
+from litebert.common.errors import CheckpointError, InputError
+from litebert.model.head_table import Head
+from litebert.predict.batches import fill, pack
+from litebert.predict.inputs import Batch, pad, split
+from litebert.tasks.base import Feature, FloatArray, Outputs
 
 Runtime = Literal["auto", "torch", "onnx"]
-
-BEAM_OUTPUTS = (
-    "start_top_log_probs",
-    "start_top_index",
-    "end_top_log_probs",
-    "end_top_index",
-    "answer_logits",
-)
-"""What the paper's SQuAD 2.0 head gives instead of start and end logits."""
-
-_OUTPUTS: Mapping[Head, tuple[str, ...]] = MappingProxyType(
-    {
-        "encoder": ("pooler_output",),
-        "pretraining": ("pooler_output", "masked_logits", "sop_logits"),
-        "masked_lm": ("masked_logits",),
-        "classification": ("logits",),
-        "regression": ("logits",),
-        "multiple_choice": ("logits",),
-        "token_classification": ("token_logits",),
-        "span": ("start_logits", "end_logits"),
-        "squad2": BEAM_OUTPUTS,
-    }
-)
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 """Where an ONNX model is looked for inside a folder, as Optimum lays it out."""
@@ -60,27 +38,63 @@ class BackendInfo:
     pads: bool
     """Whether padding in a batch is computed, so that its inputs should be of nearly one length."""
 
+    def require(self, outputs: Sequence[str]) -> None:
+        """Raise InputError if the model has no head for these outputs."""
+        missing = [name for name in outputs if name not in self.outputs]
+        if missing:
+            raise InputError(
+                f"this model is for {self.head} and gives no {missing[0]}; "
+                "choose a model with the head for this question"
+            )
+
 
 class Backend(Protocol):
-    """A model that runs batches.
-
-    Outputs (float32): ``last_hidden_state`` [B, S, H], ``pooler_output`` [B, H],
-    ``masked_logits`` [M, V], ``sop_logits`` [B, 2], ``logits`` [B, C], ``token_logits``
-    [B, S, C], ``start_logits`` and ``end_logits`` [B, S], ``hidden_states`` [B, S, blocks + 1, H]
-    (the embeddings, then the output of each block), and the beam of the paper's SQuAD 2.0 head.
-    """
+    """A model that runs batches; :mod:`litebert.model.head_table` lists the outputs (float32)."""
 
     @property
     def info(self) -> BackendInfo:
         """What the model can do."""
 
-    def run(self, inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:
-        """Compute the named outputs for one padded batch."""
+    def run(
+        self, batch: Batch, outputs: Sequence[str], depth: int | None = None
+    ) -> dict[str, FloatArray]:
+        """Compute the named outputs for one padded batch, after ``depth`` layers or all."""
 
 
-def outputs_of_head(head: Head) -> frozenset[str]:
-    """Return the outputs that a model with this head can compute."""
-    return frozenset({"last_hidden_state", "hidden_states", *_OUTPUTS[head]})
+def run_batch(
+    backend: Backend,
+    features: Sequence[Feature],
+    outputs: Sequence[str],
+    pad_id: int,
+    depth: int | None = None,
+) -> list[Outputs]:
+    """Run features of one row each in one call; what the model says about each."""
+    return split(features, backend.run(pad(features, pad_id), outputs, depth))
+
+
+def run_features(
+    backend: Backend,
+    features: Sequence[Feature],
+    outputs: Sequence[str],
+    pad_id: int,
+    max_tokens: int,
+    depth: int | None = None,
+) -> Iterator[tuple[int, Outputs]]:
+    """Yield the index of each feature with what the model says, batch by batch.
+
+    Args:
+        backend: the model.
+        features: inputs of one row each.
+        outputs: names of the outputs to compute.
+        pad_id: the tokenizer's.
+        max_tokens: tokens of one batch.
+        depth: layers to run; None runs all.
+    """
+    backend.info.require(outputs)
+    batches = pack if backend.info.pads else fill
+    for chosen in batches([len(feature) for feature in features], max_tokens):
+        members = [features[index] for index in chosen]
+        yield from zip(chosen, run_batch(backend, members, outputs, pad_id, depth), strict=True)
 
 
 def onnx_file(folder: Path) -> Path | None:
@@ -88,13 +102,22 @@ def onnx_file(folder: Path) -> Path | None:
     return next((folder / name for name in ONNX_FILES if (folder / name).is_file()), None)
 
 
-def open_backend(folder: Path, runtime: Runtime = "auto", threads: int | None = None) -> Backend:
+def open_backend(
+    folder: Path,
+    runtime: Runtime = "auto",
+    threads: int | None = None,
+    *,
+    device: str = "cpu",
+    packed: bool = True,
+) -> Backend:
     """Load a model folder with the runtime asked for.
 
     Args:
         folder: a model folder (``model.safetensors``) or an ONNX folder (``model.onnx``).
         runtime: ``auto`` takes the ONNX file if the folder has one, else torch.
         threads: processor threads for one batch; None lets the runtime decide.
+        device: where torch runs; ``auto`` takes a GPU if there is one.
+        packed: bring torch's weights into the processor's own order: faster, rounded otherwise.
     """
     found = onnx_file(folder)
     if runtime == "onnx" and found is None:
@@ -105,6 +128,11 @@ def open_backend(folder: Path, runtime: Runtime = "auto", threads: int | None = 
         from litebert.predict.onnx_backend import OnnxBackend
 
         return OnnxBackend(folder, found, threads)
-    from litebert.predict.torch_backend import TorchBackend
-
-    return TorchBackend(folder, threads)
+    try:
+        from litebert.predict.torch_backend import TorchBackend
+    except ModuleNotFoundError:
+        raise CheckpointError(
+            f"running {folder} needs torch: `pip install litebert[train]`; or make an ONNX "
+            f"folder of it, which does not: `litebert export onnx {folder} OUT`"
+        ) from None
+    return TorchBackend.load(folder, threads, device, packed)

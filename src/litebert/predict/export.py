@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
+from litebert.common.errors import CheckpointError
 from litebert.common.files import check_free
 from litebert.interop.onnx.export import OnnxReport, export_onnx
-from litebert.predict.dev_check import DevDrop, DevSet
-from litebert.predict.predictor import Predictor
+from litebert.predict.evaluate import DevSet
 
-DEFAULT_MAX_DROP = 0.02
-"""Share of the dev score that int8 may cost."""
+
+@dataclass(frozen=True)
+class DevDrop:
+    """The score before and after an export."""
+
+    metric: str
+    before: float
+    after: float
+
+    @property
+    def share(self) -> float:
+        """What was lost, as a share of the score before; negative if the export scores higher."""
+        return (self.before - self.after) / abs(self.before) if self.before else 0.0
+
+    def check(self, max_drop: float) -> None:
+        """Raise CheckpointError if more than ``max_drop`` (a share) was lost."""
+        if self.share > max_drop:
+            raise CheckpointError(
+                f"{self.metric} fell from {self.before:.4g} to {self.after:.4g}, more than "
+                f"{max_drop:.0%}, so nothing was written; use --force to keep it"
+            )
 
 
 def export_checked(
@@ -21,8 +42,7 @@ def export_checked(
     *,
     int8: bool = False,
     depth: int | None = None,
-    max_drop: float = DEFAULT_MAX_DROP,
-    force: bool = False,
+    max_drop: float = math.inf,
 ) -> tuple[OnnxReport, DevDrop]:
     """Export a model, and keep the result only if it scores nearly as before.
 
@@ -34,20 +54,18 @@ def export_checked(
         dev: the task and data to score on.
         int8: store and multiply int8.
         depth: layers to run.
-        max_drop: share of the score that may be lost.
-        force: keep the export whatever it lost.
+        max_drop: share of the score that may be lost; infinite for any.
     """
     check_free(out)  # known before the dev set is scored, which takes long
     drops: list[DevDrop] = []
     with tempfile.TemporaryDirectory() as scratch:
         export_onnx(source, Path(scratch) / "float32")
-        before = dev.score(Predictor.load(Path(scratch) / "float32"))
+        before = dev.score(Path(scratch) / "float32")
 
     def accept(folder: Path) -> None:
-        drop = DevDrop(dev.task.main_metric, before, dev.score(Predictor.load(folder)))
+        drop = DevDrop(dev.task.main_metric, before, dev.score(folder))
         drops.append(drop)
-        if not force:
-            drop.check(max_drop)
+        drop.check(max_drop)
 
     report = export_onnx(source, out, int8=int8, depth=depth, accept=accept)
     return report, drops[0]

@@ -1,4 +1,4 @@
-"""Looking inside (the paper's Figure 1): how far and by which angle a block moves embeddings.
+"""Looking inside (the paper's Figure 1): how far and by what angle a block moves embeddings.
 
 For every block, the L2 distance between its input and its output embedding and the angle between
 the two, over all real tokens (padding is left out, ``[CLS]`` and ``[SEP]`` are not).
@@ -9,36 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from litebert.common.batches import batches_by_tokens
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import atomic_path, open_binary
 from litebert.common.progress import progress
+from litebert.interop.folder import resolve
+from litebert.predict.backend import Backend, open_backend, run_features
+from litebert.predict.batches import DEFAULT_MAX_TOKENS
+from litebert.tasks.base import Feature, FloatArray, Row
+from litebert.text.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from torch import Tensor
+Float64Array = npt.NDArray[np.float64]
 
-    from litebert.model.encoder import Encoder
-    from litebert.text.tokenizer import Tokenizer
-
-BATCH_TOKENS = 4096
 PLOT_FORMATS = (".png", ".svg", ".pdf")
+_PAD_ID = 0  # padding is left out, so any piece will do
+_SMALLEST_NORM = 1e-12
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How a quantity is distributed over the tokens.
-
-    Attributes:
-        mean: the mean.
-        std: the standard deviation.
-        p10: the value that a tenth of the tokens stay below.
-        p90: the value that nine tenths stay below.
-    """
+    """How a quantity is distributed over the tokens: mean, deviation, first and last tenth."""
 
     mean: float
     std: float
@@ -46,7 +39,7 @@ class Spread:
     p90: float
 
     @classmethod
-    def of(cls, values: npt.NDArray[np.float64]) -> Spread:
+    def of(cls, values: Float64Array) -> Spread:
         """Summarise the values of all tokens."""
         p10, p90 = np.quantile(values, (0.1, 0.9))
         return cls(float(values.mean()), float(values.std()), float(p10), float(p90))
@@ -54,32 +47,17 @@ class Spread:
 
 @dataclass(frozen=True)
 class LayerMovement:
-    """What one block does to the embeddings.
-
-    Attributes:
-        layer: number of the block, from 1 in order of execution.
-        distance: L2 distance between input and output.
-        angle_degrees: angle between input and output.
-    """
+    """L2 distance and angle between what goes into a block and what comes out."""
 
     layer: int
+    """number of the block, from 1 in order of execution"""
     distance: Spread
     angle_degrees: Spread
 
 
 @dataclass(frozen=True)
 class LayerAnalysis:
-    """The movement of every block of one model.
-
-    Attributes:
-        model: the folder or hub name.
-        num_tokens: tokens that were averaged over.
-        layers: one entry per block.
-
-    Example:
-        >>> analysis = analyze_layers("runs/base/model", Path("text.txt"))
-        >>> [round(layer.angle_degrees.mean) for layer in analysis.layers]
-    """
+    """The movement of every block of one model (a folder or hub name) over so many tokens."""
 
     model: str
     num_tokens: int
@@ -97,61 +75,61 @@ def analyze_layers(
         max_tokens: stop after this many tokens.
         length: longest window; by default what the model allows.
     """
-    from litebert.interop.folder import resolve
-    from litebert.interop.hf import load_model
-    from litebert.model.encoder import Encoder
-    from litebert.text.tokenizer import Tokenizer
-
-    encoder = load_model(model, head="encoder")
-    assert isinstance(encoder, Encoder)
-    longest = encoder.config.max_positions
+    folder = resolve(model)
+    backend = open_backend(folder)
+    longest = backend.info.max_length
     window = longest if length is None else length
     if not 3 <= window <= longest:
         raise ConfigError(f"length {window} does not fit: choose 3 to {longest} for this model")
     if max_tokens < 3:
         raise ConfigError(f"max_tokens {max_tokens} is too small: choose at least 3")
-    tokenizer = Tokenizer.load(resolve(model))
+    tokenizer = Tokenizer.load(folder)
     sequences = list(_windows(tokenizer, text, window, max_tokens))
     if not sequences:
         raise DataError(f"{text} has no text to look at")
-    return LayerAnalysis(str(model), sum(map(len, sequences)), movements(encoder, sequences))
-
-
-def movements(encoder: Encoder, sequences: Sequence[Sequence[int]]) -> tuple[LayerMovement, ...]:
-    """Measure every block over sequences of token ids (each with its special tokens)."""
-    import torch
-
-    distances: list[Tensor] = []  # per batch [blocks, tokens]
-    angles: list[Tensor] = []
-    batches = batches_by_tokens([len(sequence) for sequence in sequences], BATCH_TOKENS)
     num_tokens = sum(map(len, sequences))
-    with torch.inference_mode(), progress("layers", num_tokens, "token") as bar:
-        for batch in batches:
-            rows = [torch.tensor(sequences[index]) for index in batch]
-            ids_BS = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-            lengths_B = torch.tensor([len(row) for row in rows])
-            real_BS = torch.arange(ids_BS.shape[1]) < lengths_B[:, None]
-            states = encoder(ids_BS, real_BS, return_hidden_states=True).hidden_states
-            real = torch.stack([state_BSH[real_BS] for state_BSH in states]).double()
-            distances.append(torch.linalg.vector_norm(real[1:] - real[:-1], dim=-1))
-            angles.append(angle_degrees(real[:-1], real[1:]))
-            bar.advance(int(lengths_B.sum()))
-    pairs = zip(torch.cat(distances, dim=1).numpy(), torch.cat(angles, dim=1).numpy(), strict=True)
+    return LayerAnalysis(str(model), num_tokens, movements(backend, sequences))
+
+
+def movements(backend: Backend, sequences: Sequence[Sequence[int]]) -> tuple[LayerMovement, ...]:
+    """Measure every block over sequences of token ids (each with its special tokens)."""
+    features = [
+        Feature(0, (Row(np.array(sequence, np.int32), len(sequence)),)) for sequence in sequences
+    ]
+    distances: list[Float64Array] = []  # of each sequence [tokens, blocks]
+    angles: list[Float64Array] = []
+    outputs = ("hidden_states",)
+    with progress("layers", sum(map(len, sequences)), "token") as bar:
+        for _, said in run_features(backend, features, outputs, _PAD_ID, DEFAULT_MAX_TOKENS):
+            distance_SL, angle_SL = token_movements(said["hidden_states"])
+            distances.append(distance_SL)
+            angles.append(angle_SL)
+            bar.advance(len(distance_SL))
+    pairs = zip(np.concatenate(distances).T, np.concatenate(angles).T, strict=True)
     return tuple(
         LayerMovement(number, Spread.of(distance), Spread.of(angle))
         for number, (distance, angle) in enumerate(pairs, start=1)
     )
 
 
-def angle_degrees(a: Tensor, b: Tensor) -> Tensor:
-    """The angle between vectors [..., H], exact near 0 and 180 where the arc cosine is not."""
-    import torch
+def token_movements(states_SLH: FloatArray) -> tuple[Float64Array, Float64Array]:
+    """Distance and angle between input and output of each block; float64 [S, blocks] each.
 
-    a = a / torch.linalg.vector_norm(a, dim=-1, keepdim=True)
-    b = b / torch.linalg.vector_norm(b, dim=-1, keepdim=True)
-    opposite = torch.linalg.vector_norm(a - b, dim=-1)
-    adjacent = torch.linalg.vector_norm(a + b, dim=-1)
-    return torch.rad2deg(2 * torch.atan2(opposite, adjacent))
+    Args:
+        states_SLH: the embeddings of S tokens, then the output of each block; [S, blocks + 1, H].
+    """
+    states = states_SLH.astype(np.float64)
+    before, after = states[:, :-1], states[:, 1:]
+    return np.linalg.norm(after - before, axis=-1), angle_degrees(before, after)
+
+
+def angle_degrees(a: Float64Array, b: Float64Array) -> Float64Array:
+    """The angle between vectors [..., H], exact near 0 and 180 where the arc cosine is not."""
+    a = a / np.maximum(np.linalg.norm(a, axis=-1, keepdims=True), _SMALLEST_NORM)
+    b = b / np.maximum(np.linalg.norm(b, axis=-1, keepdims=True), _SMALLEST_NORM)
+    opposite, adjacent = np.linalg.norm(a - b, axis=-1), np.linalg.norm(a + b, axis=-1)
+    degrees: Float64Array = np.degrees(2 * np.arctan2(opposite, adjacent))
+    return degrees
 
 
 def _windows(tokenizer: Tokenizer, text: Path, length: int, max_tokens: int) -> Iterator[list[int]]:

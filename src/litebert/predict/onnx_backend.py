@@ -10,10 +10,11 @@ import numpy as np
 
 from litebert.common.errors import CheckpointError
 from litebert.interop.folder import ModelFolder
-from litebert.interop.names import Head
 from litebert.interop.onnx.file import OnnxFile
-from litebert.predict.backend import BackendInfo, outputs_of_head
-from litebert.predict.features import FloatArray, ModelInputs
+from litebert.model.head_table import HEADS, Head, outputs_of_head
+from litebert.predict.backend import BackendInfo
+from litebert.predict.inputs import Batch
+from litebert.tasks.base import FloatArray
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -29,11 +30,6 @@ class OnnxBackend:
     in use: the logits of every position of a masked-word model, say, would cost more memory than
     the rest together. The hidden states of all layers come from a second session, made when they
     are first asked for.
-
-    Example:
-        >>> backend = OnnxBackend(Path("exported"), Path("exported/model.onnx"), threads=2)
-        >>> backend.info.runtime
-        'onnx int8'
     """
 
     def __init__(self, folder: Path, file: Path, threads: int | None) -> None:
@@ -58,16 +54,19 @@ class OnnxBackend:
             pads=True,
         )
 
-    def run(self, inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:
-        """Compute the named outputs for one padded batch."""
-        feeds = self._feeds(inputs)
+    def run(
+        self, batch: Batch, outputs: Sequence[str], depth: int | None = None
+    ) -> dict[str, FloatArray]:
+        """Compute the named outputs for one padded batch; the depth is that of the export."""
+        assert depth is None, "an ONNX model runs all its layers"
+        feeds = self._feeds(batch)
         computed: dict[str, FloatArray] = {}
         names = [name for name in outputs if name != _STATES]
         if names:
             arrays = self._session.run([self._name(name) for name in names], feeds)
             for name, array in zip(names, arrays, strict=True):
                 if name == _MASKED and self._name(name) != _MASKED:
-                    array = array.reshape(-1, array.shape[-1])[inputs.masked_positions]
+                    array = array.reshape(-1, array.shape[-1])[batch.masked_positions]
                 computed[name] = np.asarray(array, np.float32)
         if _STATES in outputs:
             if self._path_session is None:
@@ -75,18 +74,17 @@ class OnnxBackend:
             computed[_STATES] = np.stack(self._path_session.run(self._states, feeds), axis=2)
         return computed
 
-    def _feeds(self, inputs: ModelInputs) -> dict[str, np.ndarray]:
+    def _feeds(self, batch: Batch) -> dict[str, np.ndarray]:
         feeds = {
-            "input_ids": inputs.input_ids,
-            "attention_mask": inputs.full_mask(),
-            "token_type_ids": inputs.token_type_ids,
+            "input_ids": batch.input_ids,
+            "attention_mask": batch.full_mask().astype(np.int64),
+            "token_type_ids": batch.token_type_ids,
         }
-        if self.info.head == "multiple_choice":
+        if HEADS[self.info.head].choices:  # each row is a question of one choice
             feeds = {name: array[:, None] for name, array in feeds.items()}
         if "p_mask" in self._input_names:
-            none = np.zeros_like(inputs.input_ids)  # an embedding forbids nothing
-            forbidden = inputs.forbidden
-            feeds["p_mask"] = none if forbidden is None else forbidden.astype(np.int64)
+            none = np.zeros_like(batch.input_ids)  # an embedding forbids nothing
+            feeds["p_mask"] = none if batch.forbidden is None else batch.forbidden.astype(np.int64)
         return {name: array for name, array in feeds.items() if name in self._input_names}
 
     def _name(self, name: str) -> str:
@@ -116,13 +114,12 @@ class OnnxBackend:
 
 
 def _renamed(head: Head, outputs: Sequence[str]) -> dict[str, str]:
-    """Return which of our outputs Optimum calls ``logits``, where the file has no name of ours.
+    """Return what Optimum calls our outputs, where the file does not have our names.
 
-    Those of a tagger have a row per token; so have those of a masked-word model, of which the rows
-    at the masks are taken.
+    It gives the logits of a masked-word model at every position: those at the masks are taken.
     """
-    if head == "token_classification":
-        return {"token_logits": "logits"}
-    if head in ("masked_lm", "pretraining") and _MASKED not in outputs:
-        return {_MASKED: "logits"}
-    return {}
+    return {
+        output.name: output.foreign_name
+        for output in HEADS[head].outputs
+        if output.foreign_name is not None and output.name not in outputs
+    }

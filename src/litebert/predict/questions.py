@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
 from litebert.common.errors import InputError
-from litebert.predict.backend import BEAM_OUTPUTS
-from litebert.predict.features import Feature, FloatArray, Row, segments
-from litebert.predict.results import Candidate, FilledText, LayerPath, SentenceOrder
-from litebert.tasks.base import Example, Form, Prediction
-from litebert.tasks.base import Feature as TaskFeature
+from litebert.predict.inputs import join_rows, single_rows
+from litebert.predict.layers import token_movements
+from litebert.tasks.base import Example, Feature, FloatArray, Form, Outputs
+from litebert.tasks.forms.arrays import softmax
+from litebert.tasks.forms.rows import pair_row, single_row
 from litebert.text.tokenizer import WORD_MARK, Tokenizer
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-Other = TypeVar("Other")
+Result_co = TypeVar("Result_co", covariant=True)
 
 Pooling = Literal["mean", "cls"]
 
@@ -29,56 +28,65 @@ _MASK = re.compile(r"\s*\[MASK\]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Question(Generic[Result]):
+class Candidate:
+    """One word that may stand at a mask."""
+
+    token: str
+    """The piece as text, without the word-start marker."""
+    token_id: int
+    """Its id in the vocabulary."""
+    score: float
+    """Its probability at this position."""
+
+
+@dataclass(frozen=True)
+class FilledText:
+    """The candidates for every ``[MASK]`` of one text."""
+
+    text: str
+    """The text with the best candidate at each mask."""
+    masks: list[list[Candidate]]
+    """For each mask, in the order of the text, the best candidates first."""
+
+
+@dataclass(frozen=True)
+class SentenceOrder:
+    """How sure the model is that the first sentence comes first."""
+
+    in_order: float
+    """Probability that the sentences stand in their original order."""
+    swapped: float
+    """Probability that they were swapped; the two add up to one."""
+
+
+@dataclass(frozen=True)
+class LayerPath:
+    """How far each block moves the tokens of one text: Figure 1 of the paper for one input."""
+
+    distance: list[float]
+    """Mean over tokens of the L2 distance between input and output of each block."""
+    angle_degrees: list[float]
+    """Mean over tokens of the angle between input and output of each block."""
+
+
+@dataclass(frozen=True)
+class Question(Generic[Result_co]):
     """One thing to ask, ready for any batch.
 
     The predictor and the server run the same questions; they differ only in who forms the batch.
-
-    Args:
-        features: the model inputs.
-        outputs: the model outputs that ``decode`` reads.
-        decode: turns one row per feature into the answer.
-
-    Example:
-        >>> question = fill_mask("Paris is the [MASK] of France.", tokenizer, 512, top_k=5)
-        >>> question.features[0].masked
-        (4,)
     """
 
     features: Sequence[Feature]
+    """the model inputs, of one row each"""
     outputs: tuple[str, ...]
-    decode: Callable[[Sequence[Row]], Result]
+    """the model outputs that ``decode`` reads"""
+    decode: Callable[[Sequence[Outputs]], Result_co]
+    """turns what the model said about each feature into the answer"""
 
     @property
     def num_tokens(self) -> int:
         """Tokens of all inputs, without padding."""
         return sum(map(len, self.features))
-
-    def then(self, change: Callable[[Result], Other]) -> Question[Other]:
-        """Return the same question with its answer changed by a function."""
-        return Question(self.features, self.outputs, lambda rows: change(self.decode(rows)))
-
-    def reading(self, change: Callable[[Row], Row]) -> Question[Result]:
-        """Return the same question with each row of the model changed before it is decoded."""
-        return Question(
-            self.features, self.outputs, lambda rows: self.decode([change(row) for row in rows])
-        )
-
-
-def together(questions: Sequence[Question[Result]]) -> Question[list[Result]]:
-    """Join questions for the same outputs into one, answered as a list."""
-
-    def decode(rows: Sequence[Row]) -> list[Result]:
-        answers, start = [], 0
-        for question in questions:
-            stop = start + len(question.features)
-            answers.append(question.decode(rows[start:stop]))
-            start = stop
-        return answers
-
-    features = [feature for question in questions for feature in question.features]
-    outputs = dict.fromkeys(name for question in questions for name in question.outputs)
-    return Question(features, tuple(outputs), decode)
 
 
 def fill_mask(text: str, tokenizer: Tokenizer, max_length: int, top_k: int) -> Question[FilledText]:
@@ -89,18 +97,9 @@ def fill_mask(text: str, tokenizer: Tokenizer, max_length: int, top_k: int) -> Q
     if not masked:
         shown = text if len(text) <= 60 else text[:57] + "..."
         raise InputError(f"the text has no [MASK]: {shown!r}; write one where a word is missing")
-    plain = segments(body, None, tokenizer.cls_id, tokenizer.sep_id)
-    feature = Feature(plain.input_ids, plain.token_type_ids, masked)
-    _check_length(feature, max_length)
-
-    def decode(rows: Sequence[Row]) -> FilledText:
-        ids = list(feature.input_ids)
-        masks = [_candidates(logits, tokenizer, top_k) for logits in rows[0]["masked_logits"]]
-        for position, candidates in zip(masked, masks, strict=True):
-            ids[position] = candidates[0].token_id
-        return FilledText(tokenizer.decode(ids[1:-1]), masks)
-
-    return Question([feature], ("masked_logits",), decode)
+    _check_length(len(body) + 2, max_length)
+    feature = Feature(0, (single_row(body, tokenizer, max_length),), masked=masked)
+    return Question([feature], ("masked_logits",), partial(_filled, feature, tokenizer, top_k))
 
 
 def check_top_k(top_k: int) -> None:
@@ -116,15 +115,9 @@ def order(
     ids = tokenizer.encode_batch([first, second])
     if not all(ids):
         raise InputError("sentence order needs two sentences; one of them is empty")
-    feature = segments(ids[0], ids[1], tokenizer.cls_id, tokenizer.sep_id)
-    _check_length(feature, max_length)
-
-    def decode(rows: Sequence[Row]) -> SentenceOrder:
-        # Label 0 of the head means in order, label 1 swapped.
-        in_order, swapped = softmax(rows[0]["sop_logits"]).tolist()
-        return SentenceOrder(in_order, swapped)
-
-    return Question([feature], ("sop_logits",), decode)
+    _check_length(len(ids[0]) + len(ids[1]) + 3, max_length)
+    feature = Feature(0, (pair_row(ids[0], ids[1], tokenizer, max_length),))
+    return Question([feature], ("sop_logits",), _sentence_order)
 
 
 def embed(
@@ -134,70 +127,76 @@ def embed(
 
     ``[CLS]`` and ``[SEP]`` count as tokens; a text beyond ``max_length`` is cut at its end.
     """
-
-    def decode(rows: Sequence[Row]) -> FloatArray:
-        hidden_SH = rows[0]["last_hidden_state"]
-        vector = hidden_SH.mean(axis=0) if pooling == "mean" else hidden_SH[0]
-        return np.array(vector, np.float32)
-
-    return Question([plain(text, tokenizer, max_length)], ("last_hidden_state",), decode)
+    feature = plain(text, tokenizer, max_length)
+    return Question([feature], ("last_hidden_state",), partial(_vector, pooling))
 
 
 def layer_path(text: str, tokenizer: Tokenizer, max_length: int) -> Question[LayerPath]:
     """Ask how far each block moves the tokens of a text: Figure 1 of the paper, for one input."""
-
-    def decode(rows: Sequence[Row]) -> LayerPath:
-        states_SLH = rows[0]["hidden_states"].astype(np.float64)
-        before, after = states_SLH[:, :-1], states_SLH[:, 1:]
-        distance_SL = np.linalg.norm(after - before, axis=-1)
-        lengths_SL = np.linalg.norm(before, axis=-1) * np.linalg.norm(after, axis=-1)
-        cosine_SL = (before * after).sum(axis=-1) / np.maximum(lengths_SL, 1e-12)
-        angle_SL = np.degrees(np.arccos(np.clip(cosine_SL, -1, 1)))
-        return LayerPath(distance_SL.mean(axis=0).tolist(), angle_SL.mean(axis=0).tolist())
-
-    return Question([plain(text, tokenizer, max_length)], ("hidden_states",), decode)
+    return Question([plain(text, tokenizer, max_length)], ("hidden_states",), _layer_path)
 
 
-def task_question(
-    form: Form, example: Example, tokenizer: Tokenizer, max_length: int, outputs: tuple[str, ...]
-) -> Question[Prediction]:
-    """Ask a task's question about one example, with the task's own features and decoding.
+def ask_task(
+    record: Mapping[str, object],
+    form: Form,
+    tokenizer: Tokenizer,
+    max_length: int,
+    outputs: tuple[str, ...],
+) -> Question[dict[str, object]]:
+    """Ask a task's question about one record, with the task's own features and decoding.
 
     Args:
+        record: what ``form.parse`` reads; its answer is JSON for people.
         form: the kind of task.
-        example: what ``form.parse`` or a task's reader made.
         tokenizer: the model's.
         max_length: longest input in tokens.
         outputs: the model outputs that the form decodes.
     """
-    task_features = form.features([example], tokenizer, max_length)
-    features = [row for task_feature in task_features for row in _rows(task_feature)]
-
-    def decode(rows: Sequence[Row]) -> Prediction:
-        answers, start = [], 0
-        for task_feature in task_features:
-            stop = start + len(task_feature.rows)
-            answers.append(_merge_choices(rows[start:stop]))
-            start = stop
-        return form.decode([example], task_features, answers)[0]
-
-    return Question(features, outputs, decode)
+    example = form.parse(record, str(record.get("id", "0")))
+    features = form.features([example], tokenizer, max_length)
+    return Question(single_rows(features), outputs, partial(_described, form, example, features))
 
 
-def form_outputs(form: Form, available: frozenset[str]) -> tuple[str, ...]:
-    """Return the outputs that a form decodes, for a model with these outputs."""
-    if form.kind == "token_classification":
-        return ("token_logits",)
-    if form.kind == "span_extraction":
-        has_beam = "answer_logits" in available
-        return BEAM_OUTPUTS if has_beam else ("start_logits", "end_logits")
-    return ("logits",)
+def plain(text: str, tokenizer: Tokenizer, max_length: int) -> Feature:
+    """Return one text as a feature, cut at its end if it is too long."""
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise InputError("the text is empty; write some words")
+    return Feature(0, (single_row(ids, tokenizer, max_length),))
 
 
-def softmax(logits: FloatArray) -> FloatArray:
-    """Return the probabilities over the last axis; float32, same shape."""
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True), np.float32)
+def _filled(
+    feature: Feature, tokenizer: Tokenizer, top_k: int, said: Sequence[Outputs]
+) -> FilledText:
+    ids = feature.rows[0].ids.tolist()
+    masks = [_candidates(logits, tokenizer, top_k) for logits in said[0]["masked_logits"]]
+    for position, candidates in zip(feature.masked, masks, strict=True):
+        ids[position] = candidates[0].token_id
+    return FilledText(tokenizer.decode(ids[1:-1]), masks)
+
+
+def _sentence_order(said: Sequence[Outputs]) -> SentenceOrder:
+    # Label 0 of the head means in order, label 1 swapped.
+    in_order, swapped = softmax(said[0]["sop_logits"]).tolist()
+    return SentenceOrder(in_order, swapped)
+
+
+def _vector(pooling: Pooling, said: Sequence[Outputs]) -> FloatArray:
+    hidden_SH = said[0]["last_hidden_state"]
+    vector = hidden_SH.mean(axis=0) if pooling == "mean" else hidden_SH[0]
+    return np.array(vector, np.float32)
+
+
+def _layer_path(said: Sequence[Outputs]) -> LayerPath:
+    distance_SL, angle_SL = token_movements(said[0]["hidden_states"])
+    return LayerPath(distance_SL.mean(axis=0).tolist(), angle_SL.mean(axis=0).tolist())
+
+
+def _described(
+    form: Form, example: Example, features: Sequence[Feature], said: Sequence[Outputs]
+) -> dict[str, object]:
+    (prediction,) = form.decode([example], features, join_rows(features, said))
+    return form.describe(example, prediction)
 
 
 def _candidates(logits_V: FloatArray, tokenizer: Tokenizer, top_k: int) -> list[Candidate]:
@@ -246,31 +245,8 @@ def _join_bytes(pieces: list[str], tokens: list[int]) -> None:
             tokens[start + 1 : start + size] = []
 
 
-def plain(text: str, tokenizer: Tokenizer, max_length: int) -> Feature:
-    """Return one text as a feature, cut at its end if it is too long."""
-    ids = tokenizer.encode(text)[: max_length - 2]
-    if not ids:
-        raise InputError("the text is empty; write some words")
-    return segments(ids, None, tokenizer.cls_id, tokenizer.sep_id)
-
-
-def _check_length(feature: Feature, max_length: int) -> None:
-    if len(feature) > max_length:
+def _check_length(num_tokens: int, max_length: int) -> None:
+    if num_tokens > max_length:
         raise InputError(
-            f"the text has {len(feature)} tokens, the model reads {max_length}; shorten it"
+            f"the text has {num_tokens} tokens, the model reads {max_length}; shorten it"
         )
-
-
-def _rows(feature: TaskFeature) -> list[Feature]:
-    forbidden = feature.forbidden() if feature.passage is not None else ()
-    return [
-        Feature(row.ids.tolist(), row.token_type_ids().tolist(), forbidden=tuple(forbidden))
-        for row in feature.rows
-    ]
-
-
-def _merge_choices(rows: Sequence[Row]) -> Row:
-    """Join the single logits of several choices; a feature of one row stays as it is."""
-    if len(rows) == 1:
-        return rows[0]
-    return {"logits": np.concatenate([row["logits"] for row in rows])}

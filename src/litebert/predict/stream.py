@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+
+import numpy as np
 
 from litebert.common.errors import DataError, LitebertError
 from litebert.predict import questions
 from litebert.predict.predictor import Predictor
-from litebert.predict.questions import Pooling, Question
+from litebert.predict.questions import FilledText, Pooling, Question, SentenceOrder
+from litebert.tasks.base import Outputs
 from litebert.tasks.forms.requests import required_text
 from litebert.tasks.registry import find_task
 
@@ -46,8 +51,9 @@ def answer_rows(
         One answer per row, with the row's ``id`` if it has one.
     """
     ask = _asker(predictor, task, pooling, top_k)
+    identities: deque[Json] = deque()  # of the rows that were taken and not answered yet
 
-    def asked() -> Iterator[Question[Json]]:
+    def asked() -> Iterator[Question[object]]:
         for number, row in rows:
             record: Record = {} if isinstance(row, DataError) else row
             try:
@@ -57,43 +63,49 @@ def answer_rows(
             except LitebertError as error:
                 if strict:
                     raise DataError(f"{source}:{number}: {error}") from None
-                question = _failed(str(error))
-            yield _with_id(question, record)
+                question = Question((), (), partial(_failure, str(error)))
+            identities.append({"id": record["id"]} if "id" in record else {})
+            yield question
 
-    yield from predictor.stream(asked())
+    for answer in predictor.stream(asked()):
+        yield identities.popleft() | _json(answer)
 
 
 def _asker(
     predictor: Predictor, task: str, pooling: Pooling, top_k: int
-) -> Callable[[Record], Question[Json]]:
+) -> Callable[[Record], Question[object]]:
     """Return what makes a question of one record; a model without the head is refused here."""
     tokenizer, length = predictor.tokenizer, predictor.max_length
     if task == "order":
-        predictor.require(("sop_logits",))
+        predictor.backend.info.require(("sop_logits",))
         return lambda record: questions.order(
             required_text(record, "text"), required_text(record, "text_pair"), tokenizer, length
-        ).then(asdict)
+        )
     if task == "embed":
         return lambda record: questions.embed(
             required_text(record, "text"), tokenizer, length, pooling
-        ).then(lambda vector: {"embedding": vector.tolist()})
+        )
     if task == "fill-mask":
-        predictor.require(("masked_logits",))
+        predictor.backend.info.require(("masked_logits",))
         questions.check_top_k(top_k)
         return lambda record: questions.fill_mask(
             required_text(record, "text"), tokenizer, length, top_k
-        ).then(asdict)
+        )
     found = find_task(task)
-    form, task_length = predictor.form_for(found), predictor.length_for(found)
+    form, task_length = predictor.form_for(found), predictor.purpose.length_for(found)
     return lambda record: predictor.question(record, form, task_length)
 
 
-def _failed(message: str) -> Question[Json]:
-    return Question((), (), lambda rows: {"error": message})
+def _failure(message: str, said: Sequence[Outputs]) -> Json:
+    """Answer a row that could not be asked."""
+    return {"error": message}
 
 
-def _with_id(question: Question[Json], record: Record) -> Question[Json]:
-    if "id" not in record:
-        return question
-    identity: Json = {"id": record["id"]}
-    return question.then(lambda answer: identity | answer)
+def _json(answer: object) -> Json:
+    """Return an answer as JSON values."""
+    if isinstance(answer, dict):
+        return answer
+    if isinstance(answer, np.ndarray):
+        return {"embedding": answer.tolist()}
+    assert isinstance(answer, (FilledText, SentenceOrder)), "one of the general answers"
+    return asdict(answer)

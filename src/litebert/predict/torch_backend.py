@@ -1,144 +1,132 @@
-"""Run a model folder with torch."""
+"""Run a model with torch: one loaded from a folder, or one that is being trained."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from litebert.common.errors import CheckpointError
+from litebert.dist.runtime import Precision, autocast
 from litebert.interop.folder import ModelFolder
-from litebert.predict.backend import BEAM_OUTPUTS, BackendInfo, outputs_of_head
-from litebert.predict.features import FloatArray, ModelInputs
+from litebert.interop.hf import load_model
+from litebert.model.encoder import Encoder, HeadInputs
+from litebert.model.head_table import ENCODER_OUTPUTS, Head, head_of_class, outputs_of_head
+from litebert.model.heads import TaskModel
+from litebert.model.pretraining import PretrainingModel
+from litebert.predict.backend import BackendInfo
+from litebert.predict.inputs import Batch
+from litebert.tasks.base import FloatArray
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from litebert.model.encoder import Encoder
-
-_POOLED = frozenset({"pooler_output", "sop_logits", "logits"})
-"""Outputs that read nothing but the first token."""
+_STATES = frozenset(output.name for output in ENCODER_OUTPUTS)
 
 
 class TorchBackend:
-    """A model folder loaded with torch, in evaluation mode, on the processor.
+    """A torch model as it is, for instance in the middle of its training; :meth:`load` reads one.
 
-    Example:
-        >>> backend = TorchBackend(Path("runs/tiny/model"), threads=None)
-        >>> backend.run(inputs, ["last_hidden_state"])["last_hidden_state"].shape
+    It is run in evaluation mode and left in the mode it was in.
     """
 
-    def __init__(self, folder: Path, threads: int | None) -> None:
-        try:
-            import torch
-        except ModuleNotFoundError:
-            raise CheckpointError(
-                f"running {folder} needs torch: `pip install litebert[train]`; or make an ONNX "
-                f"folder of it, which does not: `litebert export onnx {folder} OUT`"
-            ) from None
-        from litebert.interop.hf import load_model
+    def __init__(
+        self, model: nn.Module, head: Head | None = None, precision: Precision = "float32"
+    ) -> None:
+        """Wrap a model.
 
-        if threads is not None:
-            torch.set_num_threads(threads)
-        described = ModelFolder(folder)
-        self.model = load_model(folder)
-        encoder = self.model if described.head == "encoder" else _part(self.model, "encoder")
-        self.encoder = cast("Encoder", encoder)
-        self.encoder.pack()
+        Args:
+            model: an encoder with or without a head.
+            head: its head, if that is less than its class can do.
+            precision: ``auto`` takes bfloat16 where it pays.
+        """
+        head = head or head_of_class(type(model))
+        assert head is not None, "the model's class is in the table of heads"
+        self.model, self.precision = (
+            cast("Encoder | PretrainingModel | TaskModel", model),
+            precision,
+        )
+        self.encoder = model if isinstance(model, Encoder) else cast(Encoder, model.encoder)
+        self.device = self.encoder.embeddings.word.weight.device
+        config = self.encoder.config
         self.info = BackendInfo(
             runtime="torch float32",
-            head=described.head,
-            outputs=outputs_of_head(described.head),
-            max_length=described.config.max_positions,
-            num_layers=described.config.num_layers,
-            max_depth=described.config.num_layers,
+            head=head,
+            outputs=outputs_of_head(head),
+            max_length=config.max_positions,
+            num_layers=config.num_layers,
+            max_depth=config.num_layers,
             pads=False,
         )
 
-    def run(self, inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:
+    @classmethod
+    def load(cls, folder: Path, threads: int | None, device: str, packed: bool) -> TorchBackend:
+        """Load a model folder; see :func:`open_backend`. On a GPU in bfloat16 where it pays."""
+        if threads is not None:
+            torch.set_num_threads(threads)
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        backend = cls(load_model(folder).to(device).eval(), ModelFolder(folder).head, "auto")
+        if packed and backend.device.type == "cpu":
+            backend.encoder.pack()
+        return backend
+
+    def run(
+        self, batch: Batch, outputs: Sequence[str], depth: int | None = None
+    ) -> dict[str, FloatArray]:
         """Compute the named outputs for one padded batch."""
-        import torch
+        was_training = self.model.training
+        self.model.eval()
+        with torch.inference_mode(), autocast(self.precision, self.device):
+            computed = self._compute(batch, frozenset(outputs), depth)
+        self.model.train(was_training)
+        return {
+            name: computed[name].cpu().float().numpy().astype(np.float32, copy=False)
+            for name in outputs
+        }
 
-        with torch.inference_mode():
-            computed = self._compute(inputs, frozenset(outputs))
-        return {name: computed[name].numpy().astype(np.float32, copy=False) for name in outputs}
-
-    def _compute(self, inputs: ModelInputs, outputs: frozenset[str]) -> dict[str, Tensor]:
-        import torch
-
-        from litebert.model.encoder import first_rows
-
-        if not outputs.isdisjoint(BEAM_OUTPUTS):
-            beam = self._beam(inputs)
-            others = outputs - beam.keys()
-            return beam | self._compute(inputs, others) if others else beam
-        padded = _padded(inputs)
-        masks_M = torch.from_numpy(inputs.masked_positions)
-        # What is read at few tokens lets the last block run at these alone: the same numbers.
-        if outputs <= _POOLED:
-            firsts_B = first_rows(torch.from_numpy(inputs.input_ids))
-            return self._pooled(self.encoder.forward_ragged(*padded, firsts_B), outputs)
-        if outputs == {"masked_logits"}:
-            return {"masked_logits": self._words(self.encoder.forward_ragged(*padded, masks_M))}
+    def _compute(
+        self, batch: Batch, outputs: frozenset[str], depth: int | None
+    ) -> dict[str, Tensor]:
+        inputs = head_inputs(batch, self.device, words="masked_logits" in outputs)
+        tokens = (inputs.ids_RS, inputs.mask_RS, inputs.segments_RS, depth)
+        rows_R = None if outputs <= _STATES else self.model.rows(inputs)
+        if rows_R is not None and outputs.isdisjoint(_STATES):
+            # What is read at few tokens lets the last block run at these alone: the same numbers.
+            return self.model.read(self.encoder.forward_ragged(*tokens, rows_R), inputs)
         computed: dict[str, Tensor] = {}
         if "hidden_states" in outputs:
-            encoded = self.encoder(*padded, return_hidden_states=True)
+            encoded = self.encoder(*tokens, return_hidden_states=True)
             sequence_BSH = encoded.sequence_BSH
+            if inputs.mask_RS is not None:  # as in a ragged batch: a beam may look at padding
+                sequence_BSH = sequence_BSH * inputs.mask_RS[:, :, None]
             computed["hidden_states"] = torch.stack(encoded.hidden_states, dim=2)
         else:
-            sequence_BSH = self.encoder.forward_ragged(*padded)
+            sequence_BSH = self.encoder.forward_ragged(*tokens)
         computed["last_hidden_state"] = sequence_BSH
-        if outputs & _POOLED:
-            computed |= self._pooled(sequence_BSH[:, 0], outputs)
-        if "masked_logits" in outputs:
-            hidden_MH = sequence_BSH.flatten(0, 1).index_select(0, masks_M)
-            computed["masked_logits"] = self._words(hidden_MH)
-        if "token_logits" in outputs:
-            computed["token_logits"] = _part(self.model, "classifier")(sequence_BSH)
-        if outputs & {"start_logits", "end_logits"}:
-            start_BS, end_BS = _part(self.model, "span")(sequence_BSH).unbind(-1)
-            computed |= {"start_logits": start_BS, "end_logits": end_BS}
-        return computed
-
-    def _beam(self, inputs: ModelInputs) -> dict[str, Tensor]:
-        """Run the paper's SQuAD 2.0 head."""
-        import torch
-
-        assert inputs.forbidden is not None, "span features say where no answer may be"
-        ids, mask, types, depth = _padded(inputs)
-        forbidden = torch.from_numpy(inputs.forbidden)
-        beam = self.model(ids, mask, types, p_mask=forbidden, num_layers=depth)
-        return {name.rsplit("_", 1)[0]: value for name, value in beam._asdict().items()}
-
-    def _pooled(self, first_BH: Tensor, outputs: frozenset[str]) -> dict[str, Tensor]:
-        """Apply the parts of the head that read the first token."""
-        pooled_BH = self.encoder.pool_first(first_BH)
-        computed = {"pooler_output": pooled_BH}
-        if "sop_logits" in outputs:
-            computed["sop_logits"] = _part(self.model, "sentence")(pooled_BH)
-        if "logits" in outputs:
-            computed["logits"] = _part(self.model, "classifier")(pooled_BH)
-        return computed
-
-    def _words(self, hidden_MH: Tensor) -> Tensor:
-        """Return the logits of every word at the masks; [M, V]."""
-        import torch
-
-        head = _part(self.model, "mlm")
-        table_VE = self.encoder.get_parameter("embeddings.word.weight")
-        return torch.nn.functional.linear(head(hidden_MH), table_VE, head.get_parameter("bias"))
+        if outputs <= _STATES:
+            return computed
+        read = sequence_BSH if rows_R is None else sequence_BSH.flatten(0, 1)[rows_R]
+        return computed | self.model.read(read, inputs)
 
 
-def _padded(inputs: ModelInputs) -> tuple[Tensor, Tensor | None, Tensor, int | None]:
-    """Return what an encoder is called with."""
-    import torch
+def head_inputs(batch: Batch, device: torch.device, words: bool = True) -> HeadInputs:
+    """Return a batch as tensors; None spares the model work where there is nothing to say.
 
-    mask = None if inputs.attention_mask is None else torch.from_numpy(inputs.attention_mask)
-    ids, types = torch.from_numpy(inputs.input_ids), torch.from_numpy(inputs.token_type_ids)
-    return ids, mask, types, inputs.depth
+    Args:
+        batch: the batch.
+        device: where the model is.
+        words: whether the words at the masked positions are wanted.
+    """
 
+    def tensor(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(device)
 
-def _part(model: nn.Module, name: str) -> nn.Module:
-    return model.get_submodule(name)
+    return HeadInputs(
+        tensor(batch.input_ids),
+        None if batch.attention_mask is None else tensor(batch.attention_mask),
+        tensor(batch.token_type_ids) if np.any(batch.token_type_ids) else None,
+        None if batch.forbidden is None else tensor(batch.forbidden),
+        tensor(batch.masked_positions) if words else None,
+        batch.num_choices,
+    )

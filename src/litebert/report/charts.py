@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from litebert.report.log import Points
 
@@ -28,74 +29,91 @@ class Series:
     faint: bool = False
 
 
+class _Frame(NamedTuple):
+    """The largest step and the range of values of a chart: where a point lies in its drawing."""
+
+    last: float
+    low: float
+    high: float
+
+    def x(self, step: float) -> float:
+        return _LEFT + step / self.last * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        up = (value - self.low) / ((self.high - self.low) or 1.0)
+        return _HEIGHT - _BOTTOM - up * (_HEIGHT - _TOP - _BOTTOM)
+
+
 def chart(title: str, series: Sequence[Series], marks: Sequence[tuple[float, str]] = ()) -> str:
     """An SVG line chart over steps with axes and a legend; hand-made, so that a report needs no
     plotting library and follows the reader's light or dark theme."""
     drawn = [line for line in series if line.points]
     if not drawn:
         return ""
-    xs = [x for line in drawn for x, _ in line.points]
-    ys = [y for line in drawn for _, y in line.points]
-    x_ticks, y_ticks = ticks(0.0, max(xs), 6), ticks(min(ys), max(ys), 5)
-    x_low, x_high = 0.0, max(max(xs), 1.0)
-    y_low, y_high = min(y_ticks[0], min(ys)), max(y_ticks[-1], max(ys))
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = (x - x_low) / ((x_high - x_low) or 1.0)
-        up = (y - y_low) / ((y_high - y_low) or 1.0)
-        return (
-            _LEFT + across * (_WIDTH - _LEFT - _RIGHT),
-            _HEIGHT - _BOTTOM - up * (_HEIGHT - _TOP - _BOTTOM),
-        )
-
-    shapes = []
-    for tick in y_ticks:
-        y = place(x_low, tick)[1]
-        shapes.append(
-            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
-            'stroke="var(--line)"/>'
-            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>'
-        )
-    for tick in (t for t in x_ticks if t <= x_high):
-        x = place(tick, y_low)[0]
-        shapes.append(
-            f'<text x="{x:.1f}" y="{_HEIGHT - 10}" text-anchor="middle">{_short(tick)}</text>'
-        )
-    for step, label in marks:
-        x = place(step, y_low)[0]
-        on_left = x > 0.6 * _WIDTH  # a label on the right would leave the drawing
-        shapes.append(
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
-            f'stroke="var(--dim)" stroke-dasharray="2 3"/>'
-            f'<text x="{x - 4 if on_left else x + 4:.1f}" y="{0.55 * _HEIGHT:.0f}" '
-            f'text-anchor="{"end" if on_left else "start"}">'
-            f"{html.escape(label)} (step {step:,.0f})</text>"
-        )
-    legend = []
-    for line, colour in zip(drawn, _colours(drawn), strict=True):
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line.points))
-        style = ' stroke-dasharray="6 4"' if line.dashed else ""
-        width = 1 if line.faint else 1.8
-        opacity = ' opacity="0.3"' if line.faint else ""
-        value = line.points[-1][1]
-        shapes.append(
-            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"'
-            f"{style}{opacity}><title>{html.escape(line.name)}: {value:.5g} at the end</title>"
-            "</polyline>"
-        )
-        if len(line.points) == 1:  # a line of one point is invisible
-            x, y = place(*line.points[0])
-            shapes.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>')
-        if not line.faint:
-            legend.append(
-                f'<span><i style="background:{colour}"></i>{html.escape(line.name)} '
-                f"<b>{value:.4g}</b></span>"
-            )
+    steps, values = zip(*(point for line in drawn for point in line.points), strict=True)
+    levels = ticks(min(values), max(values), 5)
+    low, high = min(levels[0], min(values)), max(levels[-1], max(values))
+    frame = _Frame(max(1.0, max(steps)), low, high)
+    coloured = list(zip(drawn, _colours(drawn), strict=True))
+    shapes = [
+        *(_level(frame, value) for value in levels),
+        *(_step(frame, step) for step in ticks(0.0, max(steps), 6) if step <= frame.last),
+        *(_mark(frame, step, label) for step, label in marks),
+        *(_line(frame, line, colour) for line, colour in coloured),
+    ]
+    legend = [
+        f'<span><i style="background:{colour}"></i>{html.escape(line.name)} '
+        f"<b>{line.points[-1][1]:.4g}</b></span>"
+        for line, colour in coloured
+        if not line.faint
+    ]
     return (
         f"<figure><figcaption>{html.escape(title)}</figcaption>"
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(shapes)}</svg>'
         f'<div class="legend">{"".join(legend)}</div></figure>'
     )
+
+
+def _level(frame: _Frame, value: float) -> str:
+    y = frame.y(value)
+    return (
+        f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
+        'stroke="var(--line)"/>'
+        f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
+    )
+
+
+def _step(frame: _Frame, step: float) -> str:
+    x = frame.x(step)
+    return f'<text x="{x:.1f}" y="{_HEIGHT - 10}" text-anchor="middle">{_short(step)}</text>'
+
+
+def _mark(frame: _Frame, step: float, label: str) -> str:
+    x = frame.x(step)
+    on_left = x > 0.6 * _WIDTH  # a label on the right would leave the drawing
+    return (
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
+        f'stroke="var(--dim)" stroke-dasharray="2 3"/>'
+        f'<text x="{x - 4 if on_left else x + 4:.1f}" y="{0.55 * _HEIGHT:.0f}" '
+        f'text-anchor="{"end" if on_left else "start"}">'
+        f"{html.escape(label)} (step {step:,.0f})</text>"
+    )
+
+
+def _line(frame: _Frame, line: Series, colour: str) -> str:
+    places = [(frame.x(step), frame.y(value)) for step, value in line.points]
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    style = ' stroke-dasharray="6 4"' if line.dashed else ""
+    width, opacity = (1, ' opacity="0.3"') if line.faint else (1.8, "")
+    drawn = (
+        f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"'
+        f"{style}{opacity}><title>{html.escape(line.name)}: {line.points[-1][1]:.5g} at the end"
+        "</title></polyline>"
+    )
+    if len(places) == 1:  # a line of one point is invisible
+        x, y = places[0]
+        drawn += f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
+    return drawn
 
 
 def ticks(low: float, high: float, count: int) -> list[float]:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
-from litebert.common.runs import RunFolder
+from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.report.charts import Series, chart
 from litebert.report.log import Record, lines_with, mapping, number, points, smoothed
 from litebert.report.mistakes import confusion_table, mistakes_table
 from litebert.report.page import charts, columns, events_table, page, settings, table, tiles
-from litebert.report.scores import RESULT_FILE
 
 _MOST_CURVES = 8
 
@@ -49,7 +48,7 @@ def finetuning_page(run: RunFolder) -> str:
     logs = [NamedLog.read(path) for path in sorted(folders, key=_seed_number) or [run.path]]
     metric = str(result.get("metric") or _first_metric(logs))
     best = _best(logs, result, metric)
-    mistakes = best.path / "mistakes.json"
+    mistakes = best.path / MISTAKES_FILE
     content = read_json(mistakes) if mistakes.is_file() else {}
     return page(
         run.path.resolve().name,

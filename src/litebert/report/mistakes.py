@@ -7,12 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from litebert.report.log import Record
 from litebert.report.page import table
-
-_HOW_BAD = {
-    "regression": "error",
-    "multi_label": "wrong labels",
-    "token_classification": "wrong tags",
-}
+from litebert.tasks.base import Form
+from litebert.tasks.forms.kinds import FORMS
 
 
 def confusion_table(content: Record) -> str:
@@ -47,8 +43,8 @@ def mistakes_table(content: Record) -> str:
         [_text(row), _said(row["gold"]), _said(row["predicted"]), f"{row['badness']:.3g}"]
         for row in worst
     ]
-    how_bad = _HOW_BAD.get(str(content.get("kind")), "how sure")
-    headings = [f"{_split(content)} text", "gold", "the model says", how_bad]
+    form = {str(kind): form for kind, form in FORMS.items()}.get(str(content.get("kind")), Form)
+    headings = [f"{_split(content)} text", "gold", "the model says", form.how_bad]
     return "<h2>Worst mistakes</h2>" + table(headings, rows, numeric=(3,))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
-from litebert.common.runs import RunFolder
+from litebert.common.runs import SAMPLES_FILE, RunFolder
 from litebert.common.statistics import wilson_interval
 from litebert.report.charts import Series, chart
 from litebert.report.log import Record, lines_with, mapping, number, points, smoothed
@@ -41,7 +41,7 @@ def pretraining_page(run: RunFolder) -> str:
 
 def read_samples(run: Path) -> list[Record]:
     """Masked dev texts of a run with what its model fills in; few dev documents give none."""
-    path = run / "samples.json"
+    path = run / SAMPLES_FILE
     found = read_json(path).get("fill_mask") if path.is_file() else None
     return found if isinstance(found, list) else []
 

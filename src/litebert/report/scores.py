@@ -7,9 +7,9 @@ from pathlib import Path
 
 from litebert.common.errors import DataError
 from litebert.common.files import read_json
+from litebert.common.runs import RESULT_FILE
 from litebert.report.log import Record, number
 
-RESULT_FILE = "result.json"
 _HEADER = (
     "task", "metric", "dev score", "baseline", "trained on", "epochs", "steps", "scored", "minutes",
 )  # fmt: skip

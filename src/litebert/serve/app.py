@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -28,9 +29,8 @@ from litebert.common.errors import CheckpointError, ConfigError, LitebertError
 from litebert.serve import schemas
 from litebert.serve.batcher import Batcher, QueueFullError
 from litebert.serve.config import ServeConfig
-from litebert.serve.connections import timed_protocol
 from litebert.serve.endpoints import Endpoints
-from litebert.serve.guards import LimitBody, Observe, RequireKey, error_response
+from litebert.serve.guards import LimitBody, Observe, RequireKey, TimedProtocol, error_response
 from litebert.serve.service import CannotAnswerError, Service, UnknownModelError
 from litebert.serve.telemetry import AccessLog, Metrics
 
@@ -138,11 +138,7 @@ def serve(config: ServeConfig) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, for which being asked to stop is no failure.
-
-    Example:
-        >>> _Server(app, ServeConfig()).run(sockets=[listener])
-    """
+    """uvicorn's server, for which being asked to stop is not a failure."""
 
     def __init__(self, app: FastAPI, config: ServeConfig) -> None:
         super().__init__(
@@ -151,7 +147,7 @@ class _Server(uvicorn.Server):
                 access_log=False,
                 log_level="warning",
                 server_header=False,
-                http=timed_protocol(config.timeout_s),
+                http=partial(TimedProtocol, config.timeout_s),  # type: ignore[arg-type]
                 limit_concurrency=config.max_connections + 1,  # uvicorn refuses from there on
                 timeout_graceful_shutdown=max(1, round(config.drain_s)),
             )

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from litebert.common.errors import LitebertError
-from litebert.predict.features import Feature, Row
-from litebert.predict.packing import first_batch
+from litebert.predict.batches import first_batch
 from litebert.predict.predictor import Predictor
 from litebert.predict.questions import Question
+from litebert.tasks.base import Feature, Outputs
 
 Result = TypeVar("Result")
 
@@ -22,11 +22,7 @@ _LEAST_COST = 16
 
 
 class QueueFullError(LitebertError):
-    """The queue is full; the request was not accepted.
-
-    Example:
-        >>> raise QueueFullError(retry_after_s=2)
-    """
+    """The queue is full; the request was not accepted."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(f"the server is busy; try again in {retry_after_s} s")
@@ -35,10 +31,10 @@ class QueueFullError(LitebertError):
 
 @dataclass(eq=False)
 class _Job:
-    """One question under way."""
+    """The questions of one request under way."""
 
-    rows: list[Row | None]
-    done: asyncio.Future[list[Row]]
+    said: list[Outputs | None]
+    done: asyncio.Future[list[Outputs]]
     missing: int
 
 
@@ -77,15 +73,9 @@ class BatchReport:
 class Batcher:
     """Answers questions from many requests with few model calls.
 
-    The oldest input always goes next, together with waiting inputs of nearly its length. A short
-    delay lets a burst gather, but only when the last batch held several inputs: a lone client
-    never waits.
-
-    Example:
-        >>> batcher = Batcher(max_tokens=2048, max_delay_s=0.003, max_queue_tokens=16384)
-        >>> batcher.start()
-        >>> answer = await batcher.ask(predictor, question)
-        >>> await batcher.drain()
+    The oldest input always goes next, together with waiting inputs: of nearly its length if the
+    model computes padding, of any length if it does not. A short delay lets a burst gather, but
+    only when the last batch held several inputs: a lone client never waits.
     """
 
     max_tokens: int
@@ -116,29 +106,31 @@ class Batcher:
         if self._worker is not None:
             await self._worker
 
-    async def ask(self, predictor: Predictor, question: Question[Result]) -> Result:
-        """Answer a question; cancelling the caller takes its inputs out of the queue.
+    async def ask(
+        self, predictor: Predictor, questions: Sequence[Question[Result]]
+    ) -> list[Result]:
+        """Answer questions for the same outputs: all are accepted or none.
+
+        Cancelling the caller takes their inputs out of the queue.
 
         Raises:
             QueueFullError: there is too much work waiting.
         """
         self.refuse_if_full()
-        job = _Job(
-            rows=[None] * len(question.features),
-            done=asyncio.get_running_loop().create_future(),
-            missing=len(question.features),
-        )
-        now = time.monotonic()
+        loop = asyncio.get_running_loop()
+        features = [feature for question in questions for feature in question.features]
+        job = _Job([None] * len(features), loop.create_future(), len(features))
+        now, outputs = time.monotonic(), questions[0].outputs
         units = [
-            _Unit(job, index, feature, predictor, question.outputs, now)
-            for index, feature in enumerate(question.features)
+            _Unit(job, index, feature, predictor, outputs, now)
+            for index, feature in enumerate(features)
         ]
         self._queue += units
         self.queued_tokens += sum(unit.cost for unit in units)
         self._arrived.set()
-        rows = await job.done
+        said = await job.done
         # Reading an answer out of large outputs takes a while; other requests do not wait for it.
-        return await asyncio.get_running_loop().run_in_executor(None, question.decode, rows)
+        return await loop.run_in_executor(None, _answers, questions, said)
 
     def refuse_if_full(self) -> None:
         """Raise QueueFullError if the queue is full: asked before any work on a request.
@@ -162,11 +154,11 @@ class Batcher:
                     continue
                 started = time.monotonic()
                 try:
-                    rows = await loop.run_in_executor(executor, _run, batch)
+                    said = await loop.run_in_executor(executor, _run, batch)
                 except Exception as error:  # the fault of one batch must not stop the worker
                     _fail(batch, error)
                 else:
-                    self._deliver(batch, rows, started)
+                    self._deliver(batch, said, started)
 
     async def _wait_for_work(self) -> bool:
         """Wait until something is queued; False when draining and nothing is left."""
@@ -189,35 +181,50 @@ class Batcher:
         left = [unit for unit in self._queue if not unit.job.done.done()]
         same = [unit for unit in left if unit.group == left[0].group] if left else []
         lengths = [len(unit.feature) for unit in same]
-        batch = [same[i] for i in first_batch(lengths, self.max_tokens)] if same else []
+        batch: list[_Unit] = []
+        if same:
+            chosen = first_batch(lengths, self.max_tokens, same[0].predictor.pads)
+            batch = [same[index] for index in chosen]
         taken = set(map(id, batch))
         self._queue = [unit for unit in left if id(unit) not in taken]
         self.queued_tokens = sum(unit.cost for unit in self._queue)
         self._last_size = max(1, len(batch))
         return batch
 
-    def _deliver(self, batch: Sequence[_Unit], rows: Sequence[Row], started: float) -> None:
+    def _deliver(self, batch: Sequence[_Unit], said: Sequence[Outputs], started: float) -> None:
         seconds = time.monotonic() - started
         num_tokens = sum(len(unit.feature) for unit in batch)
         self.tokens_per_s += 0.2 * (num_tokens / max(seconds, 1e-6) - self.tokens_per_s)
-        for unit, row in zip(batch, rows, strict=True):
+        for unit, outputs in zip(batch, said, strict=True):
             job = unit.job
-            job.rows[unit.index] = row
+            job.said[unit.index] = outputs
             job.missing -= 1
             if job.missing == 0 and not job.done.done():
-                job.done.set_result([row for row in job.rows if row is not None])
+                job.done.set_result([outputs for outputs in job.said if outputs is not None])
         longest_wait = started - min(unit.queued_at for unit in batch)
         self.on_batch(BatchReport(len(batch), num_tokens, seconds, longest_wait))
 
 
-def _run(batch: Sequence[_Unit]) -> list[Row]:
+def _run(batch: Sequence[_Unit]) -> list[Outputs]:
     """Run one batch; in the worker thread."""
-    rows = batch[0].predictor.rows([unit.feature for unit in batch], batch[0].outputs)
-    # A row is part of the batch's array and keeps all of it; one that waits for others is copied.
+    said = batch[0].predictor.run_batch([unit.feature for unit in batch], batch[0].outputs)
+    # What is said is part of the batch's array and keeps all of it; what waits is copied.
     return [
-        row if len(unit.job.rows) == 1 else {name: values.copy() for name, values in row.items()}
-        for unit, row in zip(batch, rows, strict=True)
+        outputs
+        if len(unit.job.said) == 1
+        else {name: values.copy() for name, values in outputs.items()}
+        for unit, outputs in zip(batch, said, strict=True)
     ]
+
+
+def _answers(questions: Sequence[Question[Result]], said: Sequence[Outputs]) -> list[Result]:
+    """Read the answer to each question out of what the model said; in a thread."""
+    answers, start = [], 0
+    for question in questions:
+        stop = start + len(question.features)
+        answers.append(question.decode(said[start:stop]))
+        start = stop
+    return answers
 
 
 def _fail(batch: Sequence[_Unit], error: Exception) -> None:

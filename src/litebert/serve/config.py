@@ -5,32 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from litebert.common.config import check
 from litebert.common.errors import ConfigError
 from litebert.predict.backend import Runtime
-
-_AT_LEAST_ONE = (
-    "max_tokens",
-    "max_queue_tokens",
-    "max_connections",
-    "max_body_bytes",
-    "max_inputs",
-    "max_characters",
-    "max_masks",
-)
-"""Settings of which less than one makes no sense."""
+from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 
 @dataclass(frozen=True)
 class ServeConfig:
     """What the server loads and how much it accepts.
 
-    Example:
-        >>> ServeConfig(model=(Path("exported"),), port=8080)
+    >>> ServeConfig(model=(Path("exported"),), port=8080).max_inputs
+    64
     """
 
     model: tuple[Path, ...] = ()
-    """a model folder or ONNX folder; several may be given, each question goes to the first that
-    has the head for it; default: the model that comes with litebert"""
+    """a model folder or ONNX folder; several may be given, each question goes to the first that \
+has the head for it; default: the model that comes with litebert"""
     host: str = "127.0.0.1"
     """address to listen on; the default is reachable from this machine alone"""
     port: int = 8000
@@ -43,17 +34,17 @@ class ServeConfig:
     """layers to run, for models fine-tuned with train_exits; all if left out"""
     force_depth: bool = False
     """run at that depth even if a model was not trained for it"""
-    max_tokens: int = 2048
+    max_tokens: int = DEFAULT_MAX_TOKENS
     """padded tokens of one batch"""
     max_delay_ms: float = 3.0
     """how long a batch waits for company while several clients are active"""
     max_queue_tokens: int = 16_384
-    """tokens that may wait; once there are so many, a request gets status 429"""
+    """tokens that may wait; once that many do, a request gets status 429"""
     max_connections: int = 2048
     """open connections; on further ones a request gets status 503"""
     timeout_s: float = 30.0
-    """seconds after which a request is given up with status 503, or with 408 if its body has not
-    arrived by then; a connection whose headers have not is closed; 0: never"""
+    """seconds after which a request is given up with status 503, or with 408 if its body has not \
+arrived by then; a connection whose headers have not is closed; 0: never"""
     drain_s: float = 30.0
     """seconds that running requests get when the server is asked to stop"""
     max_body_bytes: int = 1_000_000
@@ -65,16 +56,16 @@ class ServeConfig:
     max_masks: int = 128
     """most [MASK] in one request; beyond that status 422"""
     api_key: str | None = None
-    """key that requests must carry as `Authorization: Bearer KEY`; also read from the environment
-    variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
+    """key that requests must carry as `Authorization: Bearer KEY`; also read from the environment \
+variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
 
     def __post_init__(self) -> None:
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("timeout_s", "drain_s", "max_delay_ms"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it cannot be negative")
+        limits = (
+            "max_tokens", "max_queue_tokens", "max_connections", "max_body_bytes", "max_inputs",
+            "max_characters", "max_masks",
+        )  # fmt: skip
+        check(self, "1 or more", *limits)
+        check(self, "0 or more", "timeout_s", "drain_s", "max_delay_ms")
         if self.api_key is not None and not self.api_key.strip():
             raise ConfigError(
                 "the API key is blank; give --api-key or LITEBERT_API_KEY a value, or leave it out"

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from starlette.requests import Request
 
 from litebert.common.errors import InputError
 from litebert.predict import questions
 from litebert.predict.predictor import Predictor
-from litebert.predict.questions import Question
-from litebert.predict.results import FilledText, LayerPath, SentenceOrder
+from litebert.predict.questions import FilledText, LayerPath, Question, SentenceOrder
 from litebert.serve import schemas as s
 from litebert.serve.batcher import Batcher
 from litebert.serve.config import ServeConfig
 from litebert.serve.guards import ClientLeftError
 from litebert.serve.service import Service
+from litebert.tasks.base import FloatArray, Form
 from litebert.tasks.forms.spans import SpanForm
 
 Result = TypeVar("Result")
@@ -29,12 +29,7 @@ _LONG_TEXT_CHARACTERS = 4000
 
 
 class Endpoints:
-    """The questions of the interface; each method is one path.
-
-    Example:
-        >>> endpoints = Endpoints(service, batcher, ServeConfig())
-        >>> app.add_api_route("/order", endpoints.order, methods=["POST"])
-    """
+    """The questions of the interface; each method is one path."""
 
     def __init__(self, service: Service, batcher: Batcher, config: ServeConfig) -> None:
         self._service, self._batcher, self._config = service, batcher, config
@@ -45,11 +40,10 @@ class Endpoints:
         texts = self._checked(body.text)
         tokenizer, length = predictor.tokenizer, predictor.max_length
 
-        def build() -> Question[list[FilledText]]:
+        def build() -> list[Question[FilledText]]:
             asked = [questions.fill_mask(text, tokenizer, length, body.top_k) for text in texts]
-            question = questions.together(asked)
-            self._check_masks(question)
-            return question
+            self._check_masks(asked)
+            return asked
 
         results = await self._ask(request, predictor, build, texts)
         return s.FillMaskResponse(results=results)
@@ -59,12 +53,13 @@ class Endpoints:
         predictor = self._predictor("order", body.model)
         first, second = self._check_lengths([body.first, body.second])
         tokenizer, length = predictor.tokenizer, predictor.max_length
-        return await self._ask(
+        (answer,) = await self._ask(
             request,
             predictor,
-            lambda: questions.order(first, second, tokenizer, length),
+            lambda: [questions.order(first, second, tokenizer, length)],
             [first, second],
         )
+        return answer
 
     async def classify(self, body: s.ClassifyRequest, request: Request) -> s.ClassifyResponse:
         """Return a class, labels or a number for each text or pair of texts."""
@@ -78,11 +73,14 @@ class Endpoints:
                     f"text has {len(texts)} entries and text_pair {len(pairs)}; give as many"
                 )
         form = predictor.form()
-        results = await self._ask_all(
+        records = [
+            {"text": text, "text_pair": pair} for text, pair in zip(texts, pairs, strict=True)
+        ]
+        results = await self._ask(
             request,
             predictor,
-            list(zip(texts, pairs, strict=True)),
-            lambda pair: predictor.question({"text": pair[0], "text_pair": pair[1]}, form),
+            lambda: [predictor.question(record, form) for record in records],
+            [*texts, *(pair or "" for pair in pairs)],
         )
         return s.ClassifyResponse(results=[s.Classified.model_validate(r) for r in results])
 
@@ -94,9 +92,7 @@ class Endpoints:
         if body.may_be_unanswerable is not None and isinstance(form, SpanForm):
             form = replace(form, may_be_unanswerable=body.may_be_unanswerable)
         record = {"question": question, "context": context}
-        answer = await self._ask(
-            request, predictor, lambda: predictor.question(record, form), [question, context]
-        )
+        answer = await self._ask_record(request, predictor, record, form)
         return s.AnswerResponse.model_validate(answer)
 
     async def multiple_choice(self, body: s.ChoiceRequest, request: Request) -> s.ChoiceResponse:
@@ -104,12 +100,7 @@ class Endpoints:
         predictor = self._predictor("multiple-choice", body.model)
         self._check_lengths([body.text, body.question or "", *body.options])
         record = {"text": body.text, "question": body.question, "options": body.options}
-        answer = await self._ask(
-            request,
-            predictor,
-            lambda: predictor.question(record, predictor.form()),
-            [body.text, *(f"{body.question} {option}" for option in body.options)],
-        )
+        answer = await self._ask_record(request, predictor, record, predictor.form())
         return s.ChoiceResponse.model_validate(answer)
 
     async def tag(self, body: s.TagRequest, request: Request) -> s.TagResponse:
@@ -117,14 +108,12 @@ class Endpoints:
         predictor = self._predictor("tag", body.model)
         if (body.text is None) == (body.words is None):
             raise InputError("give either text or words")
-        record: dict[str, object] = {"words": body.words}
         if body.text is not None:
-            record = {"text": body.text}
-        words = body.text if body.text is not None else " ".join(body.words or ())
-        self._checked([words])
-        answer = await self._ask(
-            request, predictor, lambda: predictor.question(record, predictor.form()), [words]
-        )
+            record: dict[str, object] = {"text": body.text}
+        else:
+            record = {"words": body.words}
+        self._check_lengths([body.text or " ".join(body.words or ())])
+        answer = await self._ask_record(request, predictor, record, predictor.form())
         return s.TagResponse.model_validate(answer)
 
     async def embeddings(self, body: s.EmbeddingsRequest, request: Request) -> s.EmbeddingsResponse:
@@ -132,22 +121,17 @@ class Endpoints:
         model = self._service.find("embeddings", body.model)
         predictor = model.predictor
         texts = self._checked(body.input)
+        tokenizer, length = predictor.tokenizer, predictor.max_length
         num_tokens = 0
 
-        def question(text: str) -> Question[list[float] | str]:
+        def build() -> list[Question[FloatArray]]:
             nonlocal num_tokens
-            asked = questions.embed(text, predictor.tokenizer, predictor.max_length, body.pooling)
-            num_tokens += asked.num_tokens
-            return asked.then(
-                lambda vector: (
-                    vector.tolist()
-                    if body.encoding_format == "float"
-                    else base64.b64encode(vector.astype("<f4").tobytes()).decode()
-                )
-            )
+            asked = [questions.embed(text, tokenizer, length, body.pooling) for text in texts]
+            num_tokens = sum(question.num_tokens for question in asked)
+            return asked
 
-        vectors = await self._ask_all(request, predictor, texts, question)
-        data = [s.Embedding(index=i, embedding=vector) for i, vector in enumerate(vectors)]
+        vectors = await self._ask(request, predictor, build, texts)
+        data = await _worked(lambda: _embeddings(vectors, body.encoding_format), texts)
         usage = s.Usage(prompt_tokens=num_tokens, total_tokens=num_tokens)
         return s.EmbeddingsResponse(data=data, model=model.name, usage=usage)
 
@@ -167,12 +151,13 @@ class Endpoints:
         predictor = self._predictor("layers", body.model)
         self._checked(body.text)
         tokenizer, length = predictor.tokenizer, predictor.max_length
-        return await self._ask(
+        (path,) = await self._ask(
             request,
             predictor,
-            lambda: questions.layer_path(body.text, tokenizer, length),
+            lambda: [questions.layer_path(body.text, tokenizer, length)],
             [body.text],
         )
+        return path
 
     def _predictor(self, ability: str, name: str | None) -> Predictor:
         return self._service.find(ability, name).predictor
@@ -195,37 +180,34 @@ class Endpoints:
             )
         return texts
 
-    def _check_masks(self, question: Question[Result]) -> None:
+    def _check_masks(self, asked: Sequence[Question[FilledText]]) -> None:
         """Refuse too many masks: at each of them the model gives a number for every word."""
-        num_masks = sum(len(feature.masked) for feature in question.features)
+        num_masks = sum(len(feature.masked) for question in asked for feature in question.features)
         if num_masks > self._config.max_masks:
             raise InputError(
                 f"the request has {num_masks:,} [MASK], the limit is {self._config.max_masks:,}"
             )
 
-    async def _ask_all(
-        self,
-        request: Request,
-        predictor: Predictor,
-        items: Sequence[questions.Item],
-        question: Callable[[questions.Item], Question[Result]],
-    ) -> list[Result]:
-        """Ask one question per item; all are accepted or none."""
-        return await self._ask(
+    async def _ask_record(
+        self, request: Request, predictor: Predictor, record: Mapping[str, object], form: Form
+    ) -> dict[str, object]:
+        """Ask a fine-tuned model about one record."""
+        (answer,) = await self._ask(
             request,
             predictor,
-            lambda: questions.together([question(item) for item in items]),
-            [str(item) for item in items],
+            lambda: [predictor.question(record, form)],
+            [str(value) for value in record.values()],
         )
+        return answer
 
     async def _ask(
         self,
         request: Request,
         predictor: Predictor,
-        build: Callable[[], Question[Result]],
+        build: Callable[[], list[Question[Result]]],
         texts: Sequence[str],
-    ) -> Result:
-        """Build a question and wait for its answer, at most as long as the settings allow.
+    ) -> list[Result]:
+        """Build questions and wait for their answers, at most as long as the settings allow.
 
         Raises:
             QueueFullError: too much is waiting.
@@ -234,8 +216,8 @@ class Endpoints:
         """
         self._batcher.refuse_if_full()
         async with asyncio.timeout(self._config.timeout_s or None):
-            question = await _worked(build, texts)
-            answering = asyncio.ensure_future(self._batcher.ask(predictor, question))
+            asked = await _worked(build, texts)
+            answering = asyncio.ensure_future(self._batcher.ask(predictor, asked))
             leaving = asyncio.ensure_future(_disconnected(request))
             try:
                 await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -245,6 +227,21 @@ class Endpoints:
             finally:
                 answering.cancel()
                 leaving.cancel()
+
+
+def _embeddings(
+    vectors: Sequence[FloatArray], encoding: Literal["float", "base64"]
+) -> list[s.Embedding]:
+    """Return vectors as numbers, or as the base64 of little-endian float32."""
+    return [
+        s.Embedding(
+            index=index,
+            embedding=vector.tolist()
+            if encoding == "float"
+            else base64.b64encode(vector.astype("<f4").tobytes()).decode(),
+        )
+        for index, vector in enumerate(vectors)
+    ]
 
 
 async def _worked(work: Callable[[], Result], texts: Sequence[str]) -> Result:

@@ -1,4 +1,4 @@
-"""What stands before every request: size limit, slow bodies, key, metrics and access log."""
+"""Middleware: size limit, slow headers and bodies, key, metrics and access log."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 import hmac
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from litebert.serve.telemetry import AccessLog, Metrics
 
@@ -19,11 +21,7 @@ _CLIENT_LEFT = 499  # nginx's number for it
 
 
 class ClientLeftError(Exception):
-    """The client closed the connection before its answer was ready.
-
-    Example:
-        >>> raise ClientLeftError
-    """
+    """The client closed the connection before its answer was ready."""
 
 
 def error_response(
@@ -39,11 +37,7 @@ def error_response(
 
 @dataclass(frozen=True)
 class Observe:
-    """Counts and logs each request, whatever becomes of it.
-
-    Example:
-        >>> app = Observe(app, Metrics(), AccessLog())
-    """
+    """Counts and logs each request, whatever becomes of it."""
 
     app: ASGIApp
     metrics: Metrics
@@ -85,11 +79,7 @@ class Observe:
 
 @dataclass(frozen=True)
 class RequireKey:
-    """Refuses requests without the bearer key, except those to the open paths.
-
-    Example:
-        >>> app = RequireKey(app, "secret")
-    """
+    """Refuses requests without the bearer key, except those to the open paths."""
 
     app: ASGIApp
     key: str
@@ -118,8 +108,7 @@ class RequireKey:
 class LimitBody:
     """Refuses bodies that are too large or come too slowly, before they are parsed.
 
-    Example:
-        >>> app = LimitBody(app, max_bytes=1_000_000, timeout_s=30.0)  # 0: as long as it takes
+    A time limit of 0 is none.
     """
 
     app: ASGIApp
@@ -155,6 +144,46 @@ class LimitBody:
             await error_response(413, "too_large", limit)(scope, receive, send)
             return
         await self.app(scope, _replay(body, receive), send)
+
+
+class TimedProtocol(H11Protocol):
+    """uvicorn's connection, with a time limit for the headers of each request.
+
+    uvicorn itself closes a connection that is silent after an answer; one that says nothing from
+    the start, or that never ends its headers, it keeps. With a limit of 0 this one does too.
+    """
+
+    def __init__(self, timeout_s: float, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.timeout_s = timeout_s
+        self._closing: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; the time ends when the headers are whole, and begins with the next ones."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer with the connection."""
+        self._forget()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Let the timer run if and only if no request is under way."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._forget()
+        elif self._closing is None and self.timeout_s:
+            self._closing = self.loop.call_later(self.timeout_s, self.transport.close)
+
+    def _forget(self) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from litebert.predict.results import FilledText
+from litebert.predict.questions import FilledText
 
 
 def _valid_unicode(text: str) -> str:
@@ -24,13 +24,9 @@ Texts = Annotated[list[Text], Field(min_length=1)]
 
 
 class Request(BaseModel):
-    """What all requests share: unknown fields are refused, since they are usually typing errors.
+    """What all requests share: unknown fields are refused, since they are usually typing errors."""
 
-    Example:
-        >>> FillMaskRequest(text="Paris is the [MASK] of France.")
-    """
-
-    # Strict: 0.0 is no boolean and "5" no number, as the OpenAPI document says.
+    # Strict: 0.0 is not a boolean and "5" not a number, as the OpenAPI document says.
     model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=False)
 
     model: String | None = Field(None, description="Name of a loaded model; see `/info`.")

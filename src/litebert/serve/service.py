@@ -11,51 +11,31 @@ from litebert.common.errors import LitebertError, suggestion
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
 from litebert.model.counts import count_parameters
+from litebert.model.head_table import HEADS
 from litebert.predict.predictor import Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.schemas import ModelInfo
-from litebert.tasks.forms.spans import SpanForm
 
-_ABILITIES: dict[str, frozenset[str]] = {
-    "fill-mask": frozenset({"masked_logits"}),
-    "order": frozenset({"sop_logits"}),
-    "embeddings": frozenset({"last_hidden_state"}),
-    "layers": frozenset({"hidden_states"}),
+_NEEDS = {
+    "fill-mask": "masked_logits",
+    "order": "sop_logits",
+    "embeddings": "last_hidden_state",
+    "layers": "hidden_states",
 }
-_ABILITIES_OF_HEAD = {
-    "classification": "classify",
-    "regression": "classify",
-    "multiple_choice": "multiple-choice",
-    "token_classification": "tag",
-    "span": "answer",
-    "squad2": "answer",
-}
+"""The output that a question needs which several heads can answer."""
 
 
 class UnknownModelError(LitebertError):
-    """No model of that name is loaded.
-
-    Example:
-        >>> raise UnknownModelError("no model 'x'; loaded: base")
-    """
+    """No model of that name is loaded."""
 
 
 class CannotAnswerError(LitebertError):
-    """No loaded model has the head for this kind of question.
-
-    Example:
-        >>> raise CannotAnswerError("no loaded model can classify")
-    """
+    """No loaded model has the head for this kind of question."""
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A loaded model with its name.
-
-    Example:
-        >>> ServedModel.load(Path("runs/sst2/model"), ServeConfig()).name
-        'sst2'
-    """
+    """A loaded model with its name."""
 
     name: str
     predictor: Predictor
@@ -80,15 +60,14 @@ class ServedModel:
     def abilities(self) -> list[str]:
         """What it can be asked, as the names of the endpoints."""
         info = self.predictor.backend.info
-        able = [name for name, needs in _ABILITIES.items() if needs <= info.outputs]
-        if info.head in _ABILITIES_OF_HEAD:
-            able.append(_ABILITIES_OF_HEAD[info.head])
+        able = [name for name, output in _NEEDS.items() if output in info.outputs]
+        able += [name for name in HEADS[info.head].answers if name not in _NEEDS]
         return [*able, "tokenize"]
 
     def describe(self) -> ModelInfo:
         """Return what ``/info`` says about it."""
         config, info = self.config, self.predictor.backend.info
-        form = self.predictor.form() if info.head in _ABILITIES_OF_HEAD else None
+        form = None if HEADS[info.head].pretrained else self.predictor.form()
         unshared = replace(
             config,
             sharing="none",
@@ -109,19 +88,14 @@ class ServedModel:
             sharing=config.sharing,
             num_parameters=count_parameters(config).encoder,
             num_parameters_bert=count_parameters(unshared).encoder,
-            may_be_unanswerable=isinstance(form, SpanForm) and form.may_be_unanswerable,
+            may_be_unanswerable=form is not None and form.may_be_unanswerable,
             can=self.abilities,
         )
 
 
 @dataclass(frozen=True)
 class Service:
-    """All loaded models.
-
-    Example:
-        >>> Service.load(ServeConfig(model=(Path("exported"),))).find("fill-mask", None).name
-        'exported'
-    """
+    """All loaded models."""
 
     models: tuple[ServedModel, ...]
 

@@ -81,11 +81,7 @@ class Metrics:
 
 @dataclass
 class AccessLog:
-    """Writes one JSON object a line for each request; texts are never logged.
-
-    Example:
-        >>> AccessLog().write("POST", "/fill-mask", 200, 0.021, "127.0.0.1")
-    """
+    """Writes one JSON object a line for each request; texts are never logged."""
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
 

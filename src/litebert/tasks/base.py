@@ -10,24 +10,23 @@ A :class:`Form` knows one kind of task (classification, spans, ...) and needs no
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from litebert.model.config import IGNORED_LABEL as IGNORED_LABEL
+from litebert.model.head_table import HEADS, Head
 from litebert.tasks.problems import RowProblems
 
-Kind = Literal[
-    "classification",
-    "multi_label",
-    "regression",
-    "multiple_choice",
-    "span_extraction",
-    "token_classification",
-]
+if TYPE_CHECKING:
+    from litebert.tasks.forms.requests import Cells
+    from litebert.tasks.task_file import TaskFile
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -40,9 +39,6 @@ Outputs = Mapping[str, FloatArray]
 ``end_top_log_probs`` [K, K2], ``end_top_index`` [K, K2] and ``answer_logits`` [] (large: no answer)
 instead.
 """
-
-IGNORED_LABEL = -100
-"""Target of a position that has no label (torch's default ``ignore_index``)."""
 
 
 class TextEncoder(Protocol):
@@ -100,9 +96,6 @@ class Example:
         words: the words to tag (token classification).
         gold: what is right, or None.
         group: a part of the data with a score of its own, such as RACE's ``middle``.
-
-    Example:
-        >>> Example("7", "A man plays.", "Someone plays.", gold=1)
     """
 
     id: str
@@ -164,6 +157,7 @@ class Feature:
         passage: the passage pieces (spans).
         word_positions: position of each word's first piece (token classification), int64 [W].
         first_word: index of the first of these words in the example.
+        masked: positions whose word the masked-language-model head shall predict.
     """
 
     example: int
@@ -172,19 +166,20 @@ class Feature:
     passage: Passage | None = None
     word_positions: IntArray | None = None
     first_word: int = 0
+    masked: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return max(len(row) for row in self.rows)
 
-    def forbidden(self) -> FloatArray:
-        """Return 1 where an answer may not start or end, else 0; float32 [S] (spans).
+    def forbidden(self) -> npt.NDArray[np.bool_]:
+        """Return where an answer may not start or end; bool [S] (spans).
 
         The question and the separators are forbidden; ``[CLS]`` (no answer) and the passage not.
         """
         assert self.passage is not None, "only span features have a passage"
-        mask = np.ones(len(self), np.float32)
-        mask[0] = 0.0
-        mask[self.passage.first : self.passage.first + len(self.passage.starts)] = 0.0
+        mask = np.ones(len(self), np.bool_)
+        mask[0] = False
+        mask[self.passage.first : self.passage.first + len(self.passage.starts)] = False
         return mask
 
 
@@ -218,55 +213,158 @@ class Prediction:
     no_answer: float | None = None
 
 
-class Form(Protocol):
-    """One kind of task: how examples become model inputs and outputs become predictions.
+@dataclass(frozen=True)
+class Form(ABC):
+    """One kind of task: what goes into the model, what comes out, and all that kinds differ in.
 
-    Example:
-        >>> form = TextForm("classification", labels=("negative", "positive"))
-        >>> examples = [form.parse({"text": "a fine film"}, "0")]
-        >>> features = form.features(examples, tokenizer, max_length=128)
-        >>> predictions = form.decode(examples, features, [{"logits": logits} for logits in ...])
-        >>> form.describe(examples[0], predictions[0])
-        {'label': 'positive', 'scores': {'negative': 0.02, 'positive': 0.98}}
+    :mod:`litebert.tasks.forms.kinds` lists the forms; nobody else asks which kind a task is.
     """
 
-    @property
-    def kind(self) -> Kind:
-        """The kind of task."""
+    kind: ClassVar[str]
+    """What ``task.json`` and a task file call it."""
+    heads: ClassVar[tuple[Head, ...]]
+    """The heads that can do it; the first one unless another is asked for."""
+    recipe: ClassVar[str]
+    """The recipes ``small-`` and ``base-`` of ``configs/finetune`` that it learns by."""
+    columns: ClassVar[tuple[str, ...]]
+    """The columns that a task file must name."""
+    main_metric: ClassVar[str]
+    """The usual score to pick a checkpoint by."""
+    how_bad: ClassVar[str] = "how sure"
+    """What :meth:`badness` measures."""
+    needs_labels: ClassVar[bool] = False
+    """Whether a task must name its labels."""
+    multi_label: ClassVar[bool] = False
+    """Whether an example may have several labels at once."""
+
+    labels: tuple[str, ...] = field(default=(), kw_only=True)
+    """Label names in the order of the logits; empty for regression, choices and spans."""
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """Label names in the order of the logits; empty for regression, choices and spans."""
+    def may_be_unanswerable(self) -> bool:
+        """Whether "no answer" is a possible prediction."""
+        return False
 
+    @abstractmethod
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Make an example of a request; an InputError says what is missing."""
 
+    @abstractmethod
     def features(
         self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
     ) -> list[Feature]:
         """Make model inputs of at most ``max_length`` tokens, in the order of the examples."""
 
+    @abstractmethod
     def decode(
         self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
     ) -> list[Prediction]:
         """Make one prediction per example from one :data:`Outputs` per feature."""
 
+    @abstractmethod
     def combine(self, outputs: Sequence[Outputs]) -> Outputs:
         """Average what several models said about the same feature."""
 
+    @abstractmethod
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
         """Return a prediction as JSON for people: label names, scores, answer text."""
 
+    # Which model it needs.
+
+    def head(self, choice: Literal["auto", "paper", "classic"] = "auto") -> Head:
+        """Return the head to fine-tune."""
+        return self.heads[0]
+
+    def outputs(self, available: frozenset[str]) -> tuple[str, ...]:
+        """Return the outputs to ask a model for, of those that it has."""
+        names = [HEADS[head].output_names for head in self.heads]
+        return next((wanted for wanted in names if available.issuperset(wanted)), names[0])
+
+    @classmethod
+    def of_head(cls, head: Head, classes: tuple[str, ...]) -> Self:
+        """Return the form of a model that says no more than its head and its classes."""
+        return cls(labels=classes if cls.needs_labels else ())
+
+    @classmethod
+    def restore(cls, stored: TaskFile) -> Self:
+        """Return the form that a ``task.json`` describes."""
+        return cls(labels=stored.labels)
+
+    def stored(self) -> dict[str, object]:
+        """Return what ``task.json`` keeps beside kind and labels, by its fields."""
+        return {}
+
+    def adapted(self, task_form: Form) -> Form:
+        """Return the form of a model for another task of its kind."""
+        return self
+
+    # A user's own task.
+
+    @abstractmethod
+    def read_row(self, cells: Cells, id: str) -> Example:
+        """Make an example, without its gold, of a row in a user's file."""
+
+    def read_gold(self, cells: Cells, example: Example) -> Gold:
+        """Read what is right from the same row."""
+        gold = self.read_label(cells.value("label"), example, cells.separator)
+        assert not isinstance(gold, str), "the gold of spans is answers, which they read themselves"
+        return gold
+
+    @abstractmethod
+    def read_label(
+        self, value: object, example: Example, separator: str
+    ) -> int | float | str | tuple[int, ...]:
+        """Read a label, or a prediction in the same words, as a :class:`Prediction` holds it."""
+
+    def read_prediction(
+        self, value: object, example: Example, separator: str
+    ) -> int | float | str | tuple[int, ...]:
+        """Read what :meth:`written` wrote."""
+        return self.read_label(value, example, separator)
+
+    def written(self, prediction: Prediction) -> object:
+        """Return a prediction for a file of predictions."""
+        return prediction.value
+
+    @abstractmethod
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return all metrics of the kind; fractions, but percent for spans as in SQuAD."""
+
+    # What a model must beat, and where it goes wrong.
+
+    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
+        """Return predictions that look at no text: by default the most frequent gold."""
+        gold = Counter(example.gold for example in train).most_common(1)[0][0]
+        assert isinstance(gold, (int, tuple))
+        value = gold if isinstance(gold, int) else tuple(v for v in gold if isinstance(v, int))
+        return [Prediction(example.id, value) for example in examples]
+
+    def badness(self, example: Example, prediction: Prediction) -> float:
+        """Return how wrong and how sure a prediction is: 0 for a right one."""
+        is_wrong = example.gold != prediction.value
+        return max(prediction.scores, default=1.0) if is_wrong else 0.0
+
+    @abstractmethod
+    def named(self, example: Example, value: object) -> object:
+        """Return a gold or predicted value as people read it."""
+
+    def confusion(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, object] | None:
+        """Return ``labels`` and counts ``matrix[gold][predicted]`` of classes, else None."""
+        return None
+
+    def window_counts(
+        self, examples: Sequence[Example], features: Sequence[Feature]
+    ) -> dict[str, int]:
+        """Return how many gold answers the windows hold, where inputs are windows."""
+        return {}
+
 
 class Task(Protocol):
-    """A form with its data and its official score.
-
-    Example:
-        >>> task = find_task("sst2")
-        >>> examples = task.read(Path("glue"), "dev", RowProblems())
-        >>> task.score(examples, predictions)
-        {'accuracy': 0.91}
-    """
+    """A form with its data and its official score."""
 
     @property
     def name(self) -> str:

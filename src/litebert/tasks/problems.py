@@ -37,14 +37,7 @@ class RowProblem:
 
 
 class RowProblems:
-    """Collects bad rows while files are read.
-
-    Example:
-        >>> problems = RowProblems()
-        >>> problems.add(Path("train.tsv"), 7, "unknown label", "'maybe'")
-        >>> problems.report()
-        ['train.tsv:7: unknown label: 'maybe' (skipped)', '1 bad row: 1 unknown label']
-    """
+    """Collects bad rows while files are read."""
 
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict

@@ -9,7 +9,7 @@ from litebert.tasks.base import Task
 from litebert.tasks.benchmarks.glue import GLUE_TASKS
 from litebert.tasks.benchmarks.race import RACE_TASKS
 from litebert.tasks.benchmarks.squad import SQUAD_TASKS
-from litebert.tasks.custom.task import CustomTask
+from litebert.tasks.custom import CustomTask
 
 TASK_NAMES = (*GLUE_TASKS, *SQUAD_TASKS, *RACE_TASKS)
 

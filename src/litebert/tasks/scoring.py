@@ -1,13 +1,15 @@
-"""Between a model and a task's score: which splits are read and scored, the order of labels."""
+"""Between a model and a task's score: splits with their inputs, the order of labels, decoding."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from litebert.common.errors import InputError, MissingFileError
-from litebert.tasks.base import Example, Outputs, Task
+from litebert.common.rng import rng
+from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Task, TextEncoder
 from litebert.tasks.problems import RowProblems
 
 _BY_LABEL = frozenset({"logits", "token_logits"})
@@ -15,21 +17,69 @@ _BY_LABEL = frozenset({"logits", "token_logits"})
 
 
 @dataclass(frozen=True)
-class TaskEvaluation:
-    """Scores of one split, and which of the models gave them.
+class TaskSplit:
+    """Examples with their model inputs."""
 
-    Example:
-        >>> evaluate_models("rte", ["runs/rte/model"], Path("glue"))[0].scores
-        {'accuracy': 0.61}
-    """
+    name: str
+    examples: Sequence[Example]
+    features: Sequence[Feature]
 
-    split: str
-    scores: dict[str, float]
-    """empty for a split without labels"""
-    models: tuple[str, ...]
-    """the members of the ensemble"""
-    files: tuple[Path, ...] = ()
-    """predictions files that were written"""
+    @classmethod
+    def make(
+        cls,
+        form: Form,
+        name: str,
+        examples: Sequence[Example],
+        tokenizer: TextEncoder,
+        max_length: int,
+    ) -> TaskSplit:
+        """Tokenise examples."""
+        return cls(name, examples, form.features(examples, tokenizer, max_length))
+
+    def sample(self, num_examples: int | None) -> TaskSplit:
+        """Return the split with so many of its examples; None returns all."""
+        if num_examples is None or num_examples >= len(self.examples):
+            return self
+        chosen = _chosen(len(self.examples), num_examples, "dev subset")
+        position = {example: index for index, example in enumerate(chosen)}
+        features = [
+            replace(feature, example=position[feature.example])
+            for feature in self.features
+            if feature.example in position
+        ]
+        return TaskSplit(self.name, [self.examples[index] for index in chosen], features)
+
+    def fingerprint(self) -> str:
+        """Hash of the ids and targets, so that a resumed run can tell that its data changed."""
+        digest = hashlib.sha256()
+        for feature in self.features:
+            for row in feature.rows:
+                digest.update(row.ids.tobytes())
+            if feature.target is not None:
+                digest.update(feature.target.tobytes())
+        return digest.hexdigest()
+
+
+def sample(
+    examples: Sequence[Example], count: int | None, purpose: str = "training subset"
+) -> Sequence[Example]:
+    """Return so many examples, drawn without replacement, in their order; None returns all."""
+    if count is None or count >= len(examples):
+        return examples
+    return [examples[index] for index in _chosen(len(examples), count, purpose)]
+
+
+def _chosen(total: int, count: int, purpose: str) -> list[int]:
+    """Draw indices; files are often sorted by source, so the first ones would not do."""
+    return sorted(rng(0, purpose).permutation(total)[:count].tolist())
+
+
+def score_split(
+    task: Task, split: TaskSplit, outputs: Sequence[Outputs]
+) -> tuple[dict[str, float], list[Prediction]]:
+    """Decode outputs and return the official scores and the predictions."""
+    predictions = task.form.decode(split.examples, split.features, outputs)
+    return task.score(split.examples, predictions), predictions
 
 
 def read_splits(

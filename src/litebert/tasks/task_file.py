@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import read_json, write_json
-from litebert.tasks.base import Form, Kind
-from litebert.tasks.forms.choices import ChoiceForm
-from litebert.tasks.forms.spans import SpanForm
-from litebert.tasks.forms.tags import TagForm
-from litebert.tasks.forms.texts import TextForm
-
-TASK_FILE = "task.json"
+from litebert.model.config import TASK_FILE
+from litebert.tasks.base import Form
+from litebert.tasks.forms.kinds import FORMS, Kind
 
 
 @dataclass(frozen=True)
@@ -23,8 +19,6 @@ class TaskFile:
     Example:
         >>> TaskFile("sst2", "classification", ("0", "1"), 128).form().kind
         'classification'
-        >>> TaskFile.read(Path("runs/squad/model")).unanswerable
-        True
     """
 
     name: str
@@ -47,15 +41,8 @@ class TaskFile:
     @classmethod
     def of(cls, name: str, form: Form, max_length: int) -> TaskFile:
         """Describe a form."""
-        described = cls(name, form.kind, form.labels, max_length)
-        if isinstance(form, SpanForm):
-            return replace(
-                described,
-                unanswerable=form.may_be_unanswerable,
-                no_answer_threshold=form.no_answer_threshold,
-                stride=form.stride,
-            )
-        return described
+        values = {"kind": form.kind, "labels": form.labels, "max_length": max_length}
+        return from_dict(cls, {"name": name, **values, **form.stored()}, name)
 
     @classmethod
     def read(cls, folder: Path) -> TaskFile | None:
@@ -69,12 +56,4 @@ class TaskFile:
 
     def form(self) -> Form:
         """Return features and decoding for this model."""
-        if self.kind == "multiple_choice":
-            return ChoiceForm()
-        if self.kind == "span_extraction":
-            return SpanForm(
-                self.unanswerable, self.stride, no_answer_threshold=self.no_answer_threshold
-            )
-        if self.kind == "token_classification":
-            return TagForm(self.labels)
-        return TextForm(self.kind, self.labels)
+        return FORMS[self.kind].restore(self)

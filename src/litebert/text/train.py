@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import atomic_folder
@@ -36,36 +33,34 @@ _DIGIT_COMMA = re.compile(r"(?<=\d),")
 class TokenizerTrainConfig:
     """How a vocabulary is learnt; the defaults are the official command's.
 
-    Example:
-        >>> TokenizerTrainConfig(input=(Path("wiki.txt.xz"),), out=Path("tok"), vocab_size=8000)
+    >>> TokenizerTrainConfig((Path("wiki.txt.xz"),), out=Path("tok"), vocab_size=8000).cased
+    False
     """
 
-    input: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")]
-    """Files, folders or quoted globs of plain text, .jsonl or .parquet, also .gz, .xz or .zst."""
+    input: tuple[Path, ...]
+    """files, folders or quoted globs of plain text, .jsonl or .parquet, also .gz, .xz or .zst"""
     out: Path
-    """Folder for the tokenizer; it must not exist, or be empty."""
+    """folder for the tokenizer; it must not exist, or be empty"""
     vocab_size: int = 30000
-    """Number of pieces."""
-    shrink: Annotated[bool, Parameter(negative="")] = False
-    """Accept fewer pieces where the text is too small for so many."""
-    cased: Annotated[bool, Parameter(negative="")] = False
-    """Keep upper case."""
+    """number of pieces"""
+    shrink: bool = False
+    """accept fewer pieces where the text is too small for that many"""
+    cased: bool = False
+    """keep upper case"""
     character_coverage: float = 0.99995
-    """Share of the text's characters that get a piece; 0.9995 suits Chinese or Japanese."""
-    byte_fallback: Annotated[bool, Parameter(negative="")] = False
-    """Write characters without a piece as bytes instead of <unk>."""
+    """share of the text's characters that get a piece; 0.9995 suits Chinese or Japanese"""
+    byte_fallback: bool = False
+    """write characters without a piece as bytes instead of <unk>"""
     digit_comma: DigitComma = "official"
-    """Rule for pieces such as `1998,`. Unless off, none are learnt, so that any tool agrees."""
-    symbols: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (
-        OFFICIAL_SYMBOLS
-    )
-    """Symbols that always are pieces of their own."""
+    """rule for pieces such as `1998,`; unless off, none are learnt, so that any tool agrees"""
+    symbols: tuple[str, ...] = OFFICIAL_SYMBOLS
+    """symbols that always are pieces of their own"""
     max_sentences: int = 10_000_000
-    """Sentences to train on, of at most 256 characters; of more a sample is taken."""
+    """sentences to train on, of at most 256 characters; of more a sample is taken"""
     column: str = "text"
-    """Name of the text in JSON lines and Parquet."""
+    """name of the text in JSON lines and Parquet"""
     max_length: int = 512
-    """Longest sequence of the models to come, noted for other tools."""
+    """longest sequence of the models to come, noted for other tools"""
 
     def __post_init__(self) -> None:
         if not self.input:
@@ -86,10 +81,6 @@ def train_tokenizer(config: TokenizerTrainConfig) -> Tokenizer:
 
     The result depends on the text and the settings alone: the sample is always the same, and the
     number of cores plays no part.
-
-    Example:
-        >>> config = TokenizerTrainConfig(input=(Path("text.txt"),), out=Path("tokenizer"))
-        >>> train_tokenizer(config).encode("The state of the art")
     """
     files = find_files(config.input)
     size = total_bytes(files)

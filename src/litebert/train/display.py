@@ -7,13 +7,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from litebert.common.progress import format_duration
+from litebert.common.progress import SECONDS_BETWEEN_LINES, format_duration
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-_SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_REFRESHES = 0.25
 _BAR_WIDTH = 30
 
@@ -86,7 +85,7 @@ class _Log:
         self._printed = time.monotonic()
 
     def show(self, status: Status) -> None:
-        if time.monotonic() - self._printed >= _SECONDS_BETWEEN_LINES:
+        if time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
             self._printed = time.monotonic()
             self.note(status.line())
 

@@ -1,16 +1,14 @@
-"""Configuration is strict: keys, types, choices; and default < TOML < flag."""
+"""Configuration is strict: keys, types, choices."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import pytest
-from cyclopts import App, Parameter
-from cyclopts.config import Dict
 
-from litebert.common.config import TABLE, from_dict, load_toml, read_toml, to_dict
+from litebert.common.config import Rule, check, from_dict, load_toml, read_toml, to_dict
 from litebert.common.errors import ConfigError
 
 
@@ -32,7 +30,7 @@ class Config:
     lr: float | None = None
     task: Literal["sop", "nsp"] = "sop"
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
-    depth: Annotated[tuple[Stage, ...], TABLE] = ()
+    depth: tuple[Stage, ...] = ()
     names: list[str] = field(default_factory=list)
 
 
@@ -78,33 +76,19 @@ def test_toml_errors_name_the_file(tmp_path: Path) -> None:
         load_toml(Config, path)
 
 
-def parse(toml: dict[str, object], *flags: str) -> Config:
-    app = App(result_action="return_value")
-    app.config = (Dict(toml, use_commands_as_keys=False, source="a.toml"),)
-
-    @app.default
-    def command(*, config: Annotated[Config, Parameter(name="*")]) -> Config:
-        return config
-
-    result = app(["--data", "x", *flags], exit_on_error=False, print_error=False)
-    assert isinstance(result, Config)
-    return result
-
-
-def test_flag_overrides_toml_overrides_default() -> None:
-    toml = {"lr": 0.1, "checkpoint": {"keep": 7}, "depth": [{"at": 0.0, "layers": 2}]}
-    assert parse({}).checkpoint == Checkpoint()
-    assert parse(toml) == Config(
-        Path("x"), 0.1, checkpoint=Checkpoint(keep=7), depth=(Stage(0, 2),)
-    )
-    both = parse(toml, "--checkpoint.keep", "9", "--depth", '[{"at": 0.5, "layers": 4}]')
-    assert both.lr == 0.1
-    assert both.checkpoint.keep == 9
-    assert both.depth == (Stage(0.5, 4),)
-
-
-def test_a_bad_table_row_is_named() -> None:
-    with pytest.raises(ConfigError, match="unknown key .*layer'.* Did you mean 'layers'"):
-        parse({"depth": [{"at": 0.5, "layer": 4}]})
-    with pytest.raises(ConfigError, match="not a table row"):
-        parse({}, "--depth", "oops")
+@pytest.mark.parametrize(
+    ("rule", "good", "bad"),
+    [
+        ("1 or more", 1, 0),
+        ("0 or more", 0, -1),
+        ("more than 0", 0.1, 0),
+        ("0 or more and less than 1", 0.0, 1.0),
+        ("0 to 1", 1.0, 1.1),
+    ],
+)
+def test_a_number_out_of_range_is_named(rule: Rule, good: float, bad: float) -> None:
+    check(Config(Path("x"), lr=good), rule, "lr")
+    check(Config(Path("x")), rule, "lr")
+    for value in (bad, float("nan")):
+        with pytest.raises(ConfigError, match=f"^optimizer.lr is {value}: use {rule}.$"):
+            check(Config(Path("x"), lr=value), rule, "lr", table="optimizer")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
 
+from rich.console import Console
+
 from litebert.common.runs import RunFolder
-from litebert.demo import pipeline
+from litebert.demo import pipeline, show
 from litebert.demo.folder import DemoConfig, DemoFolder
-from litebert.demo.show import text_curve
 from litebert.text.tokenizer import Tokenizer
 
 
@@ -39,11 +41,29 @@ def test_steps_of_fine_tuning_fit_into_their_share(
 
 
 def test_the_curve_goes_from_top_left_to_bottom_right() -> None:
-    lines = text_curve([(0, 2.0), (10, 1.0)], 1.0, 10, 2, ascii_only=True)
+    lines = show.text_curve([(0, 2.0), (10, 1.0)], 1.0, 10, 2, ascii_only=True)
     assert lines == ["2.00 |*****", "1.00 |-----*****", "     +----------", "      0       10"]
 
 
 def test_the_reference_is_a_broken_line() -> None:
-    lines = text_curve([(0, 1.0), (9, 1.0)], 2.0, 4, 3)
+    lines = show.text_curve([(0, 1.0), (9, 1.0)], 2.0, 4, 3)
     assert lines[0] == "2.00 ┤┄┄┄┄"
     assert lines[2] == "1.00 ┤••••"
+
+
+def test_pretraining_is_shown_as_a_curve_and_a_table(tmp_path: Path) -> None:
+    folder = DemoFolder(DemoConfig(tmp_path / "demo"))
+    log = RunFolder.create(folder.pretrain, {}, {})
+    log.log(10, {"tokens_per_s": 9.0, "tokens": 3_000_000})
+    dev = {"dev_unigram_loss": 6.5, "dev_mlm_accuracy": 0.125, "dev_predictions": 1000}
+    for step, loss in ((10, 7.0), (20, 6.0)):
+        log.log(step, {**dev, "dev_masked_loss": loss})
+    said = io.StringIO()
+    show.pretraining(folder, show.Screen(Console(file=said, width=80)))
+    lines = [" ".join(line.split()) for line in said.getvalue().splitlines()]
+    assert lines[0].endswith("10 steps, 3.0 M tokens")
+    assert lines[2].startswith("7.00 ┤•")
+    assert any(line.startswith("6.00 ┤") and line.endswith("•") for line in lines)
+    assert "loss at [MASK] 6.00 word frequencies alone 6.50" in lines
+    assert "masked words right 12.5% of 1,000 in dev documents" in lines
+    assert not any("sentence order" in line for line in lines)  # none was asked for

@@ -122,7 +122,7 @@ def test_labels(tmp_path: Path) -> None:
     assert ModelFolder(tmp_path / "model").labels == ("no", "maybe", "yes")
     loaded = load_model(tmp_path / "model")
     assert isinstance(loaded, SequenceClassifier)
-    assert loaded.num_labels == 3
+    assert loaded.classifier.out_features == 3
     with pytest.raises(CheckpointError, match="a head of 3 labels, not 2"):
         load_model(tmp_path / "model", num_labels=2)
 

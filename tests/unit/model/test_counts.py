@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from litebert.commands.params import params
 from litebert.common.errors import ConfigError
-from litebert.model.config import PRESETS, ModelConfig
+from litebert.model.config import PRESETS, ModelConfig, ShapeOverrides
 from litebert.model.counts import ParameterCounts, count_parameters, paper_tables
 from litebert.model.heads import PretrainingModel
 
@@ -158,7 +158,7 @@ def test_command_prints_json_for_presets_and_free_shapes(
     assert (base["sharing"], base["embedding_size"]) == ("all", 128)
     assert (base["encoder_parameters"], base["total_parameters"]) == (11_683_584, 11_813_810)
     assert xlarge["total_parameters"] == 1_279_526_194
-    params(hidden_size=6144, num_layers=3, json_=True)
+    params(shape=ShapeOverrides(hidden_size=6144, num_layers=3), json_=True)
     (free,) = json.loads(capsys.readouterr().out)
     assert free["encoder_parameters"] == 495_518_208
 
@@ -178,7 +178,7 @@ def test_command_without_arguments_holds_every_count_of_the_papers_tables(
 
 
 def test_command_draws_plans(capsys: pytest.CaptureFixture[str]) -> None:
-    params("albert-small", sharing="groups", num_groups=2, plan=True)
+    params("albert-small", shape=ShapeOverrides(sharing="groups", num_groups=2), plan=True)
     assert "attention    A  A  A  B  B  B" in capsys.readouterr().out
     params("albert-small", plan=True, json_=True)
     (drawn,) = json.loads(capsys.readouterr().out)

@@ -10,15 +10,17 @@ import torch.nn.functional as F
 
 from litebert.common.errors import ConfigError, InputError
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import HEADS, Head, head_class
 from litebert.model.heads import (
+    HeadInputs,
     MultipleChoice,
     PretrainingModel,
     SequenceClassifier,
     SequenceRegressor,
     SpanExtractor,
-    Squad2Model,
     TokenClassifier,
 )
+from litebert.model.squad2 import Squad2Model
 
 CONFIG = ModelConfig(
     vocab_size=40,
@@ -208,3 +210,50 @@ def test_the_span_head_drops_out_only_if_asked_and_in_training() -> None:
         one, other = (model(IDS, MASK).start_logits_BS for _ in range(2))
         assert (not torch.equal(one, other)) == differs
     assert torch.equal(model.eval()(IDS).start_logits_BS, model(IDS).start_logits_BS)
+
+
+@pytest.mark.parametrize("head", [head for head, row in HEADS.items() if not row.pretrained])
+def test_a_task_head_answers_by_the_names_of_its_row_and_has_a_loss(head: Head) -> None:
+    labels = {"num_labels": 3} if HEADS[head].has_classes else {}
+    model = head_class(head)(CONFIG, **labels).eval()
+    inputs = HeadInputs(IDS, MASK, forbidden_RS=MASK == 0, num_choices=3)
+    outputs = model.named_outputs(inputs)
+    assert tuple(outputs) == HEADS[head].output_names
+    targets = {
+        "classification": torch.tensor([0, 2, 1]),
+        "regression": torch.tensor([0.5, 2.0, 5.0]),
+        "multiple_choice": torch.tensor([2]),
+        "token_classification": torch.where(MASK.bool(), IDS % 3, -100),
+        "span": torch.tensor([[4, 6, 0], [5, 5, 0], [0, 0, 1]]),
+        "squad2": torch.tensor([[4, 6, 0], [5, 5, 0], [0, 0, 1]]),
+    }[head]
+    loss = model.task_loss(inputs, targets)
+    loss.backward()
+    assert loss.ndim == 0
+    assert loss > 0
+    states = model.encoder(IDS, MASK).sequence_BSH
+    rows = model.rows(inputs)
+    read = model.read(states if rows is None else states.flatten(0, 1)[rows], inputs)
+    for name, tensor in outputs.items():
+        torch.testing.assert_close(read[name], tensor)
+
+
+def test_several_labels_of_a_text_are_judged_one_by_one() -> None:
+    model, flags = SequenceClassifier(CONFIG, 2), torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
+    inputs = HeadInputs(IDS, MASK)
+    logits = model.named_outputs(inputs)["logits"]
+    expected = F.binary_cross_entropy(logits.sigmoid(), flags)
+    torch.testing.assert_close(model.task_loss(inputs, flags), expected)
+
+
+def test_the_pretraining_model_and_the_encoder_read_by_name_too() -> None:
+    model = PretrainingModel(CONFIG).eval()
+    inputs = HeadInputs(IDS, MASK, masked_M=torch.tensor([3, 20]))
+    states = model.encoder(IDS, MASK, rows_R=model.rows(inputs)).sequence_BSH
+    outputs, out = model.read(states, inputs), model(IDS, MASK, None, torch.tensor([3, 20]))
+    assert set(outputs) == set(HEADS["pretraining"].output_names)
+    torch.testing.assert_close(outputs["masked_logits"], out.mlm_logits_MV)
+    torch.testing.assert_close(outputs["sop_logits"], out.sentence_logits_B2)
+    pooled = model.encoder.read(states[:3], inputs)
+    assert tuple(pooled) == HEADS["encoder"].output_names
+    torch.testing.assert_close(pooled["pooler_output"], outputs["pooler_output"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import get_type_hints
+
 import pytest
 
 from litebert.common.errors import ConfigError
-from litebert.model.config import PRESETS, ModelConfig, preset
+from litebert.model.config import PRESETS, ModelConfig, ModelSection, ShapeOverrides, preset
 
 
 @pytest.mark.parametrize(
@@ -70,9 +73,9 @@ def test_projection_exists_exactly_when_the_sizes_differ_unless_said() -> None:
     [
         ({"hidden_size": 100}, ["100", "num_heads", "1, 2, 4, 5, 10"]),
         ({"num_heads": 5}, ["num_heads 5", "hidden_size 768", "1, 2, 3, 4, 6"]),
-        ({"num_layers": 0}, ["num_layers is 0", "at least 1"]),
-        ({"hidden_dropout": 1.0}, ["hidden_dropout is 1.0", "[0, 1)"]),
-        ({"layer_norm_eps": 0.0}, ["layer_norm_eps", "positive"]),
+        ({"num_layers": 0}, ["num_layers is 0", "1 or more"]),
+        ({"hidden_dropout": 1.0}, ["hidden_dropout is 1.0", "less than 1"]),
+        ({"layer_norm_eps": 0.0}, ["layer_norm_eps", "more than 0"]),
         ({"num_groups": 2}, ["num_groups is 2", '"all"', '"groups"']),
         ({"num_groups": 13, "sharing": "groups"}, ["num_groups 13", "num_layers 12"]),
         ({"embedding_projection": False}, ["embedding_size 128", "hidden_size 768"]),
@@ -100,3 +103,17 @@ def test_unknown_presets_and_fields_are_named_with_a_suggestion() -> None:
         preset("albert-base", hiden_size=3)
     with pytest.raises(ConfigError, match="hidden_size"):
         preset("albert-base", hidden_size="wide")
+
+
+@pytest.mark.parametrize("cls", [ShapeOverrides, ModelSection])
+def test_what_a_preset_may_change_are_fields_of_the_model(cls: type[ShapeOverrides]) -> None:
+    model, hints = get_type_hints(ModelConfig), get_type_hints(cls)
+    hints.pop("preset", None)
+    assert hints == {name: model[name] | None for name in hints}
+    assert all(item.default is None for item in fields(cls) if item.name != "preset")
+
+
+def test_changes_are_what_was_set() -> None:
+    assert ShapeOverrides().changes() == {}
+    section = ModelSection(preset="albert-tiny", embedding_projection=False, hidden_dropout=0.0)
+    assert section.changes() == {"embedding_projection": False, "hidden_dropout": 0.0}

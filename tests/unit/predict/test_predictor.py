@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +13,15 @@ import pytest
 from litebert.cli import main
 from litebert.common.errors import CheckpointError, DataError, InputError
 from litebert.interop.names import Head
-from litebert.predict.features import FloatArray, ModelInputs
+from litebert.predict.evaluate import evaluate_models, outputs_of
+from litebert.predict.inputs import Batch
 from litebert.predict.predictor import Predictor
 from litebert.predict.stream import answer_rows
-from litebert.tasks.base import Answer, Example
+from litebert.predict.torch_backend import TorchBackend
+from litebert.tasks.base import Answer, Example, FloatArray
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.registry import find_task
+from litebert.tasks.scoring import TaskSplit, score_split
 from litebert.tasks.task_file import TaskFile
 
 Folders = Callable[..., Path]
@@ -125,8 +128,11 @@ def test_answers_are_cut_out_of_the_passage(load: Callable[[Head], Predictor]) -
 def test_examples_of_a_task_are_scored(load: Callable[[Head], Predictor]) -> None:
     task = find_task("squad1")
     examples = [Example("a", "Ann sat.", "Who sat?", gold=(Answer("Ann", 0),))]
-    predictions = load("span").predictions(examples, task.form, task.max_length)
-    assert 0 <= task.score(examples, predictions)["f1"] <= 100
+    predictor = load("span")
+    features = task.form.features(examples, predictor.tokenizer, 64)
+    said = outputs_of(predictor.backend, task.form, features, predictor.tokenizer.pad_id)
+    scores, _ = score_split(task, TaskSplit("dev", examples, features), said)
+    assert 0 <= scores["f1"] <= 100
 
 
 def test_a_model_without_the_head_is_refused(load: Callable[[Head], Predictor]) -> None:
@@ -144,7 +150,7 @@ def test_the_task_file_of_a_fine_tuned_model_counts(tmp_path: Path, model_folder
 
     from litebert.interop.onnx.export import export_onnx
 
-    labels = Predictor.load(model_folder("classification")).labels
+    labels = Predictor.load(model_folder("classification")).purpose.labels
     shutil.copytree(model_folder("classification"), tmp_path / "many")
     TaskFile("mine", "multi_label", labels, max_length=16).write(tmp_path / "many")
     export_onnx(tmp_path / "many", tmp_path / "many-onnx")
@@ -184,9 +190,10 @@ def test_a_task_is_asked_as_the_model_was_fine_tuned(tmp_path: Path, model_folde
         assert set(answer["scores"]) == {"bad", "fine", "good"}
         task = find_task("sst2")
         assert predictor.form_for(task).labels == described.labels
-        assert predictor.length_for(task) == 16
+        assert predictor.purpose.length_for(task) == 16
+        (tmp_path / "dev.tsv").write_text("sentence\tlabel\na name\t1\n")
         with pytest.raises(InputError, match="labels .bad, fine, good. are not those of sst2"):
-            predictor.task_predictions(task, [Example("0", "a name", gold=1)])
+            evaluate_models(task, [str(folder)], tmp_path)
         with pytest.raises(InputError, match="fine-tuned on mine .classification."):
             list(answer_rows(predictor, "stsb", [(1, {"text": "a", "text_pair": "b"})]))
 
@@ -214,27 +221,32 @@ OTHERS = ("entailment", "neutral", "contradiction")  # as other tools often have
 PAIRS = [("a name", "the value"), ("of it", "is"), ("b", "a tuple object"), ("is a", "name")]
 
 
+def written_labels(model: Path, data: Path) -> list[str]:
+    """Return the labels that evaluate writes for MNLI."""
+    (found,) = evaluate_models("mnli", [str(model)], data, out=model.with_name("files"))
+    return [line.split("\t")[-1] for line in found.files[0].read_text().splitlines()[1:]]
+
+
 def test_labels_of_foreign_folders_are_mapped_to_the_tasks(
     tmp_path: Path, model_folder: Folders
 ) -> None:
-    task = find_task("mnli")
-    examples = [Example(str(n), *pair, gold=0) for n, pair in enumerate(PAIRS)]
+    lines = ["\t".join((*pair, NLI[0])) for pair in PAIRS]
+    data = tmp_path / "dev_matched.tsv"
+    data.write_text("\n".join(["sentence1\tsentence2\tgold_label", *lines]))
     rows = [(n, {"text": one, "text_pair": two}) for n, (one, two) in enumerate(PAIRS)]
     source = model_folder("classification")
-    unnamed = Predictor.load(
-        foreign(source, tmp_path / "plain", id2label=named("LABEL_0", "LABEL_1", "LABEL_2"))[0]
-    )
-    outputs = [int(p.value) for p in unnamed.task_predictions(task, examples)]
+    plain = foreign(source, tmp_path / "plain", id2label=named("LABEL_0", "LABEL_1", "LABEL_2"))[0]
+    unnamed = Predictor.load(plain)
+    outputs = [NLI.index(label) for label in written_labels(plain, data)]
     answers = list(answer_rows(unnamed, "mnli", rows))
     assert [answer["label"] for answer in answers] == [NLI[output] for output in outputs]
     for folder in foreign(source, tmp_path / "other", id2label=named(*OTHERS)):
         predictor = Predictor.load(folder)
         names = [OTHERS[output] for output in outputs]
         assert [a["label"] for a in answer_rows(predictor, "mnli", rows)] == names
-        predictions = predictor.task_predictions(task, examples)
-        assert [NLI[int(prediction.value)] for prediction in predictions] == names
+        assert written_labels(folder, data) == names
         with pytest.raises(InputError, match=r"contradiction\) are not those of sst2 \(0, 1\)"):
-            predictor.task_predictions(find_task("sst2"), examples)
+            evaluate_models("sst2", [str(folder)], data)
         with pytest.raises(InputError, match=r"are not those of stsb \(none\)"):
             predictor.form_for(find_task("stsb"))
     with pytest.raises(InputError, match=r"LABEL_2\) are not those of sst2"):
@@ -280,6 +292,10 @@ def test_both_runtimes_score_the_same_splits(
             assert scores.keys() == names
             written.append((scores, [file.read_text() for file in sorted(out.iterdir())]))
         assert written[0] == written[1]
+        both = ("--model", folder, "--model", exported, "--data", tmp_path)
+        mixed, notes = evaluated(capsys, task, *both, "--choose")
+        assert mixed == written[0][0], "twice the same model, once in each runtime"
+        assert f"ensemble: {folder}" in notes
     one_file = ("--model", exported, "--data", tmp_path / "dev_matched.tsv")
     assert evaluated(capsys, "mnli", *one_file)[0].keys() == {"accuracy"}
     (tmp_path / "diagnostic.tsv").write_text("sentence1\tsentence2\na\tb\n")
@@ -300,21 +316,29 @@ def test_a_tuned_threshold_counts_only_where_nothing_is_scored(
     data = {"data": [{"paragraphs": [{"context": "Ann sat. Bo did not.", "qas": questions}]}]}
     for split in ("dev", "test"):
         (tmp_path / f"{split}.json").write_text(json.dumps(data))
-    task, example = find_task("squad2"), Example("a", "Ann sat.", "Who?", gold=(Answer("Ann", 0),))
     scores = []
     for folder in fine_tuned(model_folder("span"), tmp_path / "qa", described):
-        predictor = Predictor.load(folder)
-        fixed = predictor.task_predictions(task, [example])[0]
-        tuned = predictor.task_predictions(task, [example], tuned=True)[0]
-        assert fixed.no_answer is not None
-        assert (fixed.value == "") == (fixed.no_answer > 0.5)
-        assert tuned.value == "", "any probability is above the tuned threshold"
         where = ("--model", folder, "--data", tmp_path)
-        scores.append(evaluated(capsys, "squad2", *where)[0])
+        fixed = tmp_path / f"{folder.name}-dev"
+        scores.append(evaluated(capsys, "squad2", *where, "--out", fixed)[0])
+        odds = json.loads((fixed / "null_odds.json").read_text())
+        for id, answer in json.loads((fixed / "predictions.json").read_text()).items():
+            assert (answer == "") == (odds[id] > 0.5), "scores use the task's own threshold"
         out = tmp_path / f"{folder.name}-files"
         evaluated(capsys, "squad2", *where, "--split", "test", "--out", out)
         assert set(json.loads((out / "predictions.json").read_text()).values()) == {""}
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+
+
+def test_inputs_are_cut_to_what_the_model_can_read(tmp_path: Path, model_folder: Folders) -> None:
+    described = TaskFile("mine", "classification", ("bad", "fine", "good"), max_length=10_000)
+    record = {"text": "a name " * 500}
+    for folder in fine_tuned(model_folder("classification"), tmp_path / "mine", described):
+        predictor = Predictor.load(folder)
+        positions = predictor.backend.info.max_length
+        assert predictor.purpose.length_for(find_task("sst2")) == positions
+        (feature,) = predictor.question(record, predictor.form()).features
+        assert len(feature) == positions
 
 
 def test_windows_overlap_as_in_training(tmp_path: Path, model_folder: Folders) -> None:
@@ -333,9 +357,9 @@ def test_windows_overlap_as_in_training(tmp_path: Path, model_folder: Folders) -
 
 
 def test_the_dev_check_scores_as_the_model_was_fine_tuned(
-    tmp_path: Path, model_folder: Folders
+    tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litebert.predict.dev_check import DevSet
+    from litebert.predict.evaluate import DevSet
     from litebert.predict.export import export_checked
 
     (tmp_path / "task.toml").write_text(
@@ -351,15 +375,14 @@ def test_the_dev_check_scores_as_the_model_was_fine_tuned(
     described = TaskFile("mine", "classification", labels, max_length=16)
     folder, _ = fine_tuned(model_folder("classification"), tmp_path / "mine", described)
     dev = DevSet.parse(f"{tmp_path}/task.toml:{tmp_path}")
-    predictor = Predictor.load(folder)
-    run = predictor.backend.run
+    run = TorchBackend.run
 
-    def watched(inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:
-        lengths.append(inputs.input_ids.shape[1])
-        return run(inputs, outputs)
+    def watched(self: TorchBackend, batch: Batch, *asked: object) -> dict[str, FloatArray]:
+        lengths.append(batch.input_ids.shape[1])
+        return run(self, batch, *asked)
 
-    predictor.backend.run = watched  # type: ignore[method-assign]
-    before = dev.score(predictor)
+    monkeypatch.setattr(TorchBackend, "run", watched)
+    before = dev.score(folder)
     assert max(lengths) == 16, "the task's own length was used"
     report, drop = export_checked(folder, tmp_path / "out", dev)
     assert (drop.before, drop.after) == (before, before)
@@ -375,10 +398,10 @@ def falling(
     tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., list[str]]:
     """Return the arguments of an export whose dev score falls from 0.8 to 0.6."""
-    from litebert.predict.dev_check import DevSet
+    from litebert.predict.evaluate import DevSet
 
     scores = iter((0.8, 0.6))
-    monkeypatch.setattr(DevSet, "score", lambda self, predictor: next(scores))
+    monkeypatch.setattr(DevSet, "score", lambda self, model: next(scores))
     source, out = str(model_folder("classification")), str(tmp_path / "out")
     return lambda *more: ["export", "onnx", source, out, "--dev", f"sst2:{tmp_path}", *more]
 
@@ -419,10 +442,10 @@ def test_a_taken_folder_is_known_before_anything_is_scored(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from litebert.predict.dev_check import DevSet
+    from litebert.predict.evaluate import DevSet
 
-    scored: list[Predictor] = []
-    monkeypatch.setattr(DevSet, "score", lambda self, predictor: scored.append(predictor))
+    scored: list[Path] = []
+    monkeypatch.setattr(DevSet, "score", lambda self, model: scored.append(model))
     (tmp_path / "out").mkdir()
     (tmp_path / "out/notes.txt").write_text("mine")
     with pytest.raises(SystemExit) as stopped:
@@ -622,9 +645,9 @@ def test_a_window_keeps_answers_and_not_what_the_model_said(
     given: list[weakref.ref[np.ndarray]] = []
     alive: list[int] = []
 
-    def watched(inputs: ModelInputs, outputs: Sequence[str]) -> dict[str, FloatArray]:
+    def watched(batch: Batch, *asked: object) -> dict[str, FloatArray]:
         alive.append(sum(array() is not None for array in given))
-        computed = run(inputs, outputs)
+        computed = run(batch, *asked)
         given.extend(weakref.ref(array) for array in computed.values())
         return computed
 

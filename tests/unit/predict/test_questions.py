@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from litebert.common.errors import InputError
 from litebert.predict import questions
-from litebert.predict.features import Feature, pad, split
+from litebert.predict.inputs import pad, split
+from litebert.tasks.base import Feature, Row
 from litebert.text.tokenizer import Tokenizer
 
 
 def encoded(text: str, tokenizer: Tokenizer) -> list[int]:
     question = questions.fill_mask(text, tokenizer, 4096, top_k=3)
-    return list(question.features[0].input_ids)
+    return question.features[0].rows[0].ids.tolist()
 
 
 def test_a_mask_replaces_a_whole_word(tiny_tokenizer: Tokenizer) -> None:
@@ -49,8 +50,9 @@ def test_every_mask_is_found(tiny_tokenizer: Tokenizer, text: str, count: int) -
     question = questions.fill_mask(text, tiny_tokenizer, 64, top_k=3)
     (feature,) = question.features
     assert len(feature.masked) == count
-    assert all(feature.input_ids[i] == tiny_tokenizer.mask_id for i in feature.masked)
-    assert list(feature.input_ids).count(tiny_tokenizer.mask_id) == count
+    ids = feature.rows[0].ids.tolist()
+    assert all(ids[i] == tiny_tokenizer.mask_id for i in feature.masked)
+    assert ids.count(tiny_tokenizer.mask_id) == count
 
 
 def test_masks_are_found_where_unknown_characters_become_bytes(
@@ -106,8 +108,12 @@ def test_candidates_are_the_best_words_in_order(tiny_tokenizer: Tokenizer) -> No
     assert scores[0] == pytest.approx(expected, rel=1e-5)
 
 
+def feature_of(ids: list[int], second: int, masked: tuple[int, ...] = ()) -> Feature:
+    return Feature(0, (Row(np.array(ids, np.int32), second),), masked=masked)
+
+
 def test_padding_and_splitting_are_inverse() -> None:
-    features = [Feature([2, 5, 4, 3], [0, 0, 1, 1], (2,)), Feature([2, 3], [0, 0])]
+    features = [feature_of([2, 5, 4, 3], 2, (2,)), feature_of([2, 3], 2)]
     inputs = pad(features, pad_id=0)
     assert inputs.input_ids.tolist() == [[2, 5, 4, 3], [2, 3, 0, 0]]
     assert inputs.full_mask().tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
@@ -119,4 +125,4 @@ def test_padding_and_splitting_are_inverse() -> None:
 
 
 def test_no_mask_is_made_when_nothing_is_padded() -> None:
-    assert pad([Feature([2, 3], [0, 0])] * 3, pad_id=0).attention_mask is None
+    assert pad([feature_of([2, 3], 2)] * 3, pad_id=0).attention_mask is None

@@ -6,14 +6,14 @@ import asyncio
 import random
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
-from litebert.predict.features import Feature, Row
 from litebert.predict.questions import Question
 from litebert.serve.batcher import Batcher, BatchReport, QueueFullError
+from litebert.tasks.base import Feature, Outputs, Row
 
 
 @dataclass
@@ -23,21 +23,31 @@ class GatedModel:
     permits: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     calls: list[list[int]] = field(default_factory=list)
     fail: bool = False
+    pads: bool = True
 
-    def rows(self, features: Sequence[Feature], outputs: Sequence[str]) -> list[Row]:
+    def run_batch(self, features: Sequence[Feature], outputs: Sequence[str]) -> list[Outputs]:
         self.permits.acquire()
         self.calls.append([len(feature) for feature in features])
         if self.fail:
             raise RuntimeError("broken")
-        return [{"sum": np.float32([sum(feature.input_ids)])} for feature in features]
+        return [{"sum": np.float32([feature.rows[0].ids.sum()])} for feature in features]
 
     def release(self, count: int = 1000) -> None:
         self.permits.release(count)
 
 
+def feature(length: int, token: int = 1) -> Feature:
+    return Feature(0, (Row(np.full(length, token, np.int32), length),))
+
+
 def ask_sum(*lengths: int, token: int = 1) -> Question[list[float]]:
-    features = [Feature([token] * length, [0] * length) for length in lengths]
-    return Question(features, ("sum",), lambda rows: [float(row["sum"][0]) for row in rows])
+    features = [feature(length, token) for length in lengths]
+    return Question(features, ("sum",), lambda said: [float(one["sum"][0]) for one in said])
+
+
+async def ask(queue: Batcher, model: object, question: Question[list[float]]) -> list[float]:
+    (answer,) = await queue.ask(model, [question])
+    return answer
 
 
 def batcher(max_queue_tokens: int = 10_000, reports: list[BatchReport] | None = None) -> Batcher:
@@ -60,9 +70,9 @@ def test_waiting_questions_share_a_call() -> None:
     async def scenario() -> None:
         model, reports = GatedModel(), []
         queue = batcher(reports=reports)
-        first = asyncio.create_task(queue.ask(model, ask_sum(10)))
+        first = asyncio.create_task(ask(queue, model, ask_sum(10)))
         await settle()
-        others = [asyncio.create_task(queue.ask(model, ask_sum(10, token=t))) for t in range(5)]
+        others = [asyncio.create_task(ask(queue, model, ask_sum(10, token=t))) for t in range(5)]
         await settle()
         model.release()
         assert await first == [10.0]
@@ -78,7 +88,7 @@ def test_different_lengths_do_not_pad_each_other_and_the_oldest_goes_first() -> 
     async def scenario() -> None:
         model = GatedModel()
         queue = batcher()
-        asked = [asyncio.create_task(queue.ask(model, ask_sum(n))) for n in (9, 100, 10, 101, 9)]
+        asked = [asyncio.create_task(ask(queue, model, ask_sum(n))) for n in (9, 100, 10, 101, 9)]
         await settle()
         model.release()
         await asyncio.gather(*asked)
@@ -91,12 +101,42 @@ def test_different_lengths_do_not_pad_each_other_and_the_oldest_goes_first() -> 
     asyncio.run(scenario())
 
 
+def test_lengths_mix_where_padding_is_not_computed() -> None:
+    async def scenario() -> None:
+        model = GatedModel(pads=False)
+        queue = batcher()
+        first = asyncio.create_task(ask(queue, model, ask_sum(5)))
+        await settle()
+        lengths = (9, 100, 10, 101, 9, 120)
+        others = [asyncio.create_task(ask(queue, model, ask_sum(n))) for n in lengths]
+        await settle()
+        model.release()
+        assert await first == [5.0]
+        assert await asyncio.gather(*others) == [[float(n)] for n in lengths]
+        assert model.calls == [[5], [9, 100, 10, 101, 9], [120]], "the budget is 256 tokens"
+        await queue.drain()
+
+    asyncio.run(scenario())
+
+
+def test_questions_of_one_request_are_answered_in_order() -> None:
+    async def scenario() -> None:
+        model = GatedModel()
+        model.release()
+        queue = batcher()
+        answers = await queue.ask(model, [ask_sum(50, 3), ask_sum(200), ask_sum(7, 8)])
+        assert answers == [[50.0, 3.0], [200.0], [7.0, 8.0]]
+        await queue.drain()
+
+    asyncio.run(scenario())
+
+
 def test_questions_of_several_inputs_are_answered_in_order() -> None:
     async def scenario() -> None:
         model = GatedModel()
         model.release()
         queue = batcher()
-        assert await queue.ask(model, ask_sum(50, 3, 200, 7)) == [50.0, 3.0, 200.0, 7.0]
+        assert await ask(queue, model, ask_sum(50, 3, 200, 7)) == [50.0, 3.0, 200.0, 7.0]
         await queue.drain()
 
     asyncio.run(scenario())
@@ -106,18 +146,18 @@ def test_a_full_queue_refuses_at_once_and_recovers() -> None:
     async def scenario() -> None:
         model = GatedModel()
         queue = batcher(max_queue_tokens=100)
-        running = asyncio.create_task(queue.ask(model, ask_sum(40)))
+        running = asyncio.create_task(ask(queue, model, ask_sum(40)))
         await settle()
-        waiting = [asyncio.create_task(queue.ask(model, ask_sum(40))) for _ in range(3)]
+        waiting = [asyncio.create_task(ask(queue, model, ask_sum(40))) for _ in range(3)]
         await settle()
         assert queue.queued_tokens == 120
         with pytest.raises(QueueFullError) as refused:
-            await queue.ask(model, ask_sum(40))
+            await ask(queue, model, ask_sum(40))
         assert refused.value.retry_after_s >= 1
         model.release()
         answers = await asyncio.gather(running, *waiting)
         assert answers == [[40.0]] * 4, "an accepted question was lost"
-        assert await queue.ask(model, ask_sum(40)) == [40.0]
+        assert await ask(queue, model, ask_sum(40)) == [40.0]
         assert queue.queued_tokens == 0
         await queue.drain()
 
@@ -129,7 +169,7 @@ def test_an_idle_server_takes_a_question_beyond_the_bound() -> None:
         model = GatedModel()
         model.release()
         queue = batcher(max_queue_tokens=100)
-        assert await queue.ask(model, ask_sum(200, 200)) == [200.0, 200.0]
+        assert await ask(queue, model, ask_sum(200, 200)) == [200.0, 200.0]
         await queue.drain()
 
     asyncio.run(scenario())
@@ -139,12 +179,12 @@ def test_a_large_question_is_taken_while_others_wait() -> None:
     async def scenario() -> None:
         model = GatedModel()
         queue = batcher(max_queue_tokens=100)
-        small = [asyncio.create_task(queue.ask(model, ask_sum(40))) for _ in range(2)]
+        small = [asyncio.create_task(ask(queue, model, ask_sum(40))) for _ in range(2)]
         await settle()
-        large = asyncio.create_task(queue.ask(model, ask_sum(*[50] * 20)))
+        large = asyncio.create_task(ask(queue, model, ask_sum(*[50] * 20)))
         await settle()
         with pytest.raises(QueueFullError):
-            await queue.ask(model, ask_sum(1))
+            await ask(queue, model, ask_sum(1))
         model.release()
         assert await large == [50.0] * 20
         assert await asyncio.gather(*small) == [[40.0]] * 2
@@ -159,10 +199,13 @@ def test_answers_are_read_beside_the_event_loop() -> None:
         model.release()
         queue = batcher()
         threads: list[int] = []
-        question = ask_sum(5).then(
-            lambda answer: (threads.append(threading.get_ident()), answer)[1]
-        )
-        assert await queue.ask(model, question) == [5.0]
+        asked = ask_sum(5)
+
+        def decode(said: Sequence[Outputs]) -> list[float]:
+            threads.append(threading.get_ident())
+            return asked.decode(said)
+
+        assert await ask(queue, model, replace(asked, decode=decode)) == [5.0]
         assert threads != [threading.get_ident()]
         await queue.drain()
 
@@ -171,16 +214,14 @@ def test_answers_are_read_beside_the_event_loop() -> None:
 
 def test_a_row_does_not_keep_its_batch() -> None:
     class Views(GatedModel):
-        def rows(self, features: Sequence[Feature], outputs: Sequence[str]) -> list[Row]:
+        def run_batch(self, features: Sequence[Feature], outputs: Sequence[str]) -> list[Outputs]:
             whole = np.zeros((len(features), 1000), np.float32)
             return [{"sum": whole[index, :1]} for index in range(len(features))]
 
     async def scenario() -> None:
         queue = batcher()
-        owners = Question(
-            [Feature([1], [0])] * 2, ("sum",), lambda rows: [r["sum"].base for r in rows]
-        )
-        assert await queue.ask(Views(), owners) == [None, None]
+        owners = Question([feature(1)] * 2, ("sum",), lambda said: [s["sum"].base for s in said])
+        assert await ask(queue, Views(), owners) == [None, None]
         await queue.drain()
 
     asyncio.run(scenario())
@@ -190,10 +231,10 @@ def test_inputs_of_callers_that_left_are_dropped() -> None:
     async def scenario() -> None:
         model = GatedModel()
         queue = batcher()
-        running = asyncio.create_task(queue.ask(model, ask_sum(5)))
+        running = asyncio.create_task(ask(queue, model, ask_sum(5)))
         await settle()
-        leaving = asyncio.create_task(queue.ask(model, ask_sum(60)))
-        staying = asyncio.create_task(queue.ask(model, ask_sum(70)))
+        leaving = asyncio.create_task(ask(queue, model, ask_sum(60)))
+        staying = asyncio.create_task(ask(queue, model, ask_sum(70)))
         await settle()
         leaving.cancel()
         await settle()
@@ -212,9 +253,9 @@ def test_a_failing_call_fails_its_questions_alone() -> None:
         model.release()
         queue = batcher()
         with pytest.raises(RuntimeError, match="broken"):
-            await queue.ask(model, ask_sum(5))
+            await ask(queue, model, ask_sum(5))
         model.fail = False
-        assert await queue.ask(model, ask_sum(6)) == [6.0]
+        assert await ask(queue, model, ask_sum(6)) == [6.0]
         await queue.drain()
 
     asyncio.run(scenario())
@@ -224,13 +265,13 @@ def test_draining_answers_what_was_accepted_and_refuses_the_rest() -> None:
     async def scenario() -> None:
         model = GatedModel()
         queue = batcher()
-        accepted = [asyncio.create_task(queue.ask(model, ask_sum(n))) for n in (5, 50, 90)]
+        accepted = [asyncio.create_task(ask(queue, model, ask_sum(n))) for n in (5, 50, 90)]
         await settle()
         stopping = asyncio.create_task(queue.drain())
         await settle()
         assert not queue.accepting
         with pytest.raises(QueueFullError):
-            await queue.ask(model, ask_sum(5))
+            await ask(queue, model, ask_sum(5))
         model.release()
         assert await asyncio.gather(*accepted) == [[5.0], [50.0], [90.0]]
         await stopping
@@ -243,7 +284,7 @@ def test_models_and_outputs_do_not_mix() -> None:
         one, other = GatedModel(), GatedModel()
         queue = batcher()
         asked = [
-            asyncio.create_task(queue.ask(model, ask_sum(8))) for model in (one, other, one, other)
+            asyncio.create_task(ask(queue, model, ask_sum(8))) for model in (one, other, one, other)
         ]
         await settle()
         one.release()
@@ -265,7 +306,7 @@ def test_many_callers_that_come_and_go_are_all_served() -> None:
         async def caller(number: int) -> None:
             await asyncio.sleep(generator.random() * 0.3)
             lengths = [generator.randrange(1, 120) for _ in range(generator.randrange(1, 4))]
-            asked = asyncio.create_task(queue.ask(model, ask_sum(*lengths)))
+            asked = asyncio.create_task(ask(queue, model, ask_sum(*lengths)))
             if number % 5 == 0:
                 await asyncio.sleep(generator.random() * 0.002)
                 asked.cancel()

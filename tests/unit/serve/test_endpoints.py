@@ -280,11 +280,11 @@ def test_ready_says_503_from_the_signal_on(service: Service, config: ServeConfig
 
 def test_a_fault_of_the_server_is_counted_as_one(service: Service, config: ServeConfig) -> None:
     class Broken(Predictor):
-        def rows(self, features, outputs):  # type: ignore[no-untyped-def]
+        def run_batch(self, features, outputs):  # type: ignore[no-untyped-def]
             raise RuntimeError("the secret of it")
 
     original = service.models[0].predictor
-    broken = Broken(original.backend, original.tokenizer, original.labels)
+    broken = Broken(original.backend, original.tokenizer, original.purpose)
     broken_service = Service((replace(service.models[0], predictor=broken),))
     stream = io.StringIO()
     app = create_app(broken_service, config, AccessLog(stream))
@@ -358,13 +358,13 @@ def test_a_full_queue_answers_429_with_a_time(service: Service, config: ServeCon
     started, release = threading.Event(), threading.Event()
 
     class Slow(Predictor):
-        def rows(self, features, outputs):  # type: ignore[no-untyped-def]
+        def run_batch(self, features, outputs):  # type: ignore[no-untyped-def]
             started.set()
             assert release.wait(60)
-            return super().rows(features, outputs)
+            return super().run_batch(features, outputs)
 
     original = service.models[0].predictor
-    slow = Slow(original.backend, original.tokenizer, original.labels)
+    slow = Slow(original.backend, original.tokenizer, original.purpose)
     slow_service = Service((replace(service.models[0], predictor=slow),))
     answers = []
     with TestClient(create_app(slow_service, replace(config, max_queue_tokens=16))) as client:
@@ -396,12 +396,12 @@ def test_a_slow_answer_is_given_up(service: Service, config: ServeConfig) -> Non
     release = threading.Event()
 
     class Stuck(Predictor):
-        def rows(self, features, outputs):  # type: ignore[no-untyped-def]
+        def run_batch(self, features, outputs):  # type: ignore[no-untyped-def]
             release.wait(60)
-            return super().rows(features, outputs)
+            return super().run_batch(features, outputs)
 
     original = service.models[0].predictor
-    stuck = Stuck(original.backend, original.tokenizer, original.labels)
+    stuck = Stuck(original.backend, original.tokenizer, original.purpose)
     stuck_service = Service((replace(service.models[0], predictor=stuck),))
     with TestClient(create_app(stuck_service, replace(config, timeout_s=0.05))) as client:
         answer = client.post("/fill-mask", json={"text": "a [MASK]"})

@@ -10,7 +10,7 @@ import pytest
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.tasks.base import Answer, Prediction
-from litebert.tasks.custom.task import CustomTask
+from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import MAX_WORDS, RowProblems
 from litebert.tasks.registry import TASK_NAMES, find_task
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from litebert.common.errors import InputError
-from litebert.predict.collate import collate, split_outputs
+from litebert.predict.inputs import pad, split
 from litebert.tasks.base import IGNORED_LABEL, Example
 from litebert.tasks.forms.choices import ChoiceForm, fill_question, option_index
 from litebert.tasks.forms.rows import cut_pair
 from litebert.tasks.forms.tags import TagForm
-from litebert.tasks.forms.texts import TextForm
+from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
 
 sizes = st.integers(0, 60)
 
@@ -30,7 +30,7 @@ def test_pairs_lose_tokens_one_at_a_time_from_the_longer(a: int, b: int, budget:
 
 
 def test_pair_layout(words) -> None:
-    form = TextForm("classification", ("no", "yes"))
+    form = ClassificationForm(("no", "yes"))
     (feature,) = form.features([Example("0", "a b c", "d e", gold=1)], words, max_length=7)
     (row,) = feature.rows
     a, b, d, e = (words.vocabulary[w] for w in "abde")
@@ -40,37 +40,37 @@ def test_pair_layout(words) -> None:
 
 
 def test_batches_pad_and_mask(words) -> None:
-    form = TextForm("multi_label", ("x", "y"))
+    form = MultiLabelForm(("x", "y"))
     examples = [Example("0", "a b c", gold=(1, 0)), Example("1", "a", gold=(0, 1))]
     features = form.features(examples, words, 16)
-    batch = collate(features, words.pad_id)
+    batch = pad(features, words.pad_id)
     assert batch.input_ids.shape == (2, 5)
     assert batch.attention_mask is not None
     assert batch.attention_mask.sum(axis=1).tolist() == [5, 3]
     assert (batch.input_ids[1, 3:] == words.pad_id).all()
     assert batch.targets is not None
     assert batch.targets.tolist() == [[1.0, 0.0], [0.0, 1.0]]
-    assert collate(features[:1], words.pad_id).attention_mask is None
+    assert pad(features[:1], words.pad_id).attention_mask is None
 
 
 def test_predictions_of_texts() -> None:
     examples = [Example("0", "a")]
-    form = TextForm("classification", ("no", "yes"))
+    form = ClassificationForm(("no", "yes"))
     features = [type("F", (), {"example": 0})()]
     (prediction,) = form.decode(examples, features, [{"logits": np.array([0.0, 2.0], np.float32)}])
     assert form.describe(examples[0], prediction)["label"] == "yes"
     assert sum(prediction.scores) == pytest.approx(1.0)
-    form = TextForm("multi_label", ("x", "y", "z"))
+    form = MultiLabelForm(("x", "y", "z"))
     logits = np.array([3.0, -3.0, 0.0], np.float32)
     (prediction,) = form.decode(examples, features, [{"logits": logits}])
     assert form.describe(examples[0], prediction)["labels"] == ["x", "z"]
-    form = TextForm("regression")
+    form = RegressionForm()
     (prediction,) = form.decode(examples, features, [{"logits": np.array([2.5], np.float32)}])
     assert prediction.value == 2.5
 
 
 def test_a_model_with_other_labels_is_refused() -> None:
-    form = TextForm("classification", ("no", "yes"))
+    form = ClassificationForm(("no", "yes"))
     with pytest.raises(InputError, match="3 labels, the task 2"):
         form.decode(
             [Example("0", "a")],
@@ -90,7 +90,7 @@ def test_a_tagger_with_other_labels_is_refused(words) -> None:
 
 
 def test_ensembles_average_probabilities() -> None:
-    form = TextForm("classification", ("no", "yes"))
+    form = ClassificationForm(("no", "yes"))
     sure = {"logits": np.array([0.0, 10.0], np.float32)}
     unsure = {"logits": np.array([0.5, 0.0], np.float32)}
     logits = form.combine([sure, unsure, unsure])["logits"]
@@ -109,7 +109,7 @@ def test_choices_keep_the_end_of_the_question_and_cut_the_passage(words) -> None
         ["|", "p1", "p2", "p3", "|", "q1", "q2", "q3", "o1", "|"],
         ["|", "p1", "p2", "p3", "|", "q2", "q3", "o2", "o3", "|"],
     ]
-    batch = collate([feature, feature], words.pad_id)
+    batch = pad([feature, feature], words.pad_id)
     assert batch.input_ids.shape == (4, 10)
     assert batch.num_choices == 2
     assert batch.targets is not None
@@ -142,10 +142,10 @@ def test_tags_stand_at_the_first_piece_and_long_texts_are_cut_between_words(word
         0,
         IGNORED_LABEL,
     ]
-    batch = collate(features, words.pad_id)
+    batch = pad(features, words.pad_id)
     logits = np.zeros((2, 6, 2), np.float32)
     logits[0, 1, 1] = logits[1, 1, 1] = 5.0
-    outputs = split_outputs(features, {"token_logits": logits})
+    outputs = split(features, {"token_logits": logits})
     assert outputs[1]["token_logits"].shape == (3, 2)
     (prediction,) = form.decode([example], features, outputs)
     assert prediction.value == (1, 0, 1)
@@ -166,10 +166,10 @@ def test_every_word_gets_a_tag_even_one_of_no_pieces(words) -> None:
 @pytest.mark.parametrize(
     ("form", "record", "message"),
     [
-        (TextForm("regression"), {}, "no 'text'"),
-        (TextForm("regression"), {"text": "  "}, "'text' is empty"),
-        (TextForm("regression"), {"text": 3}, "should be a text"),
-        (TextForm("regression"), {"textt": "a"}, "no 'text'"),
+        (RegressionForm(), {}, "no 'text'"),
+        (RegressionForm(), {"text": "  "}, "'text' is empty"),
+        (RegressionForm(), {"text": 3}, "should be a text"),
+        (RegressionForm(), {"textt": "a"}, "no 'text'"),
         (ChoiceForm(), {"text": "p", "options": ["a"]}, "at least 2"),
         (ChoiceForm(), {"text": "p", "options": "ab"}, "list of texts"),
     ],

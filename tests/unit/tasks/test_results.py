@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from litebert.common.errors import ConfigError, DataError
+from litebert.model.head_table import HEADS
 from litebert.tasks.base import Answer, Example, Prediction, Span
-from litebert.tasks.baseline import baseline_predictions
 from litebert.tasks.benchmarks.glue import GLUE_TASKS
 from litebert.tasks.benchmarks.squad import SQUAD_TASKS
 from litebert.tasks.forms.choices import ChoiceForm
+from litebert.tasks.forms.kinds import FORMS, Kind, form_of_head
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.tags import TagForm
-from litebert.tasks.forms.texts import TextForm
-from litebert.tasks.mistakes import label_confusion, worst_mistakes
+from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
+from litebert.tasks.mistakes import worst_mistakes
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.task_file import TaskFile
 
@@ -28,22 +30,20 @@ def examples(golds: list[object]) -> list[Example]:
 def test_the_baseline_of_classes_is_the_majority_of_the_training_data() -> None:
     train, dev = examples([1, 1, 0]), examples([0, 1, 1, 1])
     task = GLUE_TASKS["sst2"]
-    predictions = baseline_predictions(task.form, train, dev)
+    predictions = task.form.baseline(train, dev)
     assert task.score(dev, predictions) == {"accuracy": 0.75}
 
 
 def test_baselines_of_the_other_kinds() -> None:
-    scores = baseline_predictions(TextForm("regression"), examples([1.0, 3.0]), examples([0.0] * 3))
+    scores = RegressionForm().baseline(examples([1.0, 3.0]), examples([0.0] * 3))
     assert [p.value for p in scores] == pytest.approx([2.0] * 3)
-    labels = baseline_predictions(
-        TextForm("multi_label", ("a", "b")), examples([(1, 0), (1, 0), (1, 1)]), examples([None])
+    labels = MultiLabelForm(("a", "b")).baseline(
+        examples([(1, 0), (1, 0), (1, 1)]), examples([None])
     )
     assert labels[0].value == (1, 0)
-    tags = baseline_predictions(
-        TagForm(("O", "B")), examples([(0, 0, 1)]), [Example("0", "", words=("x", "y"))]
-    )
+    tags = TagForm(("O", "B")).baseline(examples([(0, 0, 1)]), [Example("0", "", words=("x", "y"))])
     assert tags[0].value == (0, 0)
-    assert baseline_predictions(ChoiceForm(), examples([2, 2, 1]), examples([0]))[0].value == 2
+    assert ChoiceForm().baseline(examples([2, 2, 1]), examples([0]))[0].value == 2
 
 
 def test_the_baseline_of_spans_never_looks_at_the_answer() -> None:
@@ -51,7 +51,7 @@ def test_the_baseline_of_spans_never_looks_at_the_answer() -> None:
         Example(str(i), "one two three four five", "?", gold=(Answer("five", 19),))
         for i in range(9)
     ]
-    guesses = baseline_predictions(SpanForm(), [], dev)
+    guesses = SpanForm().baseline([], dev)
     assert len({p.value for p in guesses}) > 1
     assert all(len(str(p.value).split()) == 3 for p in guesses)
     unanswerable = [
@@ -59,12 +59,12 @@ def test_the_baseline_of_spans_never_looks_at_the_answer() -> None:
         Example("1", "one", "?", gold=(Answer("one", 0),)),
     ]
     task = SQUAD_TASKS["squad2"]
-    scores = task.score(unanswerable, baseline_predictions(task.form, [], unanswerable))
+    scores = task.score(unanswerable, task.form.baseline([], unanswerable))
     assert (scores["exact"], scores["best_f1"]) == (50.0, 50.0)
 
 
 def test_worst_mistakes_are_those_the_model_was_surest_of() -> None:
-    form = TextForm("classification", ("no", "yes"))
+    form = ClassificationForm(("no", "yes"))
     golds = examples([0, 0, 1, 1])
     predictions = [
         Prediction("0", 1, (0.4, 0.6)),
@@ -76,11 +76,11 @@ def test_worst_mistakes_are_those_the_model_was_surest_of() -> None:
     assert [(m["id"], m["gold"], m["predicted"]) for m in found] == [
         ("2", "yes", "no"), ("0", "no", "yes"),
     ]  # fmt: skip
-    assert label_confusion(form, golds, predictions) == {
+    assert form.confusion(golds, predictions) == {
         "labels": ["no", "yes"],
         "matrix": [[1, 1], [1, 1]],
     }
-    assert label_confusion(TextForm("regression"), [], []) is None
+    assert RegressionForm().confusion([], []) is None
 
 
 def test_mistakes_of_spans_scores_and_tags() -> None:
@@ -89,7 +89,7 @@ def test_mistakes_of_spans_scores_and_tags() -> None:
     assert worst_mistakes(SpanForm(), gold, wrong)[0]["badness"] == 0.7
     assert worst_mistakes(SpanForm(), gold, [Prediction("0", "Ann")]) == []
     numbers = worst_mistakes(
-        TextForm("regression"), examples([1.0, 5.0]), [Prediction("0", 1.5), Prediction("1", 1.0)]
+        RegressionForm(), examples([1.0, 5.0]), [Prediction("0", 1.5), Prediction("1", 1.0)]
     )
     assert [m["id"] for m in numbers] == ["1", "0"]
     tagged = [Example("0", "", words=("a", "b"), gold=(1, 0))]
@@ -100,9 +100,9 @@ def test_mistakes_of_spans_scores_and_tags() -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        TextForm("classification", ("a", "b")),
-        TextForm("multi_label", ("a", "b")),
-        TextForm("regression"),
+        ClassificationForm(("a", "b")),
+        MultiLabelForm(("a", "b")),
+        RegressionForm(),
         ChoiceForm(),
         SpanForm(),
         SpanForm(may_be_unanswerable=True),
@@ -138,5 +138,31 @@ def test_only_own_tasks_know_their_folder(tmp_path: Path) -> None:
 def test_a_constant_score_correlates_with_nothing() -> None:
     dev = examples([float(v) for v in np.linspace(0, 5, 20)])
     task = GLUE_TASKS["stsb"]
-    scores = task.score(dev, baseline_predictions(task.form, dev, dev))
+    scores = task.score(dev, task.form.baseline(dev, dev))
     assert scores == {"pearson": 0.0, "spearman": 0.0}
+
+
+def test_every_kind_has_a_form_and_every_task_head_a_kind() -> None:
+    assert tuple(FORMS) == get_args(Kind)
+    assert all(form.kind == kind for kind, form in FORMS.items())
+    for head, row in HEADS.items():
+        form = form_of_head(head, ("a", "b"))
+        assert (form is None) == row.pretrained
+        if form is not None:
+            assert head in form.heads
+            assert form.outputs(frozenset(row.output_names)) == row.output_names
+    assert form_of_head("classification", ("a", "b"), multi_label=True) == MultiLabelForm(
+        ("a", "b")
+    )
+    assert form_of_head("squad2") == SpanForm(may_be_unanswerable=True)
+
+
+def test_the_head_of_spans_follows_the_task_unless_told() -> None:
+    for unanswerable, auto in ((False, "span"), (True, "squad2")):
+        form = SpanForm(unanswerable)
+        assert [form.head(choice) for choice in ("auto", "paper", "classic")] == [
+            auto,
+            "squad2",
+            "span",
+        ]
+    assert RegressionForm().head("paper") == "regression"

@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from litebert.tasks.base import Answer, Example
-from litebert.tasks.forms.alignment import AnswerAlignment, answer_alignment
 from litebert.tasks.forms.spans import SpanForm
-from litebert.tasks.forms.windows import PiecePassage, align, max_context, window_starts
+from litebert.tasks.forms.windows import (
+    AnswerAlignment,
+    PiecePassage,
+    align,
+    answer_alignment,
+    max_context,
+    window_starts,
+)
 
 PASSAGE = "Ann sat by the old river , and Bo read a long book to her until the sun went down ."
 

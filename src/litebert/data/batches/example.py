@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import ConfigError
+from litebert.model.config import IGNORED_LABEL
 
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Tokenizer
@@ -19,7 +20,7 @@ Bools = npt.NDArray[np.bool_]
 Task = Literal["sop", "nsp", "none"]
 Rules = Literal["paper", "official"]
 
-NO_LABEL = -100
+NO_LABEL = IGNORED_LABEL
 """Sentence label of examples without a sentence task; PyTorch's losses ignore it."""
 
 

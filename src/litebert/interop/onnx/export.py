@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from litebert.common.errors import CheckpointError
-from litebert.common.files import atomic_folder
+from litebert.common.files import atomic_folder, write_json
 from litebert.interop.folder import CONFIG_FILE, TASK_FILE, TOKENIZER_FILES, ModelFolder
-from litebert.interop.names import POOLER, Head
-from litebert.interop.onnx.embedding import EMBEDDING_HEADS, Pooling, write_embedding_files
+from litebert.interop.names import POOLER
 from litebert.interop.onnx.graph import Array, Float32, Precision
 from litebert.interop.onnx.int8 import Int8
 from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import verify
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import HEADS, Head
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -27,18 +27,19 @@ MODEL_FILE = "model.onnx"
 _LARGEST_PROTOBUF_BYTES = 1_900_000_000  # a file of 2 GiB or more cannot be parsed
 _DEFAULT_MASK_ID = 4
 
+_POOLING_FOLDER = "1_Pooling"
+_TYPES = (
+    ("", "sentence_transformers.models.Transformer"),
+    (_POOLING_FOLDER, "sentence_transformers.models.Pooling"),
+)
+
 PrecisionName = Literal["float32", "int8"]
+Pooling = Literal["mean", "cls"]
 
 
 @dataclass(frozen=True)
 class OnnxReport:
-    """What an export wrote and how exact it is.
-
-    Example:
-        >>> report = export_onnx("runs/base/model", "exported", int8=True)
-        >>> report.file_bytes / report.weight_bytes
-        1.002
-    """
+    """What an export wrote and how exact it is."""
 
     path: Path
     """the folder"""
@@ -86,15 +87,14 @@ def export_onnx(
     builder = ModelGraph(folder.config, parameters, precision, _mask_id(folder.path), depth)
     model = builder.build(head)
     count = num_nodes(model.graph, "MatMulInteger")
-    expected = _num_products(folder.config, parameters, head, builder.plan.num_layers)
-    expected = expected if int8 else 0
+    expected = builder.num_products(head) if int8 else 0
     assert count == expected, f"{count} integer products in the graph, expected {expected}"
     with atomic_folder(out) as temporary:
         weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
         _write(model, temporary / MODEL_FILE, weight_bytes)
         _copy_beside(folder.path, temporary)
-        if head in EMBEDDING_HEADS:
-            write_embedding_files(temporary, folder.config, pooling)
+        if HEADS[head].pretrained:
+            _write_embedding_files(temporary, folder.config, pooling)
         checked = verify(temporary / MODEL_FILE, folder.config, parameters, head, depth)
         if not checked.passed:
             raise CheckpointError(
@@ -126,8 +126,7 @@ def num_nodes(graph: GraphProto, kind: str) -> int:
 def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
     found = folder.parameters(head)
     # A bare encoder is useful without its pooler; other missing parts are not made up.
-    optional = set(POOLER) if head in ("encoder", "masked_lm", "span", "squad2") else set()
-    optional |= set(POOLER) if head == "token_classification" else set()
+    optional = POOLER if HEADS[head].bare or not HEADS[head].pooled else ()
     missing = [name for name in found.missing if name not in optional]
     if missing:
         raise CheckpointError(
@@ -146,26 +145,6 @@ def _mask_id(folder: Path) -> int:
     return Tokenizer.load(folder).mask_id
 
 
-def _num_products(
-    config: ModelConfig, parameters: Mapping[str, Array], head: Head, num_layers: int
-) -> int:
-    """How many products with a weight matrix the graph of a model must have."""
-    blocks = num_layers * config.inner_group_num
-    count = 4 * blocks + config.has_projection
-    extra: dict[Head, int] = {
-        "encoder": int(POOLER[0] in parameters),
-        "pretraining": 1 + 2 * 2,  # pooler; transform and decoder at all and at masked positions
-        "masked_lm": 2 * 2,
-        "classification": 1,
-        "regression": 1,
-        "multiple_choice": 1,
-        "token_classification": 0,
-        "span": 0,
-        "squad2": 3,
-    }
-    return count + extra[head]
-
-
 def _write(model: ModelProto, path: Path, weight_bytes: int) -> None:
     import onnx
 
@@ -181,3 +160,32 @@ def _copy_beside(source: Path, target: Path) -> None:
     for name in (CONFIG_FILE, TASK_FILE, "README.md", *TOKENIZER_FILES):
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
+
+
+def _write_embedding_files(folder: Path, config: ModelConfig, pooling: Pooling) -> None:
+    """Write what lets sentence-transformers load the folder: modules and pooling.
+
+    The keys are those that sentence-transformers has read since version 2; the vectors are then
+    those of :meth:`litebert.predict.predictor.Predictor.embed` with the same pooling.
+    """
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": kind}
+        for number, (path, kind) in enumerate(_TYPES)
+    ]
+    (folder / _POOLING_FOLDER).mkdir()
+    write_json(folder / "modules.json", modules)
+    write_json(
+        folder / _POOLING_FOLDER / "config.json",
+        {
+            "word_embedding_dimension": config.hidden_size,
+            "pooling_mode_cls_token": pooling == "cls",
+            "pooling_mode_mean_tokens": pooling == "mean",
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+        },
+    )
+    write_json(
+        folder / "sentence_bert_config.json",
+        # The tokenizer itself knows about upper and lower case.
+        {"max_seq_length": config.max_positions, "do_lower_case": False},
+    )

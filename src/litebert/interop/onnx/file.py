@@ -9,13 +9,7 @@ from litebert.common.errors import CheckpointError
 
 
 class OnnxFile:
-    """An ONNX file; large weights beside it are not read.
-
-    Example:
-        >>> file = OnnxFile(Path("exported/model.onnx"))
-        >>> file.metadata["precision"], file.outputs
-        ('int8', ('logits', 'masked_logits', ...))
-    """
+    """An ONNX file; large weights beside it are not read."""
 
     def __init__(self, path: Path) -> None:
         try:

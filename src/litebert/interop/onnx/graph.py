@@ -146,11 +146,7 @@ class Precision(Protocol):
 
 
 class Float32:
-    """Matrices and tables as they are.
-
-    Example:
-        >>> Float32().linear(graph, "x", "pooler", weight_OI, bias_O)
-    """
+    """Matrices and tables as they are."""
 
     name = "float32"
 

@@ -38,9 +38,6 @@ class Int8:
     Standard operators only (DynamicQuantizeLinear, MatMulInteger): onnxruntime fuses them, and
     measured on a processor without VNNI they ran at 1.9 times float32, faster than the fused
     operators of its own domain or block-wise MatMulNBits.
-
-    Example:
-        >>> Int8().linear(graph, "x", "pooler", weight_OI, bias_O)
     """
 
     name = "int8"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from litebert.interop.names import Head
+from litebert.interop.names import POOLER
 from litebert.interop.onnx.graph import Array, Graph, Precision
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import HEADS, Head, HeadRow
 from litebert.model.sharing import SharingPlan, plan_of
 
 if TYPE_CHECKING:
@@ -27,13 +29,7 @@ _WORDS = "encoder.embeddings.word.weight"
 
 
 class ModelGraph:
-    """Builds the graph of one model from its configuration and weights.
-
-    Example:
-        >>> model = ModelGraph(config, parameters, Float32(), mask_id=4).build("pretraining")
-        >>> [output.name for output in model.graph.output]
-        ['logits', 'masked_logits', 'pooler_output', 'sop_logits', 'last_hidden_state']
-    """
+    """Builds the graph of one model from its configuration and weights."""
 
     def __init__(
         self,
@@ -61,17 +57,22 @@ class ModelGraph:
 
     def build(self, head: Head) -> ModelProto:
         """Return the model with Optimum's inputs, the head's outputs first."""
-        shape = [BATCH, CHOICES, SEQUENCE] if head == "multiple_choice" else [BATCH, SEQUENCE]
+        row = HEADS[head]
+        shape = [BATCH, CHOICES, SEQUENCE] if row.choices else [BATCH, SEQUENCE]
         ids = self.graph.input("input_ids", shape)
         mask = self.graph.input("attention_mask", shape)
         types = self.graph.input("token_type_ids", shape)
-        if head == "multiple_choice":
+        if row.choices:
             ids, mask, types = (self._flatten_choices(name) for name in (ids, mask, types))
         sequence = self._encode(ids, mask, types)
-        self._head(head, sequence, ids)
-        if head != "encoder":
-            rows = "rows" if head == "multiple_choice" else BATCH
-            self._output_sequence(sequence, rows)
+        if row.bare:
+            self._output_sequence(sequence, BATCH)
+        if row.linear is None:
+            _OWN_CODE[head](self, sequence, ids)
+        else:
+            self._output_linear(row, row.linear, sequence)
+        if not row.bare:
+            self._output_sequence(sequence, "rows" if row.choices else BATCH)
         return self.graph.model(
             {
                 "head": head,
@@ -82,6 +83,14 @@ class ModelGraph:
                 "hidden_states": ",".join(self.states),
             }
         )
+
+    def num_products(self, head: Head) -> int:
+        """How many products with a weight matrix the graph must have, those of a head's last and
+        small maps apart."""
+        blocks = self.plan.num_layers * self.config.inner_group_num
+        has_pooler = HEADS[head].pooled and POOLER[0] in self.parameters
+        count = 4 * blocks + self.config.has_projection + has_pooler
+        return count + _OWN_PRODUCTS.get(head, 0)
 
     def _encode(self, ids: str, mask: str, types: str) -> str:
         """ids, mask, types [B, S] -> [B, S, H]."""
@@ -151,29 +160,31 @@ class ModelGraph:
         merged = graph.constant([0, 0, config.hidden_size], np.int64)
         return self._linear(graph.op("Reshape", [mixed, merged]), f"{name}.output")
 
-    def _head(self, head: Head, sequence: str, ids: str) -> None:
-        match head:
-            case "encoder":
-                self._output_sequence(sequence, BATCH)
-                if "encoder.pooler.weight" in self.parameters:
-                    self._output_pooled(sequence)
-            case "pretraining" | "masked_lm":
-                self._output_words(sequence, ids)
-                if head == "pretraining":
-                    sop = self._small(self._output_pooled(sequence), "sentence")
-                    self.graph.output("sop_logits", sop, np.float32, [BATCH, 2])
-            case "classification" | "regression":
-                logits = self._small(self._pool(sequence), "classifier")
-                self.graph.output("logits", logits, np.float32, [BATCH, self._labels()])
-            case "multiple_choice":
-                self._output_choices(sequence)
-            case "token_classification":
-                logits = self._small(sequence, "classifier")
-                self.graph.output("logits", logits, np.float32, [BATCH, SEQUENCE, self._labels()])
-            case "span":
-                self._output_span(sequence)
-            case "squad2":
-                self._output_beam(sequence)
+    def _output_linear(self, row: HeadRow, name: str, sequence: str) -> None:
+        """A head that is one linear map: all columns as one output, or one column each."""
+        graph = self.graph
+        scores = self._small(self._pool(sequence) if row.pooled else sequence, name)
+        axes: list[str | int] = [BATCH] if row.pooled else [BATCH, SEQUENCE]
+        size: str | int = len(self.parameters[f"{name}.bias"])
+        if row.choices:
+            shape = graph.op("Slice", [graph.op("Shape", ["input_ids"]), *self._range(0, 2)])
+            scores, size = graph.op("Reshape", [scores, shape]), CHOICES
+        if len(row.outputs) == 1:
+            file_name = row.outputs[0].foreign_name or row.outputs[0].name
+            graph.output(file_name, scores, np.float32, [*axes, size])
+            return
+        for index, output in enumerate(row.outputs):
+            column = graph.op("Gather", [scores, graph.constant(index, np.int64)], {"axis": -1})
+            graph.output(output.name, column, np.float32, axes)
+
+    def _output_encoder(self, sequence: str, ids: str) -> None:
+        if POOLER[0] in self.parameters:
+            self._output_pooled(sequence)
+
+    def _output_pretraining(self, sequence: str, ids: str) -> None:
+        self._output_words(sequence, ids)
+        order = self._small(self._output_pooled(sequence), "sentence")
+        self.graph.output("sop_logits", order, np.float32, [BATCH, 2])
 
     def _pool(self, sequence: str) -> str:
         first = self.graph.op("Gather", [sequence, self.graph.constant(0, np.int64)], {"axis": 1})
@@ -213,22 +224,7 @@ class ModelGraph:
         table, bias = self.parameters[_WORDS], self.parameters["mlm.bias"]
         return self.precision.decode(self.graph, x, _WORDS, table, bias)
 
-    def _output_choices(self, sequence: str) -> None:
-        graph = self.graph
-        scores = self._small(self._pool(sequence), "classifier")
-        shape = graph.op("Slice", [graph.op("Shape", ["input_ids"]), *self._range(0, 2)])
-        logits = graph.op("Reshape", [scores, shape])
-        graph.output("logits", logits, np.float32, [BATCH, CHOICES])
-
-    def _output_span(self, sequence: str) -> None:
-        both = self._small(sequence, "span")
-        for index, name in enumerate(("start_logits", "end_logits")):
-            column = self.graph.op(
-                "Gather", [both, self.graph.constant(index, np.int64)], {"axis": 2}
-            )
-            self.graph.output(name, column, np.float32, [BATCH, SEQUENCE])
-
-    def _output_beam(self, sequence: str) -> None:
+    def _output_beam(self, sequence: str, ids: str) -> None:
         """Best starts, best ends for each, and answerability; spec section 5.2."""
         graph = self.graph
         forbidden = graph.input("p_mask", [BATCH, SEQUENCE])
@@ -316,11 +312,24 @@ class ModelGraph:
         weight, bias = self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"]
         return self.graph.layer_norm(x, name, weight, bias, self.config.layer_norm_eps)
 
-    def _labels(self) -> int:
-        return len(self.parameters["classifier.bias"])
-
     def _range(self, start: int, stop: int) -> list[str]:
         return [self.graph.constant([value], np.int64) for value in (start, stop)]
 
     def _last(self, x: str) -> str:
         return self.graph.op("Unsqueeze", [x, self.graph.constant([-1], np.int64)])
+
+
+_OWN_CODE: Mapping[Head, Callable[[ModelGraph, str, str], None]] = MappingProxyType(
+    {
+        "encoder": ModelGraph._output_encoder,
+        "pretraining": ModelGraph._output_pretraining,
+        "masked_lm": ModelGraph._output_words,
+        "squad2": ModelGraph._output_beam,
+    }
+)
+"""Heads that are more than one linear map: from the sequence and the ids to their outputs."""
+
+_OWN_PRODUCTS: Mapping[Head, int] = MappingProxyType(
+    # Transform and decoder of words, at all and at masked positions.
+    {"pretraining": 4, "masked_lm": 4, "squad2": 3}
+)

@@ -50,15 +50,7 @@ class BundleEntry:
 
 
 class TensorBundle:
-    """A TensorFlow checkpoint, opened by its prefix.
-
-    Example:
-        >>> bundle = TensorBundle(Path("albert_base/model.ckpt-best"))
-        >>> bundle.entries["bert/pooler/dense/bias"].shape
-        (768,)
-        >>> bundle.read("bert/pooler/dense/bias").dtype
-        dtype('float32')
-    """
+    """A TensorFlow checkpoint, opened by its prefix."""
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix

@@ -20,9 +20,10 @@ import numpy.typing as npt
 from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import read_json
 from litebert.interop.hf_config import OWN_TYPE, model_config
-from litebert.interop.names import Head, tensor_names
+from litebert.interop.names import tensor_names
 from litebert.interop.tf.bundle import TensorBundle
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import HEADS, Head
 from litebert.model.sharing import plan_of
 
 if TYPE_CHECKING:
@@ -75,10 +76,6 @@ def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
         checkpoint: the folder with ``albert_config.json`` and the checkpoint, or the checkpoint's
             prefix (``.../model.ckpt-best``) when the folder holds several.
         out: the model folder to write.
-
-    Example:
-        >>> import_tf("albert_base_v2", "albert-base-v2").head
-        'pretraining'
     """
     from litebert.interop.hf import save_model
 
@@ -107,7 +104,7 @@ def build(
     from litebert.interop.hf import build_model
 
     _check_names(bundle, variables)
-    prefix = "encoder." if head == "encoder" else ""
+    prefix = "encoder." if HEADS[head].bare else ""
     with torch.device("meta"):
         model = build_model(config, head)
     expected = {prefix + name: tuple(t.shape) for name, t in model.state_dict().items()}

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from litebert.common.errors import DataError
 from litebert.common.files import READ_ERRORS, open_binary
-from litebert.tasks.base import Example, Gold, Prediction
+from litebert.tasks.base import Example, Form, Gold, Prediction
 from litebert.tasks.benchmarks.locate import find_file
-from litebert.tasks.forms.texts import TextForm
+from litebert.tasks.forms.texts import ClassificationForm, RegressionForm
 from litebert.tasks.metrics import Values, accuracy, f1, matthews, pearson, spearman
 from litebert.tasks.prediction_files import match_predictions, read_predictions, write_table
 from litebert.tasks.problems import RowProblems
@@ -44,10 +43,6 @@ class GlueTask:
         test_splits: splits for the leaderboard.
         leaderboard: file name per test split.
         headerless: positions of (text, label) in files without a header line (CoLA).
-
-    Example:
-        >>> GLUE_TASKS["rte"].read(Path("glue"), "dev", RowProblems())[0].gold
-        1
     """
 
     name: str
@@ -64,12 +59,9 @@ class GlueTask:
     max_length: int = 512
 
     @property
-    def form(self) -> TextForm:
+    def form(self) -> Form:
         """Classification, or regression without labels."""
-        kind: Literal["classification", "regression"] = (
-            "classification" if self.labels else "regression"
-        )
-        return TextForm(kind, self.labels)
+        return ClassificationForm(self.labels) if self.labels else RegressionForm()
 
     @property
     def main_metric(self) -> str:

@@ -29,11 +29,6 @@ class RaceTask:
     Args:
         name: what the command line calls it.
         levels: ``middle`` and/or ``high`` school.
-
-    Example:
-        >>> examples = RACE_TASKS["race"].read(Path("RACE"), "dev", RowProblems())
-        >>> examples[0].id, examples[0].group
-        ('middle13.txt-0', 'middle')
     """
 
     name: str

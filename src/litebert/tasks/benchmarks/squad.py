@@ -27,11 +27,6 @@ class SquadTask:
         name: ``squad1`` or ``squad2``.
         form: windows and decoding; in 2.0 a question may have no answer.
         file_version: what the distributed files have in their names.
-
-    Example:
-        >>> task = SQUAD_TASKS["squad1"]
-        >>> task.read(Path("squad"), "dev", RowProblems())[0].text_pair
-        'When did the 1973 oil crisis begin?'
     """
 
     name: str

@@ -5,31 +5,38 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from litebert.tasks.base import Example, Feature, Outputs, Prediction, Row, TextEncoder
+from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Row, TextEncoder
 from litebert.tasks.forms.arrays import mean_log_probability, softmax
-from litebert.tasks.forms.requests import optional_text, required_list, required_text
+from litebert.tasks.forms.requests import (
+    Cells,
+    RowError,
+    optional_text,
+    required_list,
+    required_text,
+)
 from litebert.tasks.forms.rows import encode_unique
+from litebert.tasks.forms.texts import gold_and_predicted
+from litebert.tasks.metrics import accuracy
 
 
 @dataclass(frozen=True)
-class ChoiceForm:
+class ChoiceForm(Form):
     """Passage, question and options -> the index of the best option.
 
     Args:
         max_question_length: pieces of question and option that are kept, from their end.
-
-    Example:
-        >>> form = ChoiceForm()
-        >>> form.parse({"text": "Ann sat.", "question": "Who sat?", "options": ["Ann", "Bo"]}, "0")
     """
 
+    kind = "multiple_choice"
+    heads = ("multiple_choice",)
+    recipe = "choice"
+    columns = ("text", "options", "label")
+    main_metric = "accuracy"
+
     max_question_length: int = 128
-    kind: Literal["multiple_choice"] = "multiple_choice"
-    labels: tuple[str, ...] = ()
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``text`` (the passage), ``question`` (may be left out) and ``options``."""
@@ -39,6 +46,13 @@ class ChoiceForm:
             optional_text(record, "question"),
             options=required_list(record, "options", at_least=2),
         )
+
+    def read_row(self, cells: Cells, id: str) -> Example:
+        """Read ``text``, ``question`` if it is named, and ``options`` from one or more columns."""
+        options = cells.texts("options")
+        if len(options) < 2:
+            raise RowError("missing options", f"{len(options)} given, at least 2 needed")
+        return Example(id, cells.text("text"), cells.optional_text("question"), options)
 
     def features(
         self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
@@ -94,6 +108,36 @@ class ChoiceForm:
             "option": example.options[prediction.value],
             "scores": list(prediction.scores),
         }
+
+    def read_label(self, value: object, example: Example, separator: str) -> int:
+        """Read the text, the letter or the index from 0 of an option."""
+        options, text = example.options, str(value).strip()
+        by_text = options.index(text) if text in options else None
+        by_name = option_index(text, len(options))
+        index = by_name if by_text is None else by_text
+        if index is None:
+            raise RowError("unknown label", f"{value!r} is no option's text, letter or index")
+        if by_name not in (None, index):
+            detail = f"{value!r} is the text of option {by_text} and the name of option {by_name}"
+            raise RowError("ambiguous label", detail)
+        return index
+
+    def read_prediction(self, value: object, example: Example, separator: str) -> int:
+        """Read an index as we write it, or what a label may be."""
+        # The options may be numbers too: ours is an index, whatever they say.
+        index = option_index(value, len(example.options)) if isinstance(value, int) else None
+        return self.read_label(value, example, separator) if index is None else index
+
+    def named(self, example: Example, value: object) -> object:
+        """Return the text of the option."""
+        assert isinstance(value, int)
+        return example.options[value]
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return the accuracy."""
+        return {"accuracy": accuracy(*gold_and_predicted(examples, predictions))}
 
     def _row(
         self,

@@ -1,8 +1,9 @@
-"""Fields of a JSON request, with one-line errors for what is missing."""
+"""Fields of a JSON request and cells of a user's file, with one-line errors for what is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from litebert.common.errors import InputError, suggestion
 
@@ -33,3 +34,67 @@ def required_list(record: Mapping[str, object], name: str, at_least: int) -> tup
     if len(value) < at_least:
         raise InputError(f"'{name}' has {len(value)} entries; give at least {at_least}")
     return tuple(value)
+
+
+class RowError(Exception):
+    """What is wrong with a row: a reason (the same words for the same fault) and the value."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason, self.detail = reason, detail
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A row of a user's file, read by what the task file calls its columns.
+
+    Raises:
+        RowError: a column is not there.
+    """
+
+    row: Mapping[str, object]
+    columns: Mapping[str, str | tuple[str, ...] | None]
+    """what a form asks for -> the column (or columns) that hold it"""
+    separator: str = ","
+    """between the labels of a cell that is not a list"""
+
+    def has(self, name: str) -> bool:
+        """Whether the task names such a column."""
+        return bool(self.columns.get(name))
+
+    def value(self, name: str) -> object:
+        """Return a cell as it is."""
+        column = self.columns[name]
+        assert isinstance(column, str), "the task file was checked for it"
+        return self._cell(column)
+
+    def text(self, name: str) -> str:
+        """Return a cell as text; empty if there is nothing in it."""
+        value = self.value(name)
+        return "" if value is None else str(value)
+
+    def optional_text(self, name: str) -> str | None:
+        """Return a cell as text, or None if the task names no such column."""
+        return self.text(name) if self.has(name) else None
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list from one cell (a text is cut at spaces), or from a column for each."""
+        columns = self.columns[name]
+        names = (columns,) if isinstance(columns, str) else columns or ()
+        if len(names) == 1:
+            return split_cell(self._cell(names[0]), None)
+        cells = [self._cell(column) for column in names]
+        return tuple("" if cell is None else str(cell) for cell in cells)
+
+    def _cell(self, column: str) -> object:
+        if column not in self.row:
+            raise RowError("missing column", f"'{column}'")
+        return self.row[column]
+
+
+def split_cell(value: object, separator: str | None) -> tuple[str, ...]:
+    """Return the entries of a list, or the parts of a text (None: at spaces)."""
+    if isinstance(value, (list, tuple)):
+        return tuple(str(item) for item in value)
+    text = "" if value is None else str(value)
+    return tuple(part.strip() for part in text.split(separator) if part.strip())

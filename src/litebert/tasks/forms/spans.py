@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from litebert.common.rng import rng
+from litebert.model.head_table import Head
 from litebert.tasks.base import (
+    Answer,
     Example,
     Feature,
     FloatArray,
+    Form,
+    Gold,
     IntArray,
     Outputs,
     Passage,
@@ -22,12 +27,24 @@ from litebert.tasks.base import (
     TextEncoder,
 )
 from litebert.tasks.forms.arrays import mean_of, sigmoid, softmax
-from litebert.tasks.forms.requests import required_text
+from litebert.tasks.forms.requests import Cells, RowError, required_text
 from litebert.tasks.forms.rows import encode_unique
-from litebert.tasks.forms.windows import PiecePassage, align, max_context, window_starts
+from litebert.tasks.forms.windows import (
+    PiecePassage,
+    align,
+    answer_alignment,
+    max_context,
+    window_starts,
+)
+from litebert.tasks.squad_metrics import squad1_scores, squad2_scores, token_f1
+
+if TYPE_CHECKING:
+    from litebert.tasks.task_file import TaskFile
 
 _IMPOSSIBLE = -1e30
 _SMALLEST_PROBABILITY = 1e-30
+_GUESSED_WORDS = 3
+"""Words of a guessed span: about the median answer of SQuAD."""
 
 
 class Candidates(NamedTuple):
@@ -39,7 +56,7 @@ class Candidates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SpanForm:
+class SpanForm(Form):
     """Question and passage -> the words of the passage that answer, or no answer.
 
     Args:
@@ -49,11 +66,13 @@ class SpanForm:
         max_answer_length: longest answer in pieces.
         num_best: candidates kept per question.
         no_answer_threshold: probability of "no answer" above which it is the prediction.
-
-    Example:
-        >>> form = SpanForm(may_be_unanswerable=True)
-        >>> form.parse({"question": "Who sat?", "context": "Ann sat."}, "0")
     """
+
+    kind = "span_extraction"
+    heads = ("span", "squad2")
+    recipe = "span"
+    columns = ("text", "question", "answer")
+    main_metric = "f1"
 
     may_be_unanswerable: bool = False
     stride: int = 128
@@ -61,8 +80,35 @@ class SpanForm:
     max_answer_length: int = 30
     num_best: int = 20
     no_answer_threshold: float = 0.5
-    kind: Literal["span_extraction"] = "span_extraction"
-    labels: tuple[str, ...] = ()
+
+    def head(self, choice: Literal["auto", "paper", "classic"] = "auto") -> Head:
+        """Return the paper's head where a question may have no answer, unless told which."""
+        paper = self.may_be_unanswerable if choice == "auto" else choice == "paper"
+        return "squad2" if paper else "span"
+
+    @classmethod
+    def of_head(cls, head: Head, classes: tuple[str, ...]) -> SpanForm:
+        """Return the form of a model without ``task.json``: the paper's head knows no answer."""
+        return cls(may_be_unanswerable=head == "squad2")
+
+    @classmethod
+    def restore(cls, stored: TaskFile) -> SpanForm:
+        """Return the form that a ``task.json`` describes."""
+        return cls(
+            stored.unanswerable, stored.stride, no_answer_threshold=stored.no_answer_threshold
+        )
+
+    def stored(self) -> dict[str, object]:
+        """Return windows and "no answer" for ``task.json``."""
+        return {
+            "unanswerable": self.may_be_unanswerable,
+            "no_answer_threshold": self.no_answer_threshold,
+            "stride": self.stride,
+        }
+
+    def adapted(self, task_form: Form) -> Form:
+        """Whether a question may have no answer is the task's to say."""
+        return replace(self, may_be_unanswerable=task_form.may_be_unanswerable)
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``question`` and ``context``."""
@@ -111,6 +157,68 @@ class SpanForm:
         if prediction.no_answer is not None:
             described["no_answer"] = prediction.no_answer
         return described
+
+    def read_row(self, cells: Cells, id: str) -> Example:
+        """Read ``text`` (the passage) and ``question``."""
+        return Example(id, cells.text("text"), cells.text("question"))
+
+    def read_gold(self, cells: Cells, example: Example) -> Gold:
+        """Read ``answer`` and, if it is named, ``answer_start``; else its first occurrence."""
+        text, context = cells.text("answer"), example.text
+        if not text:
+            if self.may_be_unanswerable:
+                return ()
+            raise RowError("empty answer", "set unanswerable = true if questions may have none")
+        start = context.find(text)
+        if cells.has("answer_start"):
+            given = cells.value("answer_start")
+            try:
+                wanted = int(str(given))
+            except ValueError:
+                raise RowError("bad answer start", f"{given!r} is not a whole number") from None
+            start = wanted if wanted >= 0 and context.startswith(text, wanted) else start
+        if start < 0:
+            raise RowError("answer not in its passage", repr(text))
+        return (Answer(text, start),)
+
+    def read_label(self, value: object, example: Example, separator: str) -> str:
+        """Read an answer's text."""
+        return str(value)
+
+    def named(self, example: Example, value: object) -> object:
+        """Return the answer, or all the gold answers."""
+        return [answer.text for answer in value] if isinstance(value, tuple) else value
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return SQuAD's figures in percent."""
+        golds = {example.id: gold_texts(example) for example in examples}
+        answers = {prediction.id: str(prediction.value) for prediction in predictions}
+        scores = squad2_scores if self.may_be_unanswerable else squad1_scores
+        return scores(golds, answers)
+
+    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
+        """Say "no answer" where that is possible, else three words at random."""
+        if self.may_be_unanswerable:
+            return [Prediction(example.id, "", no_answer=1.0) for example in examples]
+        return [_guess(example, index) for index, example in enumerate(examples)]
+
+    def badness(self, example: Example, prediction: Prediction) -> float:
+        """Return how sure an answer is that shares no word with the gold."""
+        value = str(prediction.value)
+        texts = gold_texts(example) or [""]
+        if any(text == value or token_f1(text, value) > 0 for text in texts):
+            return 0.0
+        if not value:
+            return prediction.no_answer or 0.0
+        return prediction.spans[0].probability if prediction.spans else 1.0
+
+    def window_counts(
+        self, examples: Sequence[Example], features: Sequence[Feature]
+    ) -> dict[str, int]:
+        """Return the answers that windows hold exactly, widened to pieces, or not."""
+        return asdict(answer_alignment(examples, features))
 
     def _windows(
         self,
@@ -205,6 +313,19 @@ class SpanForm:
         valid &= ends - starts < self.max_answer_length
         valid[valid] &= passage.max_context[starts[valid] - first]
         return Candidates(starts[valid], ends[valid], scores[valid])
+
+
+def gold_texts(example: Example) -> list[str]:
+    """Return the gold answers; empty for an unanswerable question."""
+    assert isinstance(example.gold, tuple), "the gold of a span example is a tuple of answers"
+    return [answer.text for answer in example.gold if isinstance(answer, Answer)]
+
+
+def _guess(example: Example, index: int) -> Prediction:
+    words = example.text.split() or [""]
+    start = int(rng(0, "guessed span", index).integers(max(1, len(words) - _GUESSED_WORDS + 1)))
+    text = " ".join(words[start : start + _GUESSED_WORDS])
+    return Prediction(example.id, text, spans=(Span(text, 0, 0, 0.0, 1.0),))
 
 
 def _encode_passage(text: str, tokenizer: TextEncoder) -> PiecePassage:

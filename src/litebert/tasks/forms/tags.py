@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from litebert.tasks.base import IGNORED_LABEL, Example, Feature, Outputs, Prediction, TextEncoder
+from litebert.tasks.base import (
+    IGNORED_LABEL,
+    Example,
+    Feature,
+    Form,
+    Outputs,
+    Prediction,
+    TextEncoder,
+)
 from litebert.tasks.forms.arrays import mean_log_probability, require_labels, softmax
-from litebert.tasks.forms.requests import required_list, required_text
+from litebert.tasks.forms.requests import (
+    Cells,
+    RowError,
+    required_list,
+    required_text,
+    split_cell,
+)
 from litebert.tasks.forms.rows import encode_unique, single_row
-from litebert.tasks.metrics import entities
+from litebert.tasks.forms.texts import label_index, num_wrong
+from litebert.tasks.metrics import entities, entity_scores
 
 
 @dataclass(frozen=True)
-class TagForm:
+class TagForm(Form):
     """Words -> a label for each, predicted at the word's first piece.
 
     A text beyond the model's length is cut between words into several features.
-
-    Example:
-        >>> form = TagForm(("O", "B-PER", "I-PER"))
-        >>> form.parse({"words": ["Ann", "Lee", "sat"]}, "0")
     """
 
+    kind = "token_classification"
+    heads = ("token_classification",)
+    recipe = "tags"
+    columns = ("words", "label")
+    main_metric = "f1"
+    how_bad = "wrong tags"
+    needs_labels = True
+
     labels: tuple[str, ...]
-    kind: Literal["token_classification"] = "token_classification"
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``words``, or ``text`` to be split at spaces."""
         if "words" in record:
             return Example(id, "", words=required_list(record, "words", at_least=1))
         return Example(id, "", words=tuple(required_text(record, "text").split()))
+
+    def read_row(self, cells: Cells, id: str) -> Example:
+        """Read ``words``: a list, or a text split at spaces."""
+        return Example(id, "", words=cells.texts("words"))
 
     def features(
         self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
@@ -76,13 +97,51 @@ class TagForm:
 
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
         """Return the tag of each word, and the entities that the tags mark."""
-        assert isinstance(prediction.value, tuple)
-        tags = [self.labels[tag] for tag in prediction.value]
+        tags = self._names(prediction.value)
         found = [
             {"type": kind, "text": " ".join(example.words[begin:end]), "first_word": begin}
             for kind, begin, end in sorted(entities(tags), key=lambda entity: entity[1])
         ]
         return {"tags": tags, "scores": list(prediction.scores), "entities": found}
+
+    def read_label(self, value: object, example: Example, separator: str) -> tuple[int, ...]:
+        """Read as many tags as there are words: a list, or a text split at spaces."""
+        tags = tuple(label_index(self.labels, tag) for tag in split_cell(value, None))
+        if len(tags) != len(example.words):
+            raise RowError("missing tags", f"{len(tags)} tags for {len(example.words)} words")
+        return tags
+
+    def written(self, prediction: Prediction) -> object:
+        """Return the names of the tags."""
+        return self._names(prediction.value)
+
+    def named(self, example: Example, value: object) -> object:
+        """Return the names of the tags as one text."""
+        return " ".join(self._names(value))
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return precision, recall and F1 over whole entities, and the accuracy over words."""
+        return entity_scores(
+            [self._names(example.gold) for example in examples],
+            [self._names(prediction.value) for prediction in predictions],
+        )
+
+    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
+        """Always say the most frequent tag."""
+        tags = Counter(tag for e in train if isinstance(e.gold, tuple) for tag in e.gold)
+        tag = tags.most_common(1)[0][0]
+        assert isinstance(tag, int)
+        return [Prediction(e.id, (tag,) * len(e.words)) for e in examples]
+
+    def badness(self, example: Example, prediction: Prediction) -> float:
+        """Count the wrong tags."""
+        return num_wrong(example.gold, prediction.value)
+
+    def _names(self, tags: object) -> list[str]:
+        assert isinstance(tags, tuple), "tags come as tuples"
+        return [self.labels[tag] for tag in tags]
 
     def _feature(
         self,

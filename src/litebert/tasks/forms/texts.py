@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from litebert.tasks.base import Example, Feature, Outputs, Prediction, TextEncoder
+from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, TextEncoder
 from litebert.tasks.forms.arrays import (
     mean_log_probability,
     mean_of,
@@ -17,31 +18,34 @@ from litebert.tasks.forms.arrays import (
     sigmoid,
     softmax,
 )
-from litebert.tasks.forms.requests import optional_text, required_text
+from litebert.tasks.forms.requests import Cells, RowError, optional_text, required_text, split_cell
 from litebert.tasks.forms.rows import encode_unique, pair_row, single_row
+from litebert.tasks.metrics import (
+    accuracy,
+    confusion_matrix,
+    f1,
+    macro_f1,
+    matthews,
+    mean_squared_error,
+    multi_label_scores,
+    pearson,
+    spearman,
+)
 
 
 @dataclass(frozen=True)
-class TextForm:
-    """A text or a pair of texts -> one class, several labels, or a number.
+class TextForm(Form):
+    """A text or a pair of texts -> what one vector of the model says."""
 
-    Args:
-        kind: which of the three.
-        labels: names in the order of the logits; empty for regression.
-        threshold: probability from which a label of several counts as predicted.
-
-    Example:
-        >>> TextForm("classification", ("contradiction", "entailment", "neutral"))
-        >>> TextForm("regression")
-    """
-
-    kind: Literal["classification", "multi_label", "regression"]
-    labels: tuple[str, ...] = ()
-    threshold: float = 0.5
+    columns = ("text", "label")
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``text`` and, for pairs, ``text_pair``."""
         return Example(id, required_text(record, "text"), optional_text(record, "text_pair"))
+
+    def read_row(self, cells: Cells, id: str) -> Example:
+        """Read ``text`` and, if it is named, ``text_pair``."""
+        return Example(id, cells.text("text"), cells.optional_text("text_pair"))
 
     def features(
         self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
@@ -56,51 +60,244 @@ class TextForm:
                 row = single_row(first, tokenizer, max_length)
             else:
                 row = pair_row(first, encoded[example.text_pair], tokenizer, max_length)
-            features.append(Feature(index, (row,), self._target(example)))
+            target = None if example.gold is None else self.target(example)
+            features.append(Feature(index, (row,), target))
         return features
 
     def decode(
         self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
     ) -> list[Prediction]:
-        """Take the likeliest class, the labels above the threshold, or the number itself."""
+        """Read the logits of each example."""
         return [
-            self._predict(examples[feature.example].id, output)
+            self.predict(examples[feature.example].id, output["logits"])
             for feature, output in zip(features, outputs, strict=True)
         ]
 
     def combine(self, outputs: Sequence[Outputs]) -> Outputs:
-        """Average probabilities of classes, and logits or numbers otherwise."""
-        if self.kind == "classification":
-            return {"logits": mean_log_probability(outputs, "logits")}
+        """Average logits or numbers."""
         return {"logits": mean_of(outputs, "logits")}
 
-    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
-        """Return ``label`` and ``scores``, ``labels`` and ``scores``, or ``value``."""
-        if self.kind == "regression":
-            return {"value": prediction.value}
-        scores = dict(zip(self.labels, prediction.scores, strict=True))
-        if self.kind == "classification":
-            assert isinstance(prediction.value, int)
-            return {"label": self.labels[prediction.value], "scores": scores}
-        assert isinstance(prediction.value, tuple)
-        chosen = [name for name, flag in zip(self.labels, prediction.value, strict=True) if flag]
-        return {"labels": chosen, "scores": scores}
-
-    def _target(self, example: Example) -> npt.NDArray[np.generic] | None:
-        if example.gold is None:
-            return None
-        if self.kind == "classification":
-            return np.array(example.gold, np.int64)
+    def target(self, example: Example) -> npt.NDArray[np.generic]:
+        """Return the gold for the loss."""
         return np.array(example.gold, np.float32)
 
-    def _predict(self, id: str, output: Outputs) -> Prediction:
-        logits = output["logits"]
-        if self.kind == "regression":
-            return Prediction(id, float(logits.reshape(())))
+    @abstractmethod
+    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+        """Return the prediction for one example from its logits."""
+
+
+@dataclass(frozen=True)
+class ClassificationForm(TextForm):
+    """A text or a pair of texts -> one class."""
+
+    kind = "classification"
+    heads = ("classification",)
+    recipe = "classification"
+    main_metric = "accuracy"
+    needs_labels = True
+
+    labels: tuple[str, ...]
+
+    def target(self, example: Example) -> npt.NDArray[np.generic]:
+        """Return the class."""
+        return np.array(example.gold, np.int64)
+
+    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+        """Take the likeliest class."""
         require_labels(len(logits), self.labels)
-        if self.kind == "classification":
-            probabilities = softmax(logits)
-            return Prediction(id, int(probabilities.argmax()), tuple(probabilities.tolist()))
+        probabilities = softmax(logits)
+        return Prediction(id, int(probabilities.argmax()), tuple(probabilities.tolist()))
+
+    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+        """Average probabilities."""
+        return {"logits": mean_log_probability(outputs, "logits")}
+
+    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
+        """Return ``label`` and ``scores``."""
+        scores = dict(zip(self.labels, prediction.scores, strict=True))
+        return {"label": self.written(prediction), "scores": scores}
+
+    def read_label(self, value: object, example: Example, separator: str) -> int:
+        """Read the name of a class."""
+        return label_index(self.labels, str(value))
+
+    def written(self, prediction: Prediction) -> object:
+        """Return the name of the class."""
+        return self.named(None, prediction.value)
+
+    def named(self, example: Example | None, value: object) -> object:
+        """Return the name of the class."""
+        assert isinstance(value, int)
+        return self.labels[value]
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return accuracy, macro F1, Matthews correlation and, for two classes, F1."""
+        gold, predicted = gold_and_predicted(examples, predictions)
+        scores = {
+            "accuracy": accuracy(gold, predicted),
+            "f1_macro": macro_f1(gold, predicted, len(self.labels)),
+            "matthews": matthews(gold, predicted),
+        }
+        if len(self.labels) == 2:
+            scores["f1"] = f1(gold, predicted)
+        return scores
+
+    def confusion(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, object]:
+        """Return ``labels`` and counts ``matrix[gold][predicted]``."""
+        gold = [e.gold for e in examples if isinstance(e.gold, int)]
+        predicted = [p.value for p in predictions if isinstance(p.value, int)]
+        matrix = confusion_matrix(gold, predicted, len(self.labels))
+        return {"labels": list(self.labels), "matrix": matrix}
+
+
+@dataclass(frozen=True)
+class MultiLabelForm(TextForm):
+    """A text or a pair of texts -> several labels, or none.
+
+    Args:
+        labels: names in the order of the logits.
+        threshold: probability from which a label counts as predicted.
+    """
+
+    kind = "multi_label"
+    heads = ("classification",)
+    recipe = "classification"
+    main_metric = "f1_micro"
+    how_bad = "wrong labels"
+    needs_labels = True
+    multi_label = True
+
+    labels: tuple[str, ...]
+    threshold: float = 0.5
+
+    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+        """Take the labels above the threshold."""
+        require_labels(len(logits), self.labels)
         probabilities = sigmoid(logits)
         flags = tuple(int(p >= self.threshold) for p in probabilities)
         return Prediction(id, flags, tuple(probabilities.tolist()))
+
+    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
+        """Return ``labels`` and ``scores``."""
+        scores = dict(zip(self.labels, prediction.scores, strict=True))
+        return {"labels": self.written(prediction), "scores": scores}
+
+    def read_label(self, value: object, example: Example, separator: str) -> tuple[int, ...]:
+        """Read a list of names, or names with separators between them."""
+        chosen = {label_index(self.labels, name) for name in split_cell(value, separator)}
+        return tuple(int(index in chosen) for index in range(len(self.labels)))
+
+    def written(self, prediction: Prediction) -> object:
+        """Return the names of the labels."""
+        return self.named(None, prediction.value)
+
+    def named(self, example: Example | None, value: object) -> object:
+        """Return the names of the labels."""
+        assert isinstance(value, tuple)
+        return [name for name, flag in zip(self.labels, value, strict=True) if flag]
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return micro and macro F1 and the share of examples with all labels right."""
+        return multi_label_scores(
+            np.array([example.gold for example in examples], np.int64),
+            np.array([prediction.value for prediction in predictions], np.int64),
+        )
+
+    def badness(self, example: Example, prediction: Prediction) -> float:
+        """Count the wrong labels."""
+        return num_wrong(example.gold, prediction.value)
+
+
+@dataclass(frozen=True)
+class RegressionForm(TextForm):
+    """A text or a pair of texts -> a number."""
+
+    kind = "regression"
+    heads = ("regression",)
+    recipe = "regression"
+    main_metric = "pearson"
+    how_bad = "error"
+
+    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+        """Take the number itself."""
+        return Prediction(id, float(logits.reshape(())))
+
+    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
+        """Return ``value``."""
+        return {"value": prediction.value}
+
+    def read_label(self, value: object, example: Example, separator: str) -> float:
+        """Read a finite number."""
+        return finite_number(value)
+
+    def named(self, example: Example, value: object) -> object:
+        """Return the number."""
+        return value
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return both correlations and the squared error, negative so that more is better."""
+        gold, predicted = gold_and_predicted(examples, predictions)
+        return {
+            "pearson": pearson(gold, predicted),
+            "spearman": spearman(gold, predicted),
+            "negative_mse": -mean_squared_error(gold, predicted),
+        }
+
+    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
+        """Always say the mean of the training data."""
+        mean = float(np.mean([e.gold for e in train if isinstance(e.gold, (int, float))]))
+        return [Prediction(example.id, mean) for example in examples]
+
+    def badness(self, example: Example, prediction: Prediction) -> float:
+        """Return the distance."""
+        ((gold,), (value,)) = gold_and_predicted([example], [prediction])
+        return abs(gold - value)
+
+
+def label_index(labels: Sequence[str], value: str) -> int:
+    """Return the index of a label's name."""
+    value = value.strip()
+    if value not in labels:
+        raise RowError("unknown label", f"{value!r} is not one of {', '.join(labels)}")
+    return labels.index(value)
+
+
+def finite_number(value: object) -> float:
+    """Return a cell as a number."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise RowError("unknown label", f"{value!r} is not a finite number")
+    return number
+
+
+def num_wrong(gold: object, value: object) -> float:
+    """Return how many entries of two tuples differ."""
+    assert isinstance(gold, tuple)
+    assert isinstance(value, tuple)
+    return float(sum(g != v for g, v in zip(gold, value, strict=True)))
+
+
+def gold_and_predicted(
+    examples: Sequence[Example], predictions: Sequence[Prediction]
+) -> tuple[list[float], list[float]]:
+    """Return classes, choices or scores as numbers."""
+    return _numbers(e.gold for e in examples), _numbers(p.value for p in predictions)
+
+
+def _numbers(values: Iterable[object]) -> list[float]:
+    numbers = []
+    for value in values:
+        assert isinstance(value, (int, float)), "a class, choice or score is a number"
+        numbers.append(float(value))
+    return numbers

@@ -1,4 +1,4 @@
-"""Sliding windows over a passage, and the pieces that an answer's characters fall on."""
+"""Sliding windows over a passage, the pieces of an answer, and how many answers they hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from litebert.tasks.base import IntArray
+from litebert.tasks.base import Answer, Example, Feature, IntArray
 
 
 @dataclass(frozen=True)
@@ -71,3 +71,44 @@ def max_context(starts: Sequence[int], size: int, num_pieces: int) -> list[npt.N
         best[part] = np.where(better, context, best[part])
         owner[part] = np.where(better, index, owner[part])
     return [owner[start : start + size] == index for index, start in enumerate(starts)]
+
+
+@dataclass(frozen=True)
+class AnswerAlignment:
+    """Counts over the answerable examples.
+
+    Args:
+        exact: some window gives back the answer character for character.
+        widened: the answer starts or ends inside a piece; its target is the whole pieces.
+        lost: no window holds the whole answer.
+    """
+
+    exact: int
+    widened: int
+    lost: int
+
+
+def answer_alignment(examples: Sequence[Example], features: Sequence[Feature]) -> AnswerAlignment:
+    """Compare the target of each window with the first gold answer of its example."""
+    recovered: dict[int, bool] = {}
+    for feature in features:
+        if feature.target is None or feature.passage is None or feature.target[2]:
+            continue
+        answer = _first_answer(examples[feature.example])
+        if answer is None:
+            continue
+        first = feature.passage.first
+        start = int(feature.passage.starts[int(feature.target[0]) - first])
+        end = int(feature.passage.ends[int(feature.target[1]) - first])
+        is_exact = (start, end) == (answer.start, answer.start + len(answer.text))
+        recovered[feature.example] = recovered.get(feature.example, False) or is_exact
+    answerable = sum(_first_answer(example) is not None for example in examples)
+    exact = sum(recovered.values())
+    return AnswerAlignment(exact, len(recovered) - exact, answerable - len(recovered))
+
+
+def _first_answer(example: Example) -> Answer | None:
+    if not isinstance(example.gold, tuple) or not example.gold:
+        return None
+    answer = example.gold[0]
+    return answer if isinstance(answer, Answer) else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from litebert.bundled import BUNDLED
+from litebert.common.config import check
 from litebert.common.errors import ConfigError
 from litebert.train.finetuning.recipes import Recipe
 
@@ -48,7 +49,7 @@ class FinetuneConfig:
     eval_every_steps: int | None = None
     """steps between evaluations on dev; the best of them is the result"""
     patience: int | None = None
-    """stop after so many evaluations without a better one; default: train to the end"""
+    """stop after this many evaluations without a better one; default: train to the end"""
     bias_correction: bool | None = None
     """Adam's correction of its running means; off in the paper's recipes, on in the others"""
     weight_decay: float = 0.01
@@ -64,17 +65,17 @@ class FinetuneConfig:
     start: Literal["weights", "random"] = "weights"
     """start from the folder's weights, or from random ones of the same shape (a baseline)"""
     train_exits: bool = False
-    """train the head at a quarter, half and three quarters of the layers too, for half a forward
-    pass more: `--depth` may then stop there, and the mean dev score over the depths picks the
-    weights (models that share all parameters)"""
+    """train the head at a quarter, half and three quarters of the layers too, for half a forward \
+pass more: `--depth` may then stop there, and the mean dev score over the depths picks the \
+weights (models that share all parameters)"""
     keep_checkpoints: int = 1
     """model folders kept, best first: model, model-2, ...; more than one for ensembles"""
     max_train_examples: int | None = None
-    """learn from so many examples only, drawn with seed 0"""
+    """learn from this many examples only, drawn with seed 0"""
     max_dev_examples: int | None = None
-    """evaluate on so many examples only while training; the final score uses all"""
+    """evaluate on this many examples only while training; the final score uses all"""
     max_scored_examples: int | None = None
-    """score so many dev examples only, drawn with seed 0; for a look at large dev splits"""
+    """score this many dev examples only, drawn with seed 0; for a look at large dev splits"""
     max_tokens: int = 4096
     """tokens processed at once, padding included; a step of more is accumulated"""
     strict: bool = False
@@ -96,26 +97,18 @@ class FinetuneConfig:
             "max_train_examples", "max_dev_examples", "max_scored_examples", "max_tokens",
             "log_every_steps",
         )  # fmt: skip
-        for name in at_least_one:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} is {value}: use 1 or more.")
-        for name in ("epochs", "lr"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{name} is {value}: use more than 0.")
-        for name in ("dropout", "classifier_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 <= value < 1.0:
-                raise ConfigError(f"{name} is {value}: it lies in [0, 1).")
+        check(self, "1 or more", *at_least_one)
+        check(self, "more than 0", "epochs", "lr")
+        check(self, "0 or more and less than 1", "dropout", "classifier_dropout")
+
+
+NUM_EVALUATIONS = 10
+"""Evaluations on dev, evenly spread, where neither config nor recipe has an interval."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A recipe with everything decided.
-
-    >>> Settings.resolve(config, recipe, max_length=128, num_features=2490)
-    """
+    """A recipe with everything decided."""
 
     lr: float
     batch_size: int
@@ -132,7 +125,7 @@ class Settings:
     def max_length_of(
         cls, config: FinetuneConfig, recipe: Recipe, task_max_length: int, max_positions: int
     ) -> int:
-        """Return the longest input: as asked, or what recipe, task and model allow."""
+        """The longest input: as asked, or what recipe, task and model allow."""
         if config.max_length is None:
             return min(recipe.max_length, task_max_length, max_positions)
         if not 8 <= config.max_length <= max_positions:
@@ -145,38 +138,32 @@ class Settings:
     def resolve(
         cls, config: FinetuneConfig, recipe: Recipe, max_length: int, num_features: int
     ) -> Settings:
-        """Return the settings: what the config says, else the recipe, for this much data."""
-        batch_size = config.batch_size or recipe.batch_size
-        steps_per_epoch = math.ceil(num_features / batch_size)
-        epochs = config.epochs if config.steps is None else None
-        if config.steps is None and epochs is None:
-            epochs = recipe.epochs
-        if epochs is not None:
-            steps = max(1, round(epochs * steps_per_epoch))
-        else:
-            steps = config.steps or recipe.steps or steps_per_epoch
+        """The settings: what the config says, else the recipe, for this much data."""
+        given = {
+            name: value
+            for name in ("lr", "batch_size", "dropout", "classifier_dropout", "bias_correction")
+            if (value := getattr(config, name)) is not None
+        }
+        recipe = replace(recipe, **given)
+        steps_per_epoch = math.ceil(num_features / recipe.batch_size)
+        length = config if config.steps or config.epochs else recipe
+        steps = length.steps or max(1, round((length.epochs or 1) * steps_per_epoch))
         warmup_steps = config.warmup_steps
         if warmup_steps is None or warmup_steps >= steps:
             # A run shortened by --steps warms up for the recipe's share of it.
             warmup_steps = round(recipe.warmup_share * steps)
         every = config.eval_every_steps or recipe.eval_every_steps
         if every is None or (every > steps and config.eval_every_steps is None):
-            every = max(1, steps // recipe.evals)
+            every = max(1, steps // NUM_EVALUATIONS)
         return cls(
-            lr=recipe.lr if config.lr is None else config.lr,
-            batch_size=batch_size,
-            dropout=recipe.dropout if config.dropout is None else config.dropout,
-            classifier_dropout=(
-                recipe.classifier_dropout
-                if config.classifier_dropout is None
-                else config.classifier_dropout
-            ),
+            lr=recipe.lr,
+            batch_size=recipe.batch_size,
+            dropout=recipe.dropout,
+            classifier_dropout=recipe.classifier_dropout,
             max_length=max_length,
             steps=steps,
             warmup_steps=warmup_steps,
             eval_every_steps=every,
             steps_per_epoch=steps_per_epoch,
-            bias_correction=(
-                recipe.bias_correction if config.bias_correction is None else config.bias_correction
-            ),
+            bias_correction=recipe.bias_correction,
         )

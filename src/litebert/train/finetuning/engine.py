@@ -21,13 +21,16 @@ from litebert.dist.runtime import Runtime
 from litebert.interop.folder import load_config, resolve
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import ScheduleConfig, factor
-from litebert.predict.collate import TaskBatch, collate
+from litebert.predict.batches import micro_batches
+from litebert.predict.evaluate import outputs_of
+from litebert.predict.inputs import Batch, pad
+from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Feature
+from litebert.tasks.scoring import TaskSplit, score_split
 from litebert.train.display import Display, Status, display
 from litebert.train.finetuning.config import FinetuneConfig
-from litebert.train.finetuning.data import TaskData, TaskSplit
-from litebert.train.finetuning.order import BatchOrder, drawn_exit, exit_depths, micro_batches
-from litebert.train.finetuning.predict import predict_features, score_split
+from litebert.train.finetuning.data import TaskData
+from litebert.train.finetuning.order import BatchOrder, drawn_exit, exit_depths
 from litebert.train.finetuning.results import (
     FinetuneResult,
     baseline_scores,
@@ -188,7 +191,7 @@ class FineTuning:
             return 1.0
         return self.state.step / self.settings.steps
 
-    def next_step(self) -> Step[TaskBatch]:
+    def next_step(self) -> Step[Batch]:
         """This process's share of the features of the next step."""
         config, settings, step = self.config, self.settings, self.state.step
         rank, world_size = self.processes.rank, self.processes.world_size
@@ -209,7 +212,7 @@ class FineTuning:
         )
         early = drawn_exit(self.depths, config.seed, step)
 
-        def loss_of(module: nn.Module, batch: TaskBatch) -> tuple[Tensor, Tensor]:
+        def loss_of(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
             loss = module(batch, max(1, int(num_labels)), early)
             if not own:
                 loss = loss * 0.0
@@ -276,10 +279,10 @@ class FineTuning:
         """The learning rate is part of what a resumed run must not change."""
         return f"lower --lr (now {self.settings.lr:g}) and start again with another --out"
 
-    def _collate(self, features: Sequence[Feature]) -> TaskBatch:
-        return collate(features, self.data.tokenizer.pad_id)
+    def _collate(self, features: Sequence[Feature]) -> Batch:
+        return pad(features, self.data.tokenizer.pad_id)
 
-    def _micro_batches(self, features: Sequence[Feature]) -> list[TaskBatch]:
+    def _micro_batches(self, features: Sequence[Feature]) -> list[Batch]:
         return [
             self._collate([features[index] for index in part])
             for part in micro_batches(features, self.config.max_tokens)
@@ -299,14 +302,14 @@ class FineTuning:
         own = split.features[processes.rank :: world_size]
         bar_of = partial(progress, f"scoring {split.name}", len(own), "input")
         with bar_of() if is_shown and processes.is_main else nullcontext() as bar:
-            outputs = predict_features(
-                self.model,
+            outputs = outputs_of(
+                TorchBackend(self.model, precision=config.precision),
+                self.data.task.form,
                 own,
                 self.data.tokenizer.pad_id,
                 max_tokens=_EVAL_TOKENS_FACTOR * config.max_tokens,
-                precision=config.precision,
+                depth=num_layers,
                 bar=bar,
-                num_layers=num_layers,
             )
         parts = processes.gather(outputs)
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from litebert.common.batches import batches_by_tokens
 from litebert.common.errors import ConfigError
 from litebert.common.rng import rng
 from litebert.model.config import ModelConfig
 from litebert.model.sharing import plan_of
-from litebert.tasks.base import Feature
 
 IndexArray = npt.NDArray[np.int64]
 
@@ -61,24 +58,6 @@ class BatchOrder:
                 for start in range(0, len(group), self.batch_size)
             ]
         return [batches[index] for index in generator.permutation(len(batches))]
-
-
-def micro_batches(features: Sequence[Feature], max_tokens: int) -> list[list[int]]:
-    """Cut features into micro-batches of similar length and equally many choices.
-
-    Returns:
-        Lists of indices into ``features``; padded rows times length is at most ``max_tokens``
-        unless one feature alone is larger.
-    """
-    by_choices: dict[int, list[int]] = defaultdict(list)
-    for index, feature in enumerate(features):
-        by_choices[len(feature.rows)].append(index)
-    cut: list[list[int]] = []
-    for num_choices, members in by_choices.items():
-        lengths = [len(features[index]) * num_choices for index in members]
-        parts = batches_by_tokens(lengths, max_tokens)
-        cut += [[members[position] for position in part] for part in parts]
-    return cut
 
 
 def exit_depths(config: ModelConfig) -> tuple[int, ...]:

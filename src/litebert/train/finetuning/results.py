@@ -12,22 +12,18 @@ from torch import nn
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_folder, read_json, write_json
-from litebert.common.runs import RunFolder
+from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.interop.card import model_card
 from litebert.interop.hf import save_model
-from litebert.interop.hf_config import LABELLED
-from litebert.interop.names import Head
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import Head
 from litebert.tasks.base import Prediction
-from litebert.tasks.baseline import baseline_predictions
-from litebert.tasks.forms.alignment import answer_alignment
-from litebert.tasks.mistakes import label_confusion, worst_mistakes
+from litebert.tasks.mistakes import worst_mistakes
 from litebert.tasks.problems import BAD_ROWS_FILE
+from litebert.tasks.scoring import TaskSplit
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.config import FinetuneConfig, Settings
-from litebert.train.finetuning.data import TaskData, TaskSplit
-
-RESULT_FILE = "result.json"
+from litebert.train.finetuning.data import TaskData
 
 
 @dataclass(frozen=True)
@@ -106,9 +102,9 @@ def describe_data(data: TaskData) -> dict[str, dict[str, object]]:
             "bad_rows": data.problems.counts(),
         }
     }
-    if data.task.form.kind == "span_extraction":
-        found = answer_alignment(data.train.examples, data.train.features)
-        events["answers"] = {"exact": found.exact, "widened": found.widened, "lost": found.lost}
+    answers = data.task.form.window_counts(data.train.examples, data.train.features)
+    if answers:
+        events["answers"] = {**answers}
     return events
 
 
@@ -120,7 +116,7 @@ def write_bad_rows(run: Path, data: TaskData) -> None:
 def baseline_scores(data: TaskData) -> dict[str, float]:
     """What always saying the same scores on the first split."""
     dev = data.evals[0]
-    guesses = baseline_predictions(data.task.form, data.train.examples, dev.examples)
+    guesses = data.task.form.baseline(data.train.examples, dev.examples)
     return data.task.score(dev.examples, guesses)
 
 
@@ -136,10 +132,10 @@ def write_predictions(
     content = {
         "split": split.name,
         "kind": form.kind,
-        "confusion": label_confusion(form, split.examples, predictions),
+        "confusion": form.confusion(split.examples, predictions),
         "worst": worst_mistakes(form, split.examples, predictions),
     }
-    write_json(run / "mistakes.json", content)
+    write_json(run / MISTAKES_FILE, content)
 
 
 def save_task_model(
@@ -165,7 +161,6 @@ def save_task_model(
         depths: what ``--depth`` may ask for, for ``task.json``.
     """
     form = data.task.form
-    labels = form.labels if head in LABELLED and form.labels else None
     task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
     if "best_f1_thresh" in scores:
         task_file = replace(task_file, no_answer_threshold=scores["best_f1_thresh"])
@@ -173,8 +168,14 @@ def save_task_model(
     assert isinstance(config, ModelConfig), "every model carries its configuration"
     card = model_card(config, head, f"{folder.parent.name}/{folder.name}") + about
     with atomic_folder(folder, replace=True) as temporary:
-        multi_label = form.kind == "multi_label"
-        save_model(model, temporary, tokenizer_folder, card, labels=labels, multi_label=multi_label)
+        save_model(
+            model,
+            temporary,
+            tokenizer_folder,
+            card,
+            labels=form.labels or None,
+            multi_label=form.multi_label,
+        )
         task_file.write(temporary)
 
 

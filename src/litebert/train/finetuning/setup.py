@@ -11,16 +11,18 @@ from torch import Tensor, nn
 from litebert.common.errors import ConfigError
 from litebert.common.rng import derived_seed
 from litebert.dist.runtime import Precision, autocast
+from litebert.interop import hf
 from litebert.interop.folder import load_config, resolve
-from litebert.interop.names import Head
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import Head
+from litebert.model.heads import TaskModel
 from litebert.optim.config import OptimizerConfig
-from litebert.predict.collate import TaskBatch
+from litebert.predict.inputs import Batch
+from litebert.predict.torch_backend import head_inputs
 from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.data import TaskData, load_task_data
-from litebert.train.finetuning.model import batch_loss, head_of, load_task_model
 from litebert.train.finetuning.recipes import Recipe, recipe_for
 
 
@@ -67,17 +69,39 @@ def build_model(
     config: FinetuneConfig, settings: Settings, data: TaskData
 ) -> tuple[nn.Module, Head]:
     """The model to train, with a new head that is the same for equal seeds; the head's name."""
-    head = head_of(data.task.form, config.head)
-    model = load_task_model(
+    head = data.task.form.head(config.head)
+    generator = torch.Generator().manual_seed(derived_seed(config.seed, "new head"))
+    overrides: dict[str, object] = {
+        "hidden_dropout": settings.dropout,
+        "attention_dropout": settings.dropout,
+        "classifier_dropout": settings.classifier_dropout,
+    }
+    num_labels = len(data.task.form.labels) or None
+    if config.start == "random":
+        shape = load_config(config.model, overrides)
+        return hf.build_model(shape, head, num_labels, generator).train(), head
+    model = hf.load_model(
         config.model,
         head,
-        len(data.task.form.labels),
-        settings.dropout,
-        settings.classifier_dropout,
-        config.start,
-        torch.Generator().manual_seed(derived_seed(config.seed, "new head")),
+        new_head=True,
+        num_labels=num_labels,
+        overrides=overrides,
+        generator=generator,
     )
     return model.train(), head
+
+
+def batch_loss(
+    model: nn.Module, batch: Batch, device: torch.device, num_layers: int | None = None
+) -> Tensor:
+    """Return the loss of a batch summed over its labels (``batch.num_labels`` of them).
+
+    The caller divides by their number over the whole step. ``num_layers`` runs fewer layers.
+    """
+    assert isinstance(model, TaskModel), "fine-tuning trains task models"
+    assert batch.targets is not None, "training needs gold labels"
+    targets = torch.from_numpy(batch.targets).to(device)
+    return model.task_loss(head_inputs(batch, device), targets, num_layers) * batch.num_labels
 
 
 class TaskLoss(nn.Module):
@@ -87,7 +111,7 @@ class TaskLoss(nn.Module):
         super().__init__()
         self.model, self.device, self.precision = model, device, precision
 
-    def forward(self, batch: TaskBatch, num_labels: int, early: int | None) -> Tensor:
+    def forward(self, batch: Batch, num_labels: int, early: int | None) -> Tensor:
         """The loss of a batch by the step's number of labels; its mean with that at an exit."""
         with autocast(self.precision, self.device):
             loss = batch_loss(self.model, batch, self.device) / num_labels
@@ -96,7 +120,7 @@ class TaskLoss(nn.Module):
                 loss = (loss + shallow) / 2
         return loss
 
-    def freeze_unused(self, batch: TaskBatch) -> None:
+    def freeze_unused(self, batch: Batch) -> None:
         """Take parameters that the loss does not reach out of training: DDP would wait for them.
 
         A head that reads every token leaves the pooler unused, for one.
@@ -110,6 +134,6 @@ class TaskLoss(nn.Module):
 def _recipe(config: FinetuneConfig) -> tuple[Recipe, ModelConfig]:
     task, shape = find_task(config.task), load_config(config.model)
     recipe = recipe_for(task, shape)
-    if head_of(task.form, config.head) == "span":
+    if task.form.head(config.head) == "span":
         recipe = replace(recipe, classifier_dropout=0.0)
     return recipe, shape

@@ -3,88 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
-
+from litebert.common.config import check
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig
-from litebert.model.config import Activation, EmbeddingLayout, ModelConfig, Sharing, preset
+from litebert.model.config import ModelConfig, ModelSection
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
 
-Table = Annotated[tuple[tuple[float, float], ...], Parameter(consume_multiple=True, negative="")]
+Table = tuple[tuple[float, float], ...]
 """Rows of (share of the run, value): the value holds from that share on."""
 
 Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
-
-
-@dataclass(frozen=True)
-class ModelSection:
-    """The model to train: a preset, and what differs from it.
-
-    >>> ModelSection(preset="albert-small", num_layers=4).resolve(vocab_size=8192).hidden_size
-    256
-    """
-
-    preset: str = "albert-base"
-    """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as \
---config small"""
-    vocab_size: int | None = None
-    """pieces in the vocabulary; default: that of the shards"""
-    embedding_size: int | None = None
-    """width of the word table (E)"""
-    hidden_size: int | None = None
-    """width of the layers (H)"""
-    num_layers: int | None = None
-    """layers that run (L)"""
-    num_heads: int | None = None
-    """attention heads (A)"""
-    intermediate_size: int | None = None
-    """inner width of the feed-forward"""
-    sharing: Sharing | None = None
-    """what the layers share"""
-    num_groups: int | None = None
-    """groups of neighbouring layers, with sharing = "groups" """
-    inner_group_num: int | None = None
-    """blocks with parameters of their own in each layer"""
-    embedding_layout: EmbeddingLayout | None = None
-    """where position and segment embeddings live"""
-    activation: Activation | None = None
-    """nonlinearity"""
-    hidden_dropout: float | None = None
-    """dropout after embeddings, attention and feed-forward"""
-    attention_dropout: float | None = None
-    """dropout on the attention weights"""
-    max_positions: int | None = None
-    """longest sequence"""
-    initializer_range: float | None = None
-    """standard deviation of the initial weights"""
-
-    def resolve(self, vocab_size: int) -> ModelConfig:
-        """The full shape; ``vocab_size`` is that of the shards."""
-        self._check_vocab_size(vocab_size)
-        return preset(self.preset, **{"vocab_size": vocab_size, **self.changes()})
-
-    def changes(self) -> dict[str, object]:
-        """What was set besides the preset.
-
-        >>> ModelSection(num_layers=4).changes()
-        {'num_layers': 4}
-        """
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {
-            name: value for name, value in values.items() if name != "preset" and value is not None
-        }
-
-    def _check_vocab_size(self, vocab_size: int) -> None:
-        if self.vocab_size is not None and self.vocab_size < vocab_size:
-            raise ConfigError(
-                f"model.vocab_size is {self.vocab_size} but the shards have {vocab_size} pieces: "
-                "leave it out, or set at least that."
-            )
 
 
 @dataclass(frozen=True)
@@ -183,9 +116,9 @@ class PretrainConfig:
     """folder of token shards"""
     out: Path
     """run folder to write"""
-    extra_data: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = ()
+    extra_data: tuple[Path, ...] = ()
     """further folders of shards to mix in, made with the same tokenizer"""
-    weights: Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")] = ()
+    weights: tuple[float, ...] = ()
     """how much of each corpus is drawn, data first; default: by size"""
     steps: int | None = None
     """length of the run in steps"""
@@ -219,7 +152,7 @@ continued pretraining"""
     log_every_steps: int = 10
     """steps between lines in metrics.jsonl"""
     max_nonfinite: int = 10
-    """training stops after so many steps in a row with a loss or gradient that is not finite"""
+    """training stops after this many steps in a row with a loss or gradient that is not finite"""
     plateau_share: float = 0.3
     """share of the run after which a model that has learned only word frequencies is reported"""
     model: ModelSection = field(default_factory=ModelSection)
@@ -246,10 +179,7 @@ accumulation"""
         if self.steps is None and self.tokens is None and self.budget is None:
             raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
         counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
-        for name in ("steps", "tokens", *counts):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} is {value}: use 1 or more.")
+        check(self, "1 or more", "steps", "tokens", *counts)
         if self.budget is not None:
             parse_duration(self.budget)
         if self.weights and len(self.weights) != 1 + len(self.extra_data):
@@ -287,10 +217,6 @@ accumulation"""
         batch = int(table.batch_size[-1][1]) if table.batch_size else self.batch_size
         return default_learning_rate(self.optimizer.name, batch, model.hidden_size, layers)
 
-    def with_examples(self, **changes: object) -> PretrainConfig:
-        """A copy whose examples differ."""
-        return replace(self, examples=replace(self.examples, **changes))  # type: ignore[arg-type]
-
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -308,7 +234,7 @@ def parse_duration(text: str) -> float:
     elif re.fullmatch(r"\d+(?:\.\d+)?", text):
         seconds = float(text)
     else:
-        raise ConfigError(f"'{text}' is no duration: write for example 90s, 30m, 2h or 1h30m.")
+        raise ConfigError(f"'{text}' is not a duration: write for example 90s, 30m, 2h or 1h30m.")
     if seconds <= 0.0:
         raise ConfigError(f"a duration of '{text}' leaves no time: use more than 0.")
     return seconds

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from litebert.common.files import write_json
+from litebert.common.runs import SAMPLES_FILE
 from litebert.dist.replica import Single
 from litebert.interop.hf import save_model
 from litebert.model.heads import PretrainingModel
@@ -32,7 +33,7 @@ def write_results(run: Path, replica: Single, corpora: Corpora, dev: DevSet) -> 
         save_model(model.eval(), folder, corpora.tokenizer_folder, replace=True)
         if dev.has_documents:
             samples = fill_mask_samples(model, corpora, dev)
-            write_json(run / "samples.json", {"fill_mask": samples})
+            write_json(run / SAMPLES_FILE, {"fill_mask": samples})
 
     replica.processes.on_main(write)
     return folder

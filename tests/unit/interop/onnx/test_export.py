@@ -18,8 +18,7 @@ from litebert.interop.folder import ModelFolder
 from litebert.interop.names import Head
 from litebert.interop.onnx import export as onnx_export
 from litebert.interop.onnx import verify as onnx_verify
-from litebert.interop.onnx.embedding import Pooling
-from litebert.interop.onnx.export import export_onnx, num_nodes
+from litebert.interop.onnx.export import Pooling, export_onnx, num_nodes
 from litebert.interop.onnx.file import OnnxFile
 from litebert.interop.onnx.int8 import LARGEST, quantize_rows
 from litebert.interop.onnx.verify import verify

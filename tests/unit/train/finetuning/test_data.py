@@ -11,8 +11,9 @@ import pytest
 from litebert.common.errors import ConfigError, DataError
 from litebert.tasks.base import Example, Feature, Row
 from litebert.tasks.registry import find_task
+from litebert.tasks.scoring import TaskSplit, sample
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetuning.data import TaskSplit, load_task_data, sample
+from litebert.train.finetuning.data import load_task_data
 
 
 def split(num_examples: int) -> TaskSplit:

@@ -17,16 +17,18 @@ from litebert.common.errors import ConfigError, InputError
 from litebert.interop.hf import build_model, save_model
 from litebert.model.config import ModelConfig, preset
 from litebert.model.heads import PretrainingModel
-from litebert.predict.collate import collate
+from litebert.predict.evaluate import outputs_of
+from litebert.predict.inputs import pad
 from litebert.predict.predictor import Predictor
+from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import find_task
 from litebert.tasks.task_file import TaskFile
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import finetune
-from litebert.train.finetuning.model import batch_loss, batch_outputs, head_of
 from litebert.train.finetuning.order import drawn_exit, exit_depths
+from litebert.train.finetuning.setup import batch_loss
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "custom_task"
 TINY = ModelConfig(
@@ -53,23 +55,24 @@ def test_a_model_that_stops_early_is_the_shallow_model(
     tiny_tokenizer: Tokenizer, kind: str, choice: Literal["auto", "paper"]
 ) -> None:
     task = find_task(str(EXAMPLES / f"{kind}.toml"))
-    head = head_of(task.form, choice)
+    head = task.form.head(choice)
     deep = build_model(TINY, head, len(task.form.labels) or None, torch.Generator().manual_seed(1))
     shallow = build_model(replace(TINY, num_layers=1), head, len(task.form.labels) or None)
     shallow.load_state_dict(deep.state_dict())
     examples = task.read(EXAMPLES, "dev", RowProblems())[:4]
     features = task.form.features(examples, tiny_tokenizer, 64)[:4]
-    batch, device = collate(features, tiny_tokenizer.pad_id), torch.device("cpu")
+    batch, device = pad(features, tiny_tokenizer.pad_id), torch.device("cpu")
     losses = [
         batch_loss(model.eval(), batch, device, depth).item()
         for model, depth in ((deep, 1), (shallow, None), (deep, None))
     ]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
     assert losses[0] != pytest.approx(losses[2], abs=1e-5)
-    with torch.inference_mode():
-        early, other = batch_outputs(deep, batch, device, 1), batch_outputs(shallow, batch, device)
-    for name, values in other.items():
-        assert np.allclose(early[name], values, atol=1e-5), name
+    pad_id = tiny_tokenizer.pad_id
+    early = outputs_of(TorchBackend(deep), task.form, features, pad_id, depth=1)
+    others = outputs_of(TorchBackend(shallow), task.form, features, pad_id)
+    for one, other in zip(early, others, strict=True):
+        assert all(np.allclose(one[name], values, atol=1e-5) for name, values in other.items())
 
 
 def test_every_early_exit_is_drawn_as_often() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litebert.common.batches import padding_share
+from litebert.predict.batches import micro_batches
 from litebert.tasks.base import Feature, Row
-from litebert.train.finetuning.order import BatchOrder, micro_batches
+from litebert.train.finetuning.order import BatchOrder
 
 
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(0, 5))
@@ -29,6 +29,11 @@ def test_a_batch_depends_on_seed_and_step_alone() -> None:
     assert orders[1].batch(5).tolist() == wanted[5]
     assert BatchOrder(lengths, 16, seed=4).batch(5).tolist() != wanted[5]
     assert wanted[0] != wanted[orders[0].steps_per_epoch]
+
+
+def padding_share(lengths: list[int], batches: list[list[int]]) -> float:
+    padded = sum(len(batch) * max(lengths[i] for i in batch) for batch in batches)
+    return 1.0 - sum(lengths) / padded
 
 
 def test_grouping_leaves_little_padding() -> None:

@@ -117,7 +117,8 @@ def test_curricula_show_in_the_metrics(tiny_shards_dir: Path, tmp_path: Path) ->
 
 def test_tasks_nsp_and_none(tiny_shards_dir: Path, tmp_path: Path) -> None:
     for task in ("nsp", "none"):
-        config = small_config(tiny_shards_dir, tmp_path / task, steps=3).with_examples(task=task)
+        config = small_config(tiny_shards_dir, tmp_path / task, steps=3)
+        config = replace(config, examples=replace(config.examples, task=task))
         result = pretrain(config, quiet=True)
         assert result.scores is not None
         assert result.scores.sop_pairs > 0

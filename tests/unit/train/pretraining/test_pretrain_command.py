@@ -113,7 +113,7 @@ def test_parts_of_micro_batches_need_less_memory(
     [
         (["--accumulation", "0"], "accumulation is 0"),
         (["--optimizer.nmae", "lamb"], "nmae"),
-        (["--budget", "soon"], "no duration"),
+        (["--budget", "soon"], "not a duration"),
         (["--curriculum.layers", "0", "1", "0.5", "5"], "ends with 5 layers"),
         (["--model.preset", "albert-tny"], "albert-tiny"),
         (["--model.vocab-size", "10"], "1000 pieces"),

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+
+from litebert.tasks.base import Feature
+
+DEFAULT_MAX_TOKENS = 2048
+"""Tokens of one batch: enough to fill two cores, few enough to stay in cache."""
 
 CALL_TOKENS = 20
 """What a model call costs beside its tokens, in tokens. Measured with torch and albert-base on one
@@ -13,11 +19,6 @@ core: 25 tokens alone ran at 243 tokens/s, 800 together at 434; onnxruntime lose
 MAX_PADDING = 2
 """How many budgets the padded outputs of a batch may hold when padding is not computed: it costs
 memory still."""
-
-
-def longest_partner(length: int) -> int:
-    """Return the longest input that may share a batch with one of this length."""
-    return length + max(2, length // 8)
 
 
 def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
@@ -57,13 +58,16 @@ def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     return batches[::-1]
 
 
-def fill(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Cut inputs, sorted by length, into batches of a budget, where padding is not computed.
+def fill(
+    lengths: Sequence[int], max_tokens: int, max_padding: float = MAX_PADDING
+) -> list[list[int]]:
+    """Cut inputs, sorted by length, into as few batches as a budget allows.
 
     Args:
         lengths: tokens of each input.
-        max_tokens: budget for the sum of the lengths in a batch, and with :data:`MAX_PADDING` for
-            its padded outputs; an input beyond it is a batch of its own.
+        max_tokens: budget for the sum of the lengths in a batch; an input beyond it is a batch of
+            its own.
+        max_padding: how many budgets its padded size may be; 1 where padding is computed.
 
     Returns:
         As :func:`pack`.
@@ -77,7 +81,7 @@ def fill(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         length = lengths[index]
         padded = (len(batches[-1]) + 1) * length if batches else 0
-        if not batches or num_tokens + length > max_tokens or padded > MAX_PADDING * max_tokens:
+        if not batches or num_tokens + length > max_tokens or padded > max_padding * max_tokens:
             batches.append([])
             num_tokens = 0
         batches[-1].append(index)
@@ -85,12 +89,13 @@ def fill(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     return batches
 
 
-def first_batch(lengths: Sequence[int], max_tokens: int) -> list[int]:
-    """Choose the next batch of a queue: its oldest input and others of nearly that length.
+def first_batch(lengths: Sequence[int], max_tokens: int, pads: bool = True) -> list[int]:
+    """Choose the next batch of a queue: its oldest input and what may share its call.
 
     Args:
         lengths: tokens of each waiting input, the oldest first; not empty.
-        max_tokens: budget for padded tokens.
+        max_tokens: budget for the tokens of the batch, with padding if that is computed.
+        pads: whether padding is computed: then only inputs of nearly the oldest's length join it.
 
     Returns:
         Indices into ``lengths`` in queue order; 0 is always among them.
@@ -98,14 +103,45 @@ def first_batch(lengths: Sequence[int], max_tokens: int) -> list[int]:
     Example:
         >>> first_batch([20, 500, 21, 19, 22], max_tokens=70)
         [0, 2, 3]
+        >>> first_batch([20, 30, 10, 5], max_tokens=60, pads=False)
+        [0, 1, 2]
     """
-    oldest = lengths[0]
-    chosen, longest = [0], oldest
+    chosen, num_tokens, longest = [0], lengths[0], lengths[0]
     for index in range(1, len(lengths)):
         length = lengths[index]
-        near = length <= longest_partner(oldest) and oldest <= longest_partner(length)
+        if pads and not _are_near(lengths[0], length):
+            continue
         padded = (len(chosen) + 1) * max(longest, length)
-        if near and padded <= max_tokens:
+        if pads:
+            fits = padded <= max_tokens
+        else:
+            fits = num_tokens + length <= max_tokens and padded <= MAX_PADDING * max_tokens
+        if fits:
             chosen.append(index)
+            num_tokens += length
             longest = max(longest, length)
     return chosen
+
+
+def _are_near(length: int, other: int) -> bool:
+    """Whether inputs of these lengths may be padded to each other: a few tokens, or an eighth."""
+    shorter, longer = sorted((length, other))
+    return longer <= shorter + max(2, shorter // 8)
+
+
+def micro_batches(features: Sequence[Feature], max_tokens: int) -> list[list[int]]:
+    """Cut the features of a training step into micro-batches of equally many choices each.
+
+    Returns:
+        Lists of indices into ``features``; padded rows times length is at most ``max_tokens``
+        unless one feature alone is larger.
+    """
+    by_choices: dict[int, list[int]] = defaultdict(list)
+    for index, feature in enumerate(features):
+        by_choices[len(feature.rows)].append(index)
+    cut: list[list[int]] = []
+    for num_choices, members in by_choices.items():
+        lengths = [len(features[index]) * num_choices for index in members]
+        parts = fill(lengths, max_tokens, max_padding=1)
+        cut += [[members[position] for position in part] for part in parts]
+    return cut

@@ -1,33 +1,42 @@
-"""Score fine-tuned models on a task, alone or as an ensemble."""
+"""Score models on a task: torch and ONNX folders, alone or as an ensemble, and live models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
-from litebert.common.errors import CheckpointError, ConfigError, MissingFileError
-from litebert.common.progress import progress
-from litebert.interop.folder import ModelFolder, resolve
-from litebert.interop.hf import load_model
-from litebert.tasks.base import Example, Form, Outputs, Prediction, Task
+from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
+from litebert.common.progress import Progress, progress
+from litebert.interop.folder import resolve
+from litebert.predict.backend import Backend, open_backend, run_features
+from litebert.predict.inputs import join_rows, single_rows
+from litebert.predict.purpose import Purpose
+from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Task
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
-from litebert.tasks.scoring import TaskEvaluation, in_order, is_scored, label_order, read_splits
-from litebert.tasks.task_file import TaskFile
+from litebert.tasks.scoring import TaskSplit, in_order, is_scored, read_splits, score_split
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetuning.data import TaskSplit
-from litebert.train.finetuning.model import heads_for
-from litebert.train.finetuning.predict import predict_features, score_split
 
 _MAX_TOKENS = 8192
 
 
+@dataclass(frozen=True)
+class TaskEvaluation:
+    """Scores of one split, and which of the models gave them."""
+
+    split: str
+    scores: dict[str, float]
+    """empty for a split without labels"""
+    models: tuple[str, ...]
+    """the members of the ensemble"""
+    files: tuple[Path, ...] = ()
+    """predictions files that were written"""
+
+
 def evaluate_models(
-    task_name: str,
+    task: str | Task,
     models: Sequence[str],
     data: Path | None,
     *,
@@ -35,35 +44,35 @@ def evaluate_models(
     out: Path | None = None,
     choose: bool = False,
     problems: RowProblems | None = None,
-    device: torch.device | None = None,
+    device: str = "auto",
 ) -> list[TaskEvaluation]:
     """Score one model, or several whose predictions are averaged.
 
     Args:
-        task_name: a benchmark or a task file.
-        models: model folders or hub names.
+        task: a benchmark, a task file, or the task itself.
+        models: model folders, ONNX folders or hub names, in any mixture.
         data: folder or file with the task's data.
         split: a split by name; by default all that have labels.
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
         problems: collects bad rows.
-        device: where to run; default: GPU if there is one.
+        device: where torch runs; ``auto`` takes a GPU if there is one.
     """
-    task = find_task(task_name)
+    task = find_task(task) if isinstance(task, str) else task
     folders = [resolve(model) for model in models]
-    tokenizer, max_length = _shared_tokenizer(task, folders)
-    orders = [
-        label_order(_labels(folder), task.form.labels, task.name, str(folder)) for folder in folders
-    ]
+    purposes = [Purpose.read(folder) for folder in folders]
+    tokenizer = _shared_tokenizer(task, folders, purposes)
+    orders = [purpose.order_for(task) for purpose in purposes]
     where = data_folder(task, data)
     bad_rows = problems if problems is not None else RowProblems()
     named = read_splits(task, where, split, bad_rows)
     num_asked = len(named)
     if len(models) > 1 and not is_scored(task, *named[0]):
         named += _dev_beside(task, where, choose, bad_rows)
-    splits = [TaskSplit.make(task, n, e, tokenizer, max_length) for n, e in named]
+    form, length = _asked_form(task, purposes[0]), min(p.length_for(task) for p in purposes)
+    splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
     outputs = [
-        _all_outputs(folder, order, splits, tokenizer.pad_id, device)
+        _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device)
         for folder, order in zip(folders, orders, strict=True)
     ]
     members = list(range(len(models)))
@@ -78,7 +87,7 @@ def evaluate_models(
         scores, _ = score_split(task, splits[judge], averaged[judge])
         tuned = _with_threshold(task.form, scores.get("best_f1_thresh"))
     else:
-        described = TaskFile.read(folders[members[0]])
+        described = purposes[members[0]].task
         tuned = _with_threshold(
             task.form, None if described is None else described.no_answer_threshold
         )
@@ -89,11 +98,43 @@ def evaluate_models(
     ]
 
 
+def outputs_of(
+    backend: Backend,
+    form: Form,
+    features: Sequence[Feature],
+    pad_id: int,
+    *,
+    max_tokens: int = _MAX_TOKENS,
+    depth: int | None = None,
+    bar: Progress | None = None,
+) -> list[Outputs]:
+    """Return what a model says about each feature of a task, in their order.
+
+    Args:
+        backend: the model; ``TorchBackend(model, head)`` wraps one that is being trained.
+        form: the kind of task.
+        features: model inputs.
+        pad_id: the tokenizer's.
+        max_tokens: tokens of one batch.
+        depth: layers to run; None runs all.
+        bar: counts finished features.
+    """
+    names = form.outputs(backend.info.outputs)
+    rows = single_rows(features)
+    shares = [1 / len(feature.rows) for feature in features for _ in feature.rows]
+    found: dict[int, Outputs] = {}
+    for index, said in run_features(backend, rows, names, pad_id, max_tokens, depth):
+        found[index] = said
+        if bar is not None:
+            bar.advance(shares[index])
+    return join_rows(features, [found[index] for index in range(len(rows))])
+
+
 def _dev_beside(
     task: Task, where: Path, must: bool, problems: RowProblems
 ) -> list[tuple[str, list[Example]]]:
     """Read dev beside a split without labels: it chooses an ensemble and tunes its threshold."""
-    needed = must or (isinstance(task.form, SpanForm) and task.form.may_be_unanswerable)
+    needed = must or task.form.may_be_unanswerable
     if not needed:
         return []
     name = task.eval_splits[0]
@@ -163,63 +204,48 @@ def _evaluate_split(
 
 
 def _all_outputs(
+    form: Form,
     folder: Path,
     order: Sequence[int] | None,
     splits: Sequence[TaskSplit],
     pad_id: int,
-    device: torch.device | None,
+    device: str,
 ) -> list[list[Outputs]]:
     """Return what a model says about each feature of each split, in the order of the labels."""
-    model = load_model(folder)
-    model.to(device or torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    # Unpacked weights, so that a score is that of training to the last digit.
+    backend = open_backend(folder, device=device, packed=False)
     total = sum(len(split.features) for split in splits)
     with progress(f"predicting with {folder}", total, "input") as bar:
-        said = [
-            predict_features(model, split.features, pad_id, max_tokens=_MAX_TOKENS, bar=bar)
-            for split in splits
-        ]
+        said = [outputs_of(backend, form, split.features, pad_id, bar=bar) for split in splits]
     return [[in_order(outputs, order) for outputs in of_split] for of_split in said]
 
 
-def _labels(folder: Path) -> tuple[str, ...]:
-    """Return the labels of a model in the order of its outputs."""
-    described = TaskFile.read(folder)
-    return ModelFolder(folder).classes if described is None else described.labels
-
-
-def _shared_tokenizer(task: Task, folders: Sequence[Path]) -> tuple[Tokenizer, int]:
-    """Return the tokenizer and input length of all models; they must agree."""
+def _shared_tokenizer(
+    task: Task, folders: Sequence[Path], purposes: Sequence[Purpose]
+) -> Tokenizer:
+    """Return the tokenizer of all models; they must agree, and be able to do the task."""
     if not folders:
         raise ConfigError("evaluate needs at least one model")
-    lengths = []
     tokenizers = [Tokenizer.load(folder) for folder in folders]
-    for folder, tokenizer in zip(folders, tokenizers, strict=True):
+    for folder, purpose, tokenizer in zip(folders, purposes, tokenizers, strict=True):
         if tokenizer.fingerprint != tokenizers[0].fingerprint:
             raise CheckpointError(
                 f"{folder} has another tokenizer than {folders[0]}: an ensemble needs one"
             )
-        described = TaskFile.read(folder)
-        if described is not None and described.kind != task.form.kind:
+        if (reason := purpose.mismatch(task)) is not None:
+            raise CheckpointError(reason)
+        if purpose.head != purposes[0].head:
             raise CheckpointError(
-                f"{folder} was fine-tuned on {described.name} ({described.kind}), which is not "
-                f"what {task.name} needs ({task.form.kind})"
+                f"{folder} has another head than {folders[0]}: an ensemble needs one"
             )
-        _check_head(task, folder, folders[0])
-        wanted = task.max_length if described is None else described.max_length
-        lengths.append(min(wanted, ModelFolder(folder).config.max_positions))
-    return tokenizers[0], min(lengths)
+    return tokenizers[0]
 
 
-def _check_head(task: Task, folder: Path, first: Path) -> None:
-    """Refuse a model that cannot do the task, and an ensemble of different heads."""
-    head = ModelFolder(folder).head
-    if head not in heads_for(task.form):
-        raise CheckpointError(
-            f"{folder} is a {head} model, which cannot do {task.name}: fine-tune it first, "
-            f"`litebert finetune {task.name} --model {folder} ...`"
-        )
-    if head != ModelFolder(first).head:
-        raise CheckpointError(f"{folder} has another head than {first}: an ensemble needs one")
+def _asked_form(task: Task, purpose: Purpose) -> Form:
+    """Return the form that makes a task's inputs: windows overlap as the model learned them."""
+    if isinstance(task.form, SpanForm) and purpose.task is not None:
+        return replace(task.form, stride=purpose.task.stride)
+    return task.form
 
 
 def _with_threshold(form: Form, threshold: float | None) -> Form:
@@ -227,3 +253,27 @@ def _with_threshold(form: Form, threshold: float | None) -> Form:
     if threshold is None or not isinstance(form, SpanForm):
         return form
     return replace(form, no_answer_threshold=threshold)
+
+
+@dataclass(frozen=True)
+class DevSet:
+    """A task with the folder of its data: what an export is judged by."""
+
+    task: Task
+    data: Path
+
+    @classmethod
+    def parse(cls, text: str) -> DevSet:
+        """Read ``TASK:DIR``."""
+        name, separator, folder = text.partition(":")
+        if not separator or not folder:
+            raise ConfigError(f"--dev {text!r} should be TASK:DIR, such as sst2:glue/SST-2")
+        return cls(find_task(name), Path(folder))
+
+    def score(self, model: Path) -> float:
+        """Return the task's main metric of a model folder on the first labelled split."""
+        split = self.task.eval_splits[0]
+        (found,) = evaluate_models(self.task, [str(model)], self.data, split=split)
+        if not found.scores:
+            raise DataError(f"{self.data}: {split} of {self.task.name} has no labels to score by")
+        return found.scores[self.task.main_metric]

@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litebert.predict.packing import CALL_TOKENS, MAX_PADDING, fill, first_batch, pack
+from litebert.predict.batches import CALL_TOKENS, MAX_PADDING, fill, first_batch, pack
 
 lengths = st.lists(st.integers(1, 512), min_size=1, max_size=60)
 
@@ -39,6 +39,28 @@ def test_the_oldest_input_always_goes_next(lengths: list[int], max_tokens: int) 
     assert batch == sorted(set(batch))
     longest = max(lengths[i] for i in batch)
     assert len(batch) == 1 or len(batch) * longest <= max_tokens
+
+
+@given(lengths, st.integers(64, 4096))
+def test_a_queue_fills_the_budget_where_padding_is_not_computed(
+    lengths: list[int], max_tokens: int
+) -> None:
+    batch = first_batch(lengths, max_tokens, pads=False)
+    assert batch[0] == 0
+    assert batch == sorted(set(batch))
+    num_tokens, longest = sum(lengths[i] for i in batch), max(lengths[i] for i in batch)
+    assert len(batch) == 1 or num_tokens <= max_tokens
+    assert len(batch) == 1 or len(batch) * longest <= MAX_PADDING * max_tokens
+    if sum(lengths) <= max_tokens and len(lengths) * max(lengths) <= MAX_PADDING * max_tokens:
+        assert len(batch) == len(lengths)
+
+
+@given(lengths, st.integers(64, 4096))
+def test_computed_padding_keeps_the_budget_of_a_step(lengths: list[int], max_tokens: int) -> None:
+    batches = fill(lengths, max_tokens, max_padding=1)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens
 
 
 @given(st.integers(1, 512), st.integers(2, 20))

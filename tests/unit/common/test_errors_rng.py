@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from litebert.common.batches import batches_by_tokens, padding_share
 from litebert.common.errors import suggestion
 from litebert.common.rng import derived_seed, rng
 
@@ -35,20 +31,3 @@ def test_addresses_do_not_run_together() -> None:
 def test_generator_is_uniform() -> None:
     means = [rng(0, "test", index).random(1000).mean() for index in range(20)]
     assert abs(float(np.mean(means)) - 0.5) < 0.01
-
-
-@given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 200), st.integers(1, 9))
-def test_batches_hold_every_item_once_within_budget(
-    lengths: list[int], max_tokens: int, max_items: int
-) -> None:
-    batches = batches_by_tokens(lengths, max_tokens, max_items)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
-    for batch in batches:
-        longest = max(lengths[i] for i in batch)
-        assert len(batch) <= max_items
-        assert len(batch) * longest <= max_tokens or len(batch) == 1
-    assert 0.0 <= padding_share(lengths, batches) < 1.0
-
-
-def test_padding_share_counts_padding() -> None:
-    assert padding_share([1, 3], [[0, 1]]) == pytest.approx(2 / 6)

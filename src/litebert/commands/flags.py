@@ -1,0 +1,15 @@
+"""How settings become flags: configurations are plain dataclasses, the commands annotate them."""
+
+from __future__ import annotations
+
+from cyclopts import Parameter
+
+SETTINGS = Parameter(name="*", consume_multiple=True, negative_iterable=())
+"""A configuration: each field is a flag of its own; one that takes several values takes them \
+after one flag."""
+SWITCH = Parameter(negative="")
+"""A flag that is off unless given."""
+JSON = Parameter(name="--json", negative="")
+"""Print for programs."""
+RECIPE = Parameter(name="--config")
+"""A TOML file with settings, which `litebert.cli` reads before the flags."""

@@ -1,0 +1,144 @@
+"""Features padded into one batch of numpy arrays, and a batch's outputs cut apart again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.model.head_table import OUTPUTS
+from litebert.tasks.base import IGNORED_LABEL, Feature, FloatArray, IntArray, Outputs
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A padded batch; R rows is B features times the number of choices (usually 1)."""
+
+    input_ids: IntArray
+    """int64 [R, S]"""
+    attention_mask: BoolArray | None
+    """bool [R, S], True for real tokens; None if nothing is padded"""
+    token_type_ids: IntArray
+    """int64 [R, S]"""
+    masked_positions: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    """int64 [M], where a word is asked for, as index into the flattened R * S"""
+    forbidden: BoolArray | None = None
+    """bool [R, S], True where no answer may be, padding included; None without spans"""
+    targets: npt.NDArray[np.generic] | None = None
+    """what the features' targets stack to, [B, ...]; None without gold"""
+    num_choices: int = 1
+    """rows per feature"""
+    num_labels: int = 0
+    """what a mean loss is over: features, or tagged words"""
+    num_tokens: int = 0
+    """tokens that are not padding"""
+
+    def full_mask(self) -> BoolArray:
+        """Return the attention mask as an array [R, S], also when nothing is padded."""
+        if self.attention_mask is not None:
+            return self.attention_mask
+        return np.ones(self.input_ids.shape, np.bool_)
+
+
+def pad(features: Sequence[Feature], pad_id: int) -> Batch:
+    """Pad features, all of equally many rows, to the longest of them.
+
+    ``attention_mask`` is None when all rows are equally long, so that a model can take its faster
+    unmasked way.
+    """
+    rows = [row for feature in features for row in feature.rows]
+    num_choices = len(features[0].rows)
+    lengths = [len(row) for row in rows]
+    shape = (len(rows), max(lengths))
+    input_ids = np.full(shape, pad_id, np.int64)
+    token_type_ids = np.zeros(shape, np.int64)
+    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        input_ids[index, :length] = row.ids
+        token_type_ids[index, row.second : length] = 1
+    mask = np.arange(shape[1]) < np.array(lengths)[:, None]
+    forbidden = None
+    if any(feature.passage is not None for feature in features):
+        forbidden = ~mask
+        for index, feature in enumerate(features):
+            if feature.passage is not None:
+                forbidden[index, : lengths[index]] = feature.forbidden()
+    masked = [
+        index * num_choices * shape[1] + position
+        for index, feature in enumerate(features)
+        for position in feature.masked
+    ]
+    targets = _stack_targets(features, shape[1])
+    num_labels = len(features)
+    if targets is not None and features[0].word_positions is not None:
+        num_labels = int(np.count_nonzero(targets != IGNORED_LABEL))
+    return Batch(
+        input_ids=input_ids,
+        attention_mask=None if bool(mask.all()) else mask,
+        token_type_ids=token_type_ids,
+        masked_positions=np.array(masked, np.int64),
+        forbidden=forbidden,
+        targets=targets,
+        num_choices=num_choices,
+        num_labels=num_labels,
+        num_tokens=sum(lengths),
+    )
+
+
+def split(features: Sequence[Feature], outputs: Mapping[str, FloatArray]) -> list[Outputs]:
+    """Cut the outputs of a batch into one :data:`Outputs` per feature of one row, without padding.
+
+    The table of heads says which outputs [M, ...] have a row per mask, which [B, S, ...] one per
+    token; the others [B, ...] are indexed.
+    """
+    found: list[Outputs] = []
+    first_mask = 0
+    for index, feature in enumerate(features):
+        end_mask = first_mask + len(feature.masked)
+        places: dict[str, int | slice | tuple[int, slice]] = {
+            "feature": index,
+            "token": (index, slice(len(feature))),
+            "mask": slice(first_mask, end_mask),
+        }
+        found.append({name: values[places[OUTPUTS[name].per]] for name, values in outputs.items()})
+        first_mask = end_mask
+    return found
+
+
+def single_rows(features: Sequence[Feature]) -> list[Feature]:
+    """Return every row as a feature of its own: the choices of a question may part in batches."""
+    return [
+        feature if len(feature.rows) == 1 else replace(feature, rows=(row,))
+        for feature in features
+        for row in feature.rows
+    ]
+
+
+def join_rows(features: Sequence[Feature], said: Sequence[Outputs]) -> list[Outputs]:
+    """Return one :data:`Outputs` per feature from those of its single rows: scores side by side."""
+    joined: list[Outputs] = []
+    start = 0
+    for feature in features:
+        own = said[start : start + len(feature.rows)]
+        start += len(own)
+        joined.append(
+            own[0]
+            if len(own) == 1
+            else {"logits": np.concatenate([outputs["logits"] for outputs in own])}
+        )
+    return joined
+
+
+def _stack_targets(features: Sequence[Feature], length: int) -> npt.NDArray[np.generic] | None:
+    targets = [feature.target for feature in features if feature.target is not None]
+    if len(targets) != len(features):
+        return None
+    if features[0].word_positions is None:
+        return np.stack(targets)
+    padded = np.full((len(targets), length), IGNORED_LABEL, targets[0].dtype)
+    for index, target in enumerate(targets):
+        padded[index, : len(target)] = target
+    return padded

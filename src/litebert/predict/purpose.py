@@ -1,0 +1,135 @@
+"""What a model folder was made for: form, labels, input length, depths; no weights are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from litebert.common.errors import InputError
+from litebert.interop.folder import ModelFolder, load_config, resolve
+from litebert.model.head_table import Head
+from litebert.tasks.base import Form, Task
+from litebert.tasks.forms.kinds import form_of_head
+from litebert.tasks.scoring import are_unnamed, label_order
+from litebert.tasks.task_file import TaskFile
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a model can be asked about, as its folder says."""
+
+    name: str
+    """what error lines call the model"""
+    head: Head
+    """its head"""
+    classes: tuple[str, ...]
+    """names of its classes or tags in ``config.json``, in the order of the outputs"""
+    multi_label: bool
+    """whether a classifier without ``task.json`` gives several labels at once"""
+    max_positions: int
+    """longest input that the model can read"""
+    task: TaskFile | None
+    """what it was fine-tuned for, if the folder says so"""
+
+    @classmethod
+    def read(cls, folder: Path | str) -> Purpose:
+        """Read a model folder or an ONNX folder."""
+        described = ModelFolder(folder)
+        return cls(
+            str(folder),
+            described.head,
+            described.classes,
+            described.is_multi_label,
+            described.config.max_positions,
+            TaskFile.read(described.path),
+        )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels in the order of the outputs."""
+        return self.classes if self.task is None else self.task.labels
+
+    def form(self) -> Form:
+        """Return the form that the model was fine-tuned for, or else the one of its head."""
+        if self.task is not None:
+            return self.task.form()
+        form = form_of_head(self.head, self.classes, multi_label=self.multi_label)
+        if form is None:
+            raise InputError(
+                f"this model is for {self.head}, not for a task; fine-tune it with "
+                "`litebert finetune`, or use fill-mask, order or embed"
+            )
+        return form
+
+    def mismatch(self, task: Task) -> str | None:
+        """Return why the model cannot do a task: it or its head is for another kind; or None."""
+        if self.task is not None and self.task.kind != task.form.kind:
+            return (
+                f"{self.name} was fine-tuned on {self.task.name} ({self.task.kind}), which is not "
+                f"what {task.name} needs ({task.form.kind}); choose another model"
+            )
+        if self.task is None and self.head not in task.form.heads:
+            return (
+                f"{self.name} is a {self.head} model, which cannot do {task.name}: fine-tune it "
+                f"first, `litebert finetune {task.name} --model {self.name} ...`"
+            )
+        return None
+
+    def form_for(self, task: Task) -> Form:
+        """Return how to ask and read the model about a task: as its ``task.json`` says.
+
+        The task's own form serves models without that file, with the names that the folder gives
+        to its outputs, if it names them. Whether a question may have no answer is the task's to
+        say: a SQuAD 2.0 model can be asked SQuAD 1.1's questions.
+
+        Raises:
+            InputError: the model is for another kind of task.
+        """
+        form, own = task.form, self.form()
+        if self.task is None:
+            if form.labels and not are_unnamed(own.labels):
+                return replace(form, labels=own.labels)
+            self.order_for(task)  # as many labels, or it is refused
+            return form
+        if (reason := self.mismatch(task)) is not None:
+            raise InputError(reason)
+        return own.adapted(form)
+
+    def order_for(self, task: Task) -> tuple[int, ...] | None:
+        """Return at which output each label of a task stands; see :func:`label_order`."""
+        return label_order(self.labels, task.form.labels, task.name, self.name)
+
+    def length(self, wished: int | None = None) -> int:
+        """Return the longest input in tokens: as wished or as fine-tuned, cut to the model's."""
+        trained = self.max_positions if self.task is None else self.task.max_length
+        return min(trained if wished is None else wished, self.max_positions)
+
+    def length_for(self, task: Task) -> int:
+        """Return the longest input for a task: what the model was fine-tuned with, if known."""
+        return self.length(task.max_length if self.task is None else None)
+
+
+def check_depth(folder: Path | str, depth: int | None, force: bool = False) -> None:
+    """Raise InputError if a model cannot, or was not trained to, answer after so many layers.
+
+    Args:
+        folder: a model folder.
+        depth: layers to run; None runs all, which every model can.
+        force: allow a depth that the model was not trained for, if it has the layers.
+    """
+    if depth is None:
+        return
+    folder = resolve(folder)
+    num_layers = load_config(folder).num_layers
+    if not 1 <= depth <= num_layers:
+        raise InputError(f"depth {depth} is outside 1 to {num_layers}")
+    task = TaskFile.read(folder)
+    trained: Sequence[int] = task.depths if task is not None and task.depths else (num_layers,)
+    if depth == num_layers or depth in trained or force:
+        return
+    known = ", ".join(map(str, trained))
+    raise InputError(
+        f"{folder} was not trained to answer at depth {depth}, only at {known}; fine-tune it with "
+        "--train-exits, or use --force-depth to see what comes out"
+    )

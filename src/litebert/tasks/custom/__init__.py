@@ -1,1 +1,0 @@
-"""A user's own task, described by a file."""

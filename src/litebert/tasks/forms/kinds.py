@@ -1,0 +1,50 @@
+"""The kinds of tasks: the form of each, by its name and by the head of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from litebert.model.head_table import Head
+from litebert.tasks.base import Form
+from litebert.tasks.forms.choices import ChoiceForm
+from litebert.tasks.forms.spans import SpanForm
+from litebert.tasks.forms.tags import TagForm
+from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
+
+Kind = Literal[
+    "classification",
+    "multi_label",
+    "regression",
+    "multiple_choice",
+    "span_extraction",
+    "token_classification",
+]
+
+FORMS: Mapping[Kind, type[Form]] = MappingProxyType(
+    {
+        "classification": ClassificationForm,
+        "multi_label": MultiLabelForm,
+        "regression": RegressionForm,
+        "multiple_choice": ChoiceForm,
+        "span_extraction": SpanForm,
+        "token_classification": TagForm,
+    }
+)
+
+
+def form_of_head(
+    head: Head, classes: tuple[str, ...] = (), *, multi_label: bool = False
+) -> Form | None:
+    """Return the form of a model that says no more than its head; None if that does no task.
+
+    Args:
+        head: the model's head.
+        classes: names of its classes or tags.
+        multi_label: whether a classifier gives several labels at once.
+    """
+    for form in FORMS.values():
+        if head in form.heads and form.multi_label == multi_label:
+            return form.of_head(head, classes)
+    return None
