@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from litebert.train.pretraining.config import Objective as Objective
     from litebert.train.pretraining.config import PretrainConfig as PretrainConfig
     from litebert.train.pretraining.engine import pretrain as pretrain
+    from litebert.train.probe import probe as probe
 
 _PUBLIC = {
     "litebert.bundled": "bundled_model",
@@ -60,6 +61,7 @@ _PUBLIC = {
         "Checkpoints Curriculum Evaluation InitialWeights Objective PretrainConfig"
     ),
     "litebert.train.pretraining.engine": "pretrain",
+    "litebert.train.probe": "probe",
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep": ("sweep:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
     "report": ("report:report", "Write the page of a run, and one table of many."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
+    "probe": ("probe:probe", "What a model's frozen states say about a task, without training."),
     "predict": ("predict:predict", "Answer JSON lines with a model."),
     "fill-mask": ("fill_mask:fill_mask", "Fill the [MASK] of a sentence."),
     "analyze.layers": ("analyze:layers", "How far each layer moves the embeddings (Figure 1)."),

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from litebert.data.batches.example import NO_LABEL, Batch
+from litebert.data.batches.example import Batch
+from litebert.model.config import IGNORED_LABEL
 
 
 def length_rule(batches: Sequence[Batch]) -> float | None:
@@ -16,7 +17,7 @@ def length_rule(batches: Sequence[Batch]) -> float | None:
     """
     right = count = 0.0
     for batch in batches:
-        labelled = batch.sentence_labels != NO_LABEL
+        labelled = batch.sentence_labels != IGNORED_LABEL
         second = batch.token_type_ids.sum(1) - 1  # without its [SEP]
         first = batch.lengths - second - 3
         swapped = np.sign(first - second)[labelled]
@@ -38,7 +39,7 @@ def overlap_rule(batches: Sequence[Batch]) -> float | None:
         ids = batch.input_ids.copy()
         ids.reshape(-1)[batch.masked_positions] = batch.masked_labels
         second = batch.token_type_ids.sum(1)
-        for row in np.flatnonzero(batch.sentence_labels != NO_LABEL):
+        for row in np.flatnonzero(batch.sentence_labels != IGNORED_LABEL):
             stop = int(batch.lengths[row])
             border = stop - int(second[row])
             parts = (

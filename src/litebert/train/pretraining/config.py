@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -47,12 +46,8 @@ class Objective:
     """words in the bag: all of the example, or those that are masked"""
 
     def __post_init__(self) -> None:
-        for name in ("mlm_weight", "sentence_weight", "bag_weight"):
-            value = getattr(self, name)
-            if not 0.0 <= value < math.inf:
-                raise ConfigError(f"objective.{name} is {value}: use 0 or more.")
-        if not self.bag_frequency > 0.0:
-            raise ConfigError(f"objective.bag_frequency is {self.bag_frequency}: use more than 0.")
+        check(self, "0 or more", "mlm_weight", "sentence_weight", "bag_weight", table="objective")
+        check(self, "more than 0", "bag_frequency", table="objective")
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from litebert.data.batches.example import NO_LABEL, Batch
+from litebert.data.batches.example import Batch
 from litebert.data.batches.surface import length_rule, overlap_rule
+from litebert.model.config import IGNORED_LABEL
 
 MASK = 4
 
@@ -36,11 +37,11 @@ def batch_of(*pairs: tuple[list[int], list[int], int]) -> Batch:
 
 def test_a_longer_first_segment_means_swapped() -> None:
     right = batch_of(([5, 6], [7], 1), ([5], [6, 7, 8], 0))
-    wrong, tie = batch_of(([5, 6], [7], 0)), batch_of(([5], [6], 1), ([5], [6], NO_LABEL))
+    wrong, tie = batch_of(([5, 6], [7], 0)), batch_of(([5], [6], 1), ([5], [6], IGNORED_LABEL))
     assert length_rule([right]) == 1.0
     assert length_rule([right, wrong]) == pytest.approx(2 / 3)
     assert length_rule([tie]) == 0.5
-    assert length_rule([batch_of(([5], [6], NO_LABEL))]) is None
+    assert length_rule([batch_of(([5], [6], IGNORED_LABEL))]) is None
 
 
 def test_shared_pieces_are_those_before_masking_with_the_best_threshold() -> None:
@@ -50,4 +51,4 @@ def test_shared_pieces_are_those_before_masking_with_the_best_threshold() -> Non
     assert overlap_rule([batch_of(other, other), batch_of((*other[:2], 0))]) == pytest.approx(2 / 3)
     # The wrong way round the best threshold says the same of all.
     assert overlap_rule([batch_of((*same[:2], 1), (*other[:2], 0))]) == 0.5
-    assert overlap_rule([batch_of(([5], [6], NO_LABEL))]) is None
+    assert overlap_rule([batch_of(([5], [6], IGNORED_LABEL))]) is None

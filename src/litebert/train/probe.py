@@ -1,0 +1,212 @@
+"""Linear probes: what the frozen states of a model say about a task, beside simple baselines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from litebert.common.errors import ConfigError
+from litebert.common.progress import Progress, progress
+from litebert.common.statistics import wilson_interval
+from litebert.interop.folder import load_config, resolve
+from litebert.predict.backend import Backend, Runtime, open_backend, run_features
+from litebert.tasks.base import Feature, Prediction
+from litebert.tasks.linear import Vectors, is_linear, linear_predictions, word_predictions
+from litebert.tasks.registry import data_folder, find_task
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.finetuning.data import TaskData, load_task_data
+
+Weights = Literal["model", "random", "none"]
+"""Whose states: the model's, those of random weights in its shape, or nobody's."""
+Features = Literal["cls", "mean", "table", "words", "majority"]
+"""[CLS] of the last layer; mean of all its tokens; mean of the word table; words; no text."""
+
+MAX_TRAIN = 10_000
+_MAX_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class ProbeScore:
+    """How well one kind of features does the task."""
+
+    weights: Weights
+    """whose states"""
+    features: Features
+    """which states"""
+    score: float
+    """accuracy on the dev examples, or Pearson's correlation for numbers"""
+    low: float | None = None
+    """lower end of Wilson's 95 % interval of an accuracy"""
+    high: float | None = None
+    """its upper end"""
+    scores: dict[str, float] = field(default_factory=dict)
+    """the task's official scores"""
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What :func:`probe` found."""
+
+    model: str
+    """the model folder"""
+    task: str
+    """the task"""
+    metric: Literal["accuracy", "pearson"]
+    """what ``score`` is"""
+    main_metric: str
+    """the task's own choice among ``scores``"""
+    split: str
+    """the examples that were scored"""
+    train_examples: int
+    """examples that the linear models were fitted on"""
+    dev_examples: int
+    """examples that were scored"""
+    probes: tuple[ProbeScore, ...]
+    """one for each kind of features"""
+
+    def find(self, features: Features, weights: Weights = "model") -> ProbeScore | None:
+        """The probe of some features; None if there is none."""
+        found = (p for p in self.probes if (p.features, p.weights) == (features, weights))
+        return next(found, None)
+
+
+def probe(
+    model: Path | str,
+    task: str,
+    data: Path | None = None,
+    *,
+    max_train: int | None = MAX_TRAIN,
+    seed: int = 0,
+    runtime: Runtime = "auto",
+    strict: bool = False,
+) -> ProbeResult:
+    """Fit linear models on frozen states of a model and score them on dev.
+
+    Args:
+        model: a model folder (torch), an ONNX folder that gives its states, or a hub name.
+        task: a classification or regression task, by name or as a TOML file.
+        data: folder with its train and dev files; a task file may name its own.
+        max_train: fit on so many training examples, those that ``finetune`` would draw; None: all.
+        seed: of the random weights.
+        runtime: torch or ONNX; ``auto`` takes the ONNX file if the folder has one.
+        strict: stop at the first bad row.
+    """
+    if max_train is not None and max_train < 2:
+        raise ConfigError(f"max_train is {max_train}: use 2 or more.")
+    found, folder = find_task(task), resolve(model)
+    if not is_linear(found.form):
+        raise ConfigError(
+            f"probes are for classes and numbers; {found.name} is {found.form.kind}: "
+            "use `litebert finetune`"
+        )
+    _require_scikit_learn()
+    tokenizer = Tokenizer.load(folder)
+    backend = open_backend(folder, runtime, device="auto")
+    backend.info.require(("last_hidden_state",))
+    length = min(found.max_length, backend.info.max_length)
+    examples = load_task_data(found, data_folder(found, data), tokenizer, length, max_train, strict)
+    for line in examples.problems.report():
+        print(line, file=sys.stderr)
+    backends: dict[Weights, Backend] = {"model": backend}
+    if find_spec("torch") is not None:
+        backends["random"] = _random_backend(folder, seed)
+    dev = examples.evals[0]
+    probes = []
+    total = (len(examples.train.features) + len(dev.features)) * len(backends)
+    with progress(f"probing {model}", total, "input") as bar:
+        for weights, one in backends.items():
+            bar.update("random weights" if weights == "random" else "")
+            train_states = states(one, examples.train.features, tokenizer, bar)
+            dev_states = states(one, dev.features, tokenizer, bar)
+            for name, vectors in train_states.items():
+                predictions = linear_predictions(
+                    found.form, examples.train.examples, dev.examples, vectors, dev_states[name]
+                )
+                probes.append(_score(examples, weights, name, predictions))
+    words = word_predictions(found.form, examples.train.examples, dev.examples)
+    majority = found.form.baseline(examples.train.examples, dev.examples)
+    probes.append(_score(examples, "none", "words", words))
+    probes.append(_score(examples, "none", "majority", majority))
+    return ProbeResult(
+        model=str(model),
+        task=found.name,
+        metric="pearson" if found.form.kind == "regression" else "accuracy",
+        main_metric=found.main_metric,
+        split=dev.name,
+        train_examples=len(examples.train.examples),
+        dev_examples=len(dev.examples),
+        probes=tuple(probes),
+    )
+
+
+def states(
+    backend: Backend, features: Sequence[Feature], tokenizer: Tokenizer, bar: Progress | None = None
+) -> Mapping[Features, Vectors]:
+    """The frozen states of each feature: ``cls`` and ``mean`` [N, H], ``table`` [N, E].
+
+    An ONNX model does not give its word table. Only these vectors are kept, not the states of every
+    token.
+    """
+    found: dict[Features, Vectors] = {}
+    outputs = ("last_hidden_state",)
+    for index, said in run_features(backend, features, outputs, tokenizer.pad_id, _MAX_TOKENS):
+        sequence_SH = said["last_hidden_state"]
+        if not found:
+            shape = (len(features), sequence_SH.shape[1])
+            found = {"cls": np.empty(shape, np.float32), "mean": np.empty(shape, np.float32)}
+        found["cls"][index], found["mean"][index] = sequence_SH[0], sequence_SH.mean(0)
+        if bar is not None:
+            bar.advance()
+    table_VE = _word_table(backend)
+    if table_VE is not None:
+        found["table"] = np.zeros((len(features), table_VE.shape[1]), np.float32)
+        for index, feature in enumerate(features):
+            ids = feature.rows[0].ids
+            words = ids[~np.isin(ids, tokenizer.special_ids)]
+            if len(words):
+                found["table"][index] = table_VE[words].mean(0)
+    return found
+
+
+def _word_table(backend: Backend) -> Vectors | None:
+    encoder = getattr(backend, "encoder", None)
+    if encoder is None:
+        return None
+    table: Vectors = encoder.embeddings.word.weight.detach().float().cpu().numpy()
+    return table
+
+
+def _random_backend(folder: Path, seed: int) -> Backend:
+    """Random weights in the shape of a model, as `finetune --start random` begins."""
+    import torch
+
+    from litebert.interop.hf import build_model
+    from litebert.predict.torch_backend import TorchBackend
+
+    generator = torch.Generator().manual_seed(seed)
+    model = build_model(load_config(folder), "encoder", generator=generator).eval()
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return TorchBackend(model, "encoder")
+
+
+def _score(
+    examples: TaskData, weights: Weights, features: Features, predictions: Sequence[Prediction]
+) -> ProbeScore:
+    dev = examples.evals[0].examples
+    scores = examples.task.score(dev, predictions)
+    if examples.task.form.kind == "regression":
+        return ProbeScore(weights, features, scores["pearson"], scores=scores)
+    right = [e.gold == p.value for e, p in zip(dev, predictions, strict=True)]
+    accuracy = sum(right) / len(right)
+    return ProbeScore(weights, features, accuracy, *wilson_interval(accuracy, len(dev)), scores)
+
+
+def _require_scikit_learn() -> None:
+    if find_spec("sklearn") is None:
+        raise ConfigError("linear models need scikit-learn: `pip install litebert[train]`")

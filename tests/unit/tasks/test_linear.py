@@ -1,0 +1,64 @@
+"""Linear models of a task: words decide where words decide, and numbers are predicted as such."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from litebert.tasks.base import Example
+from litebert.tasks.forms.spans import SpanForm
+from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
+from litebert.tasks.linear import bags_of_words, is_linear, linear_predictions, word_predictions
+
+FORM = ClassificationForm(("bad", "good"))
+
+
+def example(text: str, gold: float, text_pair: str | None = None) -> Example:
+    return Example(text, text, text_pair, gold=gold)
+
+
+TRAIN = [
+    example("A fine film", 1),
+    example("a dull film !", 0),
+    example("fine", 1),
+    example("dull", 0),
+] * 4
+DEV = [example("the finest, no: a fine one", 1), example("dull", 0)]
+
+
+def test_words_decide() -> None:
+    predictions = word_predictions(FORM, TRAIN, DEV)
+    assert [(p.id, p.value) for p in predictions] == [(e.id, e.gold) for e in DEV]
+    assert all(isinstance(p.value, int) for p in predictions)
+
+
+def test_words_are_counted_in_lower_case_and_pairs_apart() -> None:
+    train, dev = bags_of_words([example("Go go !", 0)], [example("GO now", 0)])
+    assert train.toarray().tolist() == [[1.0, 2.0]]  # ! go
+    assert dev.toarray().tolist() == [[0.0, 1.0]]
+    train, dev = bags_of_words([example("a", 0, "b b")], [example("b", 0, "a b")])
+    assert train.toarray().tolist() == [[1.0, 2.0]]
+    assert dev.toarray().tolist() == [[0.0, 1.0]]
+
+
+def test_numbers_come_from_ridge_regression() -> None:
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(3.0, 2.0, (200, 4)).astype(np.float32)
+    golds = vectors @ np.array([1.0, -2.0, 0.0, 0.5]) + 7.0
+    examples = [example(str(index), float(gold)) for index, gold in enumerate(golds)]
+    form = RegressionForm()
+    found = linear_predictions(form, examples[:150], examples[150:], vectors[:150], vectors[150:])
+    assert form.score(examples[150:], found)["pearson"] > 0.99
+    assert [p.value for p in found] == pytest.approx(golds[150:].tolist(), abs=0.2)
+
+
+def test_one_class_is_always_said() -> None:
+    found = word_predictions(FORM, TRAIN[:1], DEV)
+    assert [p.value for p in found] == [1, 1]
+
+
+def test_only_classes_and_numbers_are_linear() -> None:
+    assert is_linear(FORM)
+    assert is_linear(RegressionForm())
+    assert not is_linear(MultiLabelForm(("a",)))
+    assert not is_linear(SpanForm())
