@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from litebert.commands.flags import RECIPE, SETTINGS, SWITCH
-from litebert.common.runs import is_main_process
+from litebert.common.runs import BASELINES, is_main_process
 from litebert.train.finetuning.config import FinetuneConfig
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def finetune(
 
     Examples:
         litebert finetune sst2 --model runs/base/model --data glue --out runs/sst2
+        litebert finetune sst2 --data glue --out runs/sst2 --baseline words,random
         litebert finetune rte --model runs/mnli/model --data glue --out runs/rte --seeds 5
         litebert finetune squad1 --model runs/base/model --data squad --out runs/squad --steps 500
         litebert finetune mytask.toml --model runs/base/model --out runs/mine --epochs 3 --json
@@ -69,8 +70,11 @@ def describe(result: FinetuneResult) -> str:
         line = f"  {name:<{width}}  {value:>10.6g}"
         if name in result.spread:
             line += f"  (median of {len(result.by_seed)}, spread {result.spread[name]:.4g})"
-        if name in result.baseline and not name.endswith(_NOT_SCORES):
-            line += f"  (baseline {result.baseline[name]:.4g})"
+        beside = {"baseline": result.baseline}
+        beside |= {BASELINES[key]: scores for key, scores in result.baselines.items()}
+        if not name.endswith(_NOT_SCORES):
+            found = [f"{key} {of[name]:.4g}" for key, of in beside.items() if name in of]
+            line += f"  ({', '.join(found)})" if found else ""
         lines.append(line)
     for split, scores in result.other_scores.items():
         lines.append(f"  {split}: " + ", ".join(f"{k} {v:.6g}" for k, v in scores.items()))

@@ -20,6 +20,8 @@ SAMPLES_FILE = "samples.json"
 MISTAKES_FILE = "mistakes.json"
 RESULT_FILE = "result.json"
 """How a fine-tuning run ended; its presence means the end."""
+BASELINES = {"words": "bag of words", "random": "random weights"}
+"""What a fine-tuning is compared with when asked to, and how reports call it."""
 
 _REPORTED_PACKAGES = ("litebert", "torch", "numpy", "sentencepiece", "tokenizers", "safetensors")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
-from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
+from litebert.common.runs import BASELINES, MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.report.charts import Series, chart
 from litebert.report.log import Record, lines_with, mapping, number, points, smoothed
 from litebert.report.mistakes import confusion_table, mistakes_table
@@ -82,10 +82,11 @@ def finetuning_charts(logs: Sequence[NamedLog], result: Record, metric: str) -> 
     if not several:
         losses.insert(0, Series(raw[0].name, raw[0].points, faint=True))
     dev = series(f"dev_{metric}", metric)
-    level = mapping(result, "baseline").get(metric)
-    if isinstance(level, (int, float)):
-        last = max((step for line in raw for step, _ in line.points), default=0.0)
-        dev.append(Series("baseline", ((0.0, float(level)), (last, float(level))), dashed=True))
+    last = max((step for line in raw for step, _ in line.points), default=0.0)
+    for name, scores in _baselines(result).items():
+        if isinstance(scores.get(metric), (int, float)):
+            level = number(scores, metric)
+            dev.append(Series(name, ((0.0, level), (last, level)), dashed=True))
     marks = [(number(result, "best_step"), "best")] if result and not several else []
     rate = Series("learning rate", points(shown[0].records, "lr"))
     return charts(
@@ -134,9 +135,10 @@ def _score_figures(logs: Sequence[NamedLog], result: Record, metric: str) -> lis
         return [(f"{max(scores):.4g}", f"best dev {metric} so far")] if scores else []
     seeds = len(_rows(result.get("by_seed")))
     median = f", median of {seeds} seeds" if seeds else ""
-    score, baseline = (number(result, k, metric) for k in ("scores", "baseline"))
-    found = [(f"{score:.4g}", f"dev {metric}{median}")]
-    found.append((f"{baseline:.4g}", "baseline that looks at no text"))
+    found = [(f"{number(result, 'scores', metric):.4g}", f"dev {metric}{median}")]
+    for name, beside in _baselines(result).items():
+        label = "baseline that looks at no text" if name == "baseline" else name
+        found.append((f"{number(beside, metric):.4g}", label))
     if seeds:
         spread = number(result, "spread", metric)
         found.append((f"{spread:.3g}", "largest minus smallest of the seeds"))
@@ -165,15 +167,22 @@ def _cost_figures(logs: Sequence[NamedLog]) -> list[tuple[str, str]]:
 
 
 def _scores(result: Record) -> str:
-    """A row for each score of dev; columns for the baseline, the seeds' spread, other splits."""
+    """A row for each score of dev; columns for baselines, the seeds' spread, other splits."""
     scores = mapping(result, "scores")
-    compared = {"dev": scores, "baseline": mapping(result, "baseline")}
+    compared = {"dev": scores, **_baselines(result)}
     if spread := mapping(result, "spread"):
         compared["spread"] = spread
     others = mapping(result, "other_scores").items()
     compared |= {name: mapping(of_split) for name, of_split in others}
     rows = [[name, *(_figure(values, name) for values in compared.values())] for name in scores]
     return _figures_table("Scores", ["", *compared], rows)
+
+
+def _baselines(result: Record) -> dict[str, Record]:
+    """Scores of always saying the same, and of what else was asked for, by name."""
+    others = mapping(result, "baselines")
+    found = {name: mapping(others, key) for key, name in BASELINES.items() if key in others}
+    return {"baseline": mapping(result, "baseline"), **found}
 
 
 def _seeds(result: Record) -> str:

@@ -9,7 +9,8 @@ from typing import Literal
 
 from litebert.bundled import BUNDLED
 from litebert.common.config import check
-from litebert.common.errors import ConfigError
+from litebert.common.errors import ConfigError, suggestion
+from litebert.common.runs import BASELINES
 from litebert.train.finetuning.recipes import Recipe
 
 
@@ -64,6 +65,10 @@ class FinetuneConfig:
     """for spans: the paper's head with answerability (auto for squad2) or two plain logits"""
     start: Literal["weights", "random"] = "weights"
     """start from the folder's weights, or from random ones of the same shape (a baseline)"""
+    baseline: tuple[str, ...] = ()
+    """what to compare with besides the most frequent answer: words (a bag of words with logistic \
+regression, or ridge for numbers), random (the same fine-tuning from random weights), or both: \
+words,random"""
     train_exits: bool = False
     """train the head at a quarter, half and three quarters of the layers too, for half a forward \
 pass more: `--depth` may then stop there, and the mean dev score over the depths picks the \
@@ -98,6 +103,14 @@ weights (models that share all parameters)"""
             "log_every_steps",
         )  # fmt: skip
         check(self, "1 or more", *at_least_one)
+        names = tuple(dict.fromkeys(n for part in self.baseline for n in part.split(",") if n))
+        object.__setattr__(self, "baseline", names)
+        for name in names:
+            if name not in BASELINES:
+                near = suggestion(name, BASELINES) or f" Known: {', '.join(BASELINES)}."
+                raise ConfigError(f"baseline '{name}' is not known.{near}")
+        if "random" in names and self.start == "random":
+            raise ConfigError("the run itself starts from random weights: leave --baseline random")
         check(self, "more than 0", "epochs", "lr")
         check(self, "0 or more and less than 1", "dropout", "classifier_dropout")
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from litebert.common.config import to_dict
 from litebert.common.progress import progress
 from litebert.common.rng import derived_seed
-from litebert.common.runs import RunFolder
+from litebert.common.runs import BASELINES
 from litebert.common.signals import StopRequest
 from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
@@ -35,12 +35,13 @@ from litebert.train.finetuning.results import (
     FinetuneResult,
     baseline_scores,
     describe_data,
+    earlier_result,
     fine_tuning_section,
     open_seeds_run,
-    read_result,
     save_task_model,
     seed_configs,
     summarize_seeds,
+    word_baseline,
     write_bad_rows,
     write_predictions,
     write_result,
@@ -53,7 +54,7 @@ from litebert.train.finetuning.setup import (
     resolve_settings,
     rows_of,
 )
-from litebert.train.finetuning.state import FinetuneState, check_same_settings, identity
+from litebert.train.finetuning.state import FinetuneState, identity
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.run import Run, check_same_configuration
 
@@ -65,49 +66,51 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
     """Fine-tune a model on a task and write a run folder with the best model in it."""
     with training_process(config.out, config.device, "ddp") as (process, stop):
         check_same_configuration(config, process)
-        finished = process.on_main(lambda: _earlier_result(config))
-        if finished is not None:
+        finished = process.on_main(lambda: earlier_result(config))
+        if finished is not None and finished.baselines.keys() >= set(config.baseline):
             return finished
         data = prepare_data(config, quiet=not process.is_main)
-        if config.seeds == 1:
-            return _run_one(config, data, process, stop)
-        return _run_seeds(config, data, process, stop)
+        others: dict[str, dict[str, float]] = {}
+        if "words" in config.baseline:
+            others |= process.on_main(lambda: word_baseline(data))
+        if "random" in config.baseline:
+            beside = replace(config, start="random", baseline=(), out=config.out / "random")
+            result = _run(beside, data, {}, process, stop)
+            if result.interrupted_by:
+                return replace(result, run=config.out)
+            others["random"] = result.scores
+        if finished is None:
+            return _run(config, data, others, process, stop)
+        finished = replace(finished, baselines=finished.baselines | others)
+        process.on_main(lambda: write_result(finished))
+        return finished
 
 
-def _earlier_result(config: FinetuneConfig) -> FinetuneResult | None:
-    """The result if the run has finished; a run that is not to be resumed is refused."""
-    if config.resume == "no":
-        RunFolder.refuse_existing(config.out)
-        return None
-    if RunFolder.exists(config.out):
-        check_same_settings(config)
-    return read_result(config.out)
-
-
-def _run_seeds(
-    config: FinetuneConfig, data: TaskData, process: Process, stop: StopRequest
+def _run(
+    config: FinetuneConfig,
+    data: TaskData,
+    baselines: dict[str, dict[str, float]],
+    process: Process,
+    stop: StopRequest,
 ) -> FinetuneResult:
-    """Run one seed after the other; those that have finished are not run again."""
+    """Run one seed, or one after the other; those that have finished are not run again."""
+    result = process.on_main(lambda: earlier_result(config))
+    if result is not None:
+        return result
+    if config.seeds == 1:
+        screen = display(is_main=process.is_main)
+        try:
+            return FineTuning(config, data, baselines, process, stop, screen).run()
+        finally:
+            screen.close()
     process.on_main(lambda: open_seeds_run(config))
     results = []
     for one in seed_configs(config):
-        result = process.on_main(partial(_earlier_result, one))
-        if result is None:
-            result = _run_one(one, data, process, stop)
+        result = _run(one, data, baselines, process, stop)
         if result.interrupted_by:
             return replace(result, run=config.out)
         results.append(result)
     return process.on_main(lambda: summarize_seeds(config.out, results))
-
-
-def _run_one(
-    config: FinetuneConfig, data: TaskData, process: Process, stop: StopRequest
-) -> FinetuneResult:
-    screen = display(is_main=process.is_main)
-    try:
-        return FineTuning(config, data, process, stop, screen).run()
-    finally:
-        screen.close()
 
 
 class FineTuning:
@@ -117,11 +120,13 @@ class FineTuning:
         self,
         config: FinetuneConfig,
         data: TaskData,
+        baselines: dict[str, dict[str, float]],
         process: Process,
         stop: StopRequest,
         screen: Display,
     ) -> None:
         self.config, self.data, self.process, self.screen = config, data, process, screen
+        self.baseline, self.baselines = baseline_scores(data), baselines
         shape = load_config(config.model)
         self.depths = exit_depths(shape) if config.train_exits else ()
         self.settings = resolve_settings(config, data)
@@ -255,7 +260,8 @@ class FineTuning:
             dev = f"best {self.data.task.main_metric} {score:.4g} at step {step:,}"
         rate = state.tokens / max(state.elapsed_s, 1e-9)
         figures = (f"loss {self.latest['loss']:.3f}", f"{rate:,.0f} tokens/s")
-        title = f"{self.data.task.name} (seed {self.config.seed})"
+        start = ", random weights" if self.config.start == "random" else ""
+        title = f"{self.data.task.name} (seed {self.config.seed}{start})"
         return Status(share, state.step, eta_s, figures, dev=dev, title=title)
 
     def evaluate(self, *, is_last: bool) -> bool:
@@ -340,7 +346,6 @@ class FineTuning:
         """Evaluate the best weights on every split with labels and write the result."""
         config, data, state = self.config, self.data, self.state
         dev = data.evals[0]
-        baseline = baseline_scores(data)
         by_split: dict[str, dict[str, float]] = {}
         for place, step in reversed(list(enumerate(state.kept_steps(), start=1))):
             self.model.load_state_dict(self.record.weights(step))
@@ -348,8 +353,7 @@ class FineTuning:
                 split.name: self._scores(split, is_shown=True, is_written=place == 1)
                 for split in data.evals
             }
-            save = partial(self._save_model, place, step, by_split[dev.name], baseline)
-            self.process.on_main(save)
+            self.process.on_main(partial(self._save_model, place, step, by_split[dev.name]))
         result = FinetuneResult(
             run=config.out,
             task=data.task.name,
@@ -358,7 +362,8 @@ class FineTuning:
             scores=by_split[dev.name],
             other_scores={split.name: by_split[split.name] for split in data.evals[1:]},
             exit_scores=self._exit_scores(dev),
-            baseline=baseline,
+            baseline=self.baseline,
+            baselines=self.baselines,
             best_step=state.kept_steps()[0],
             steps=state.step,
             epochs=round(state.step / self.settings.steps_per_epoch, 4),
@@ -376,11 +381,11 @@ class FineTuning:
         self.record.finish(keep_checkpoints=False)
         return result
 
-    def _save_model(
-        self, place: int, step: int, scores: dict[str, float], baseline: dict[str, float]
-    ) -> None:
+    def _save_model(self, place: int, step: int, scores: dict[str, float]) -> None:
         """Write the model folder of the weights in this place among the best."""
         config, data = self.config, self.data
+        others = {BASELINES[name]: found for name, found in self.baselines.items()}
+        beside = {"baseline": self.baseline, **others}
         save_task_model(
             self.model.eval(),
             config.out / ("model" if place == 1 else f"model-{place}"),
@@ -388,6 +393,6 @@ class FineTuning:
             data,
             resolve(config.model),
             scores,
-            fine_tuning_section(config, self.settings, data, scores, baseline, step),
+            fine_tuning_section(config, self.settings, data, scores, beside, step),
             self.depths,
         )

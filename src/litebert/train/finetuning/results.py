@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,18 +13,20 @@ from torch import nn
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_folder, read_json, write_json
-from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
+from litebert.common.runs import BASELINES, MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.interop.card import model_card
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import Head
 from litebert.tasks.base import Prediction
+from litebert.tasks.linear import is_linear, word_predictions
 from litebert.tasks.mistakes import worst_mistakes
 from litebert.tasks.problems import BAD_ROWS_FILE
 from litebert.tasks.scoring import TaskSplit
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.data import TaskData
+from litebert.train.finetuning.state import check_same_settings
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class FinetuneResult:
     """the main score on dev by the depth at which the model stops, with train_exits"""
     baseline: dict[str, float] = field(default_factory=dict)
     """what always saying the same scores"""
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+    """scores of what was asked for besides: words, random (medians over seeds, if several)"""
     best_step: int = 0
     """when the best weights were found"""
     steps: int = 0
@@ -80,12 +85,17 @@ class FinetuneResult:
         return to_dict(self)
 
 
-def read_result(run: Path) -> FinetuneResult | None:
-    """Read the result of a finished run; None if it has not finished."""
-    path = run / RESULT_FILE
+def earlier_result(config: FinetuneConfig) -> FinetuneResult | None:
+    """The result if the run has finished; a run that is not to be resumed is refused."""
+    path = config.out / RESULT_FILE
+    if config.resume == "no":
+        RunFolder.refuse_existing(config.out)
+        return None
+    if RunFolder.exists(config.out):
+        check_same_settings(config)
     if not path.is_file():
         return None
-    return replace(from_dict(FinetuneResult, read_json(path), str(path)), run=run)
+    return replace(from_dict(FinetuneResult, read_json(path), str(path)), run=config.out)
 
 
 def write_result(result: FinetuneResult) -> None:
@@ -118,6 +128,16 @@ def baseline_scores(data: TaskData) -> dict[str, float]:
     dev = data.evals[0]
     guesses = data.task.form.baseline(data.train.examples, dev.examples)
     return data.task.score(dev.examples, guesses)
+
+
+def word_baseline(data: TaskData) -> dict[str, dict[str, float]]:
+    """What a linear model of the words scores on the first split; a line where there is none."""
+    form, train, dev = data.task.form, data.train.examples, data.evals[0].examples
+    if not is_linear(form):
+        kind = form.kind.replace("_", " ")
+        print(f"baseline words: does not apply to {kind}", file=sys.stderr)
+        return {}
+    return {"words": data.task.score(dev, word_predictions(form, train, dev))}
 
 
 def write_predictions(
@@ -184,7 +204,7 @@ def fine_tuning_section(
     settings: Settings,
     data: TaskData,
     scores: Mapping[str, float],
-    baseline: Mapping[str, float],
+    baselines: Mapping[str, Mapping[str, float]],
     best_step: int,
 ) -> str:
     """Return Markdown that says how a task model came about.
@@ -194,16 +214,17 @@ def fine_tuning_section(
         settings: what was decided.
         data: what it learned from and was scored on.
         scores: of these weights on the first split with labels.
-        baseline: what always saying the same scores there.
+        baselines: what always saying the same scores there, and what else was asked for, by the
+            heading of its column.
         best_step: when the weights were found.
     """
     dev = data.evals[0]
     epochs = settings.steps / settings.steps_per_epoch
-    rows = "\n".join(
-        f"| {name} | {value:.4g} | {baseline[name]:.4g} |" if name in baseline
-        else f"| {name} | {value:.4g} | |"
-        for name, value in scores.items()
-    )  # fmt: skip
+    rows = [(dev.name, "score", *baselines), ("---",) * (2 + len(baselines))]
+    for name, value in scores.items():
+        beside = (f"{of[name]:.4g}" if name in of else "" for of in baselines.values())
+        rows.append((name, f"{value:.4g}", *beside))
+    score_rows = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     labels = ""
     if data.task.form.labels:
         labels = f"\nLabels: {', '.join(f'`{label}`' for label in data.task.form.labels)}.\n"
@@ -227,16 +248,24 @@ Task `{data.task.name}` ({data.task.form.kind.replace("_", " ")}), from the {sta
 `{config.model}`; {_count(data, "train", len(data.train.examples))} training examples.
 {labels}
 Scores on {_count(data, dev.name, len(dev.examples))} examples of the {dev.name} split, which also
-picked these weights (step {best_step:,}). The baseline looks at no text.
+picked these weights (step {best_step:,}). {_explained(baselines)}
 
-| {dev.name} | score | baseline |
-| --- | --- | --- |
-{rows}
+{score_rows}
 
 | recipe | |
 | --- | --- |
 {recipe_rows}
 """
+
+
+def _explained(baselines: Mapping[str, object]) -> str:
+    """Say what the columns beside the scores are."""
+    text = "The baseline looks at no text."
+    if BASELINES["words"] in baselines:
+        text += " The bag of words is a linear model of word counts, without any pretraining."
+    if BASELINES["random"] in baselines:
+        text += " Random weights had the same fine-tuning, without any pretraining."
+    return text
 
 
 def _count(data: TaskData, split: str, used: int) -> str:

@@ -10,7 +10,7 @@ from litebert.common.runs import RunFolder
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.run import TrainState, refuse_changes
 
-_FREE_SETTINGS = ("out", "resume", "log_every_steps", "device", "max_tokens")
+_FREE_SETTINGS = ("out", "resume", "log_every_steps", "device", "max_tokens", "baseline")
 
 
 @dataclass
