@@ -23,7 +23,7 @@ from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import ScheduleConfig, factor
 from litebert.predict.batches import micro_batches
 from litebert.predict.evaluate import outputs_of
-from litebert.predict.inputs import Batch, pad
+from litebert.predict.inputs import PaddedBatch, pad
 from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Feature
 from litebert.tasks.scoring import TaskSplit, score_split
@@ -191,7 +191,7 @@ class FineTuning:
             return 1.0
         return self.state.step / self.settings.steps
 
-    def next_step(self) -> Step[Batch]:
+    def next_step(self) -> Step[PaddedBatch]:
         """This process's share of the features of the next step."""
         config, settings, step = self.config, self.settings, self.state.step
         rank, world_size = self.process.rank, self.process.world_size
@@ -208,7 +208,7 @@ class FineTuning:
         batches = own or [self._collate(members[:1])]
         early = drawn_exit(self.depths, config.seed, step)
 
-        def loss_of(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        def loss_of(module: nn.Module, batch: PaddedBatch) -> tuple[Tensor, Tensor]:
             loss = module(batch, max(1, int(num_labels)), early)
             if not own:
                 loss = loss * 0.0
@@ -275,10 +275,10 @@ class FineTuning:
         """The learning rate is part of what a resumed run must not change."""
         return f"lower --lr (now {self.settings.lr:g}) and start again with another --out"
 
-    def _collate(self, features: Sequence[Feature]) -> Batch:
+    def _collate(self, features: Sequence[Feature]) -> PaddedBatch:
         return pad(features, self.data.tokenizer.pad_id)
 
-    def _share_of(self, members: Sequence[Feature]) -> list[Batch]:
+    def _share_of(self, members: Sequence[Feature]) -> list[PaddedBatch]:
         """This process's part of a step, which is cut and padded as a single process does it.
 
         Whole micro-batches go round; of those that are left over each process takes some rows.

@@ -19,7 +19,7 @@ from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import TaskModel
 from litebert.optim.config import OptimizerConfig
-from litebert.predict.inputs import Batch
+from litebert.predict.inputs import PaddedBatch
 from litebert.predict.torch_backend import head_inputs
 from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
@@ -93,7 +93,7 @@ def build_model(
     return model.train(), head
 
 
-def rows_of(batch: Batch, counts: Batch, members: Sequence[int]) -> Batch:
+def rows_of(batch: PaddedBatch, counts: PaddedBatch, members: Sequence[int]) -> PaddedBatch:
     """Some features of a batch, padded as it is: a plain span loss is over padding too.
 
     Args:
@@ -114,7 +114,7 @@ def rows_of(batch: Batch, counts: Batch, members: Sequence[int]) -> Batch:
 
 
 def batch_loss(
-    model: nn.Module, batch: Batch, device: torch.device, num_layers: int | None = None
+    model: nn.Module, batch: PaddedBatch, device: torch.device, num_layers: int | None = None
 ) -> Tensor:
     """Return the loss of a batch summed over its labels (``batch.num_labels`` of them).
 
@@ -133,7 +133,7 @@ class TaskLoss(nn.Module):
         super().__init__()
         self.model, self.device, self.precision = model, device, precision
 
-    def forward(self, batch: Batch, num_labels: int, early: int | None) -> Tensor:
+    def forward(self, batch: PaddedBatch, num_labels: int, early: int | None) -> Tensor:
         """The loss of a batch by the step's number of labels; its mean with that at an exit."""
         with autocast(self.precision, self.device):
             loss = batch_loss(self.model, batch, self.device) / num_labels
@@ -142,7 +142,7 @@ class TaskLoss(nn.Module):
                 loss = (loss + shallow) / 2
         return loss
 
-    def freeze_unused(self, batch: Batch) -> None:
+    def freeze_unused(self, batch: PaddedBatch) -> None:
         """Take parameters that the loss does not reach out of training: DDP would wait for them.
 
         A head that reads every token leaves the pooler unused, for one.
