@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from litebert.commands.flags import SWITCH
 from litebert.common.runs import is_main_process
 from litebert.train.finetuning.sweep import SweepConfig
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def sweep(
     config: Annotated[SweepConfig, Parameter(name="*", negative="")],
     *,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, SWITCH] = False,
 ) -> None:
     """Fine-tune over tasks, seeds and a grid of settings; one table at the end.
 
@@ -33,7 +34,7 @@ def sweep(
     Args:
         json: print the table as JSON.
     """
-    from litebert.dist.runtime import runtime
+    from litebert.dist.runtime import this_process
     from litebert.report.write import write_reports
     from litebert.train.finetuning.engine import finetune
     from litebert.train.finetuning.sweep import sweep as run
@@ -45,7 +46,7 @@ def sweep(
             write_reports(result.run)
         return result
 
-    with runtime(parallel="ddp"):  # one group of processes for all runs
+    with this_process(parallel="ddp"):  # one group of processes for all runs
         rows, signum = run(config, finetune_with_report)
     if signum:
         print("stopped and saved; go on with the same command", file=sys.stderr)

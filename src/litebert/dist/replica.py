@@ -1,5 +1,6 @@
 """Wrap a single-device model for many processes (DDP, FSDP2), from outside."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager as ContextManager
 from contextlib import contextmanager, nullcontext
@@ -16,32 +17,25 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from litebert.common.errors import ConfigError
-from litebert.dist.runtime import Parallel, Runtime
+from litebert.dist.runtime import Parallel, Process
 
 
-class Single:
-    """A model on one process; the base of the wrapped ones.
+class Replica(ABC):
+    """A model on this process, with what the processes of a run do together.
 
     Gradients are **summed** over processes, never averaged: the caller divides each loss by a
     count over all of them, so that any split of a batch gives the same gradient.
-
-    Example:
-        >>> replica = parallelize(model, "auto", processes)
-        >>> with replica.micro_batch(is_last=True):
-        ...     replica.train(inputs).loss.backward()
     """
 
-    name = "none"
-
-    def __init__(self, model: nn.Module, processes: Runtime) -> None:
+    def __init__(self, model: nn.Module, process: Process) -> None:
         self.model = model
-        self.processes = processes
-        self.train: nn.Module = model
+        self.process = process
+        self.module_for_training: nn.Module = model
         """what is called in a training step"""
 
+    @abstractmethod
     def micro_batch(self, *, is_last: bool) -> ContextManager[None]:
         """Around forward and backward of one micro-batch; only the last one synchronises."""
-        return nullcontext()
 
     @contextmanager
     def evaluation(self) -> Iterator[nn.Module]:
@@ -62,21 +56,23 @@ class Single:
         return 0
 
 
-class Ddp(Single):
-    """A full copy on each process; gradients are all-reduced once per step.
+class SingleReplica(Replica):
+    """The model itself: there is nobody to agree with."""
 
-    Example:
-        >>> Ddp(model, processes).bytes_per_step()  # 4 bytes per parameter
-    """
+    def micro_batch(self, *, is_last: bool) -> ContextManager[None]:
+        """Nothing to do."""
+        return nullcontext()
 
-    name = "ddp"
 
-    def __init__(self, model: nn.Module, processes: Runtime) -> None:
-        super().__init__(model, processes)
-        ids = [processes.device.index] if processes.device.type == "cuda" else None
+class DdpReplica(Replica):
+    """A full copy on each process; gradients are all-reduced once per step."""
+
+    def __init__(self, model: nn.Module, process: Process) -> None:
+        super().__init__(model, process)
+        ids = [process.device.index] if process.device.type == "cuda" else None
         self.ddp = DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
         self.ddp.register_comm_hook(self, _sum_gradients)
-        self.train = self.ddp
+        self.module_for_training = self.ddp
         self.reduced_bytes = 0
         self._bytes_per_step = 0
 
@@ -104,22 +100,17 @@ class Ddp(Single):
         return self._bytes_per_step
 
 
-class Fsdp(Single):
+class FsdpReplica(Replica):
     """Parameters, gradients and optimizer state sharded over all processes (FSDP2).
 
     The whole model is one sharded unit at its root: a block that all layers share is gathered once
     per step and not once per use.
-
-    Example:
-        >>> Fsdp(model, processes).bytes_per_step()  # gather weights, scatter gradients
     """
 
-    name = "fsdp"
-
-    def __init__(self, model: nn.Module, processes: Runtime) -> None:
-        super().__init__(model, processes)
+    def __init__(self, model: nn.Module, process: Process) -> None:
+        super().__init__(model, process)
         self.num_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
-        mesh = init_device_mesh(processes.device.type, (processes.world_size,))
+        mesh = init_device_mesh(process.device.type, (process.world_size,))
         fully_shard(model, mesh=mesh, reshard_after_forward=False)
         self.sharded = cast(FSDPModule, model)
         # Sum: the losses carry the divisor. gloo cannot pre-multiply, so divide by 1 afterwards.
@@ -149,15 +140,16 @@ class Fsdp(Single):
         return 2 * self.num_bytes
 
 
-def parallelize(model: nn.Module, strategy: Parallel, processes: Runtime) -> Single:
+def parallelize(model: nn.Module, strategy: Parallel, process: Process) -> Replica:
     """Wrap ``model``, already on its device, for the processes of the run."""
-    if processes.world_size == 1:
-        return Single(model, processes)
+    if process.world_size == 1:
+        return SingleReplica(model, process)
     if strategy == "none":
         raise ConfigError(
-            f'{processes.world_size} processes but parallel is "none": set --parallel ddp or fsdp.'
+            f'{process.world_size} processes but parallel is "none": set --parallel ddp or fsdp.'
         )
-    return Fsdp(model, processes) if strategy == "fsdp" else Ddp(model, processes)
+    wrapped = FsdpReplica if strategy == "fsdp" else DdpReplica
+    return wrapped(model, process)
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -181,7 +173,7 @@ def _sum_gradients(state: object, bucket: GradBucket) -> Future[Tensor]:
     DDP compares the annotations themselves, so this file does without postponed ones.
     """
     buffer = bucket.buffer()
-    cast(Ddp, state).reduced_bytes += buffer.numel() * buffer.element_size()
+    cast(DdpReplica, state).reduced_bytes += buffer.numel() * buffer.element_size()
     work = torch_dist.all_reduce(buffer, async_op=True)
     future: Future[Any] = work.get_future()
     return future.then(lambda done: done.value()[0])

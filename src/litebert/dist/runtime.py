@@ -27,12 +27,9 @@ _TIMEOUT = timedelta(minutes=30)
 
 
 @dataclass(frozen=True)
-class Runtime:
+class Process:
     """This process among all processes of the run; a single process is world size 1.
 
-    Example:
-        >>> with runtime("cpu", "auto") as processes:
-        ...     total, = processes.sum([1.0])  # the number of processes, on every one of them
     """
 
     rank: int
@@ -96,7 +93,7 @@ class Runtime:
 
 
 @contextmanager
-def runtime(device: DeviceName = "auto", parallel: Parallel = "auto") -> Iterator[Runtime]:
+def this_process(device: DeviceName = "auto", parallel: Parallel = "auto") -> Iterator[Process]:
     """Join the process group that torchrun announced, or run alone; leave it at the end.
 
     A process group that the calling program has already joined is used and left alone.
@@ -104,10 +101,10 @@ def runtime(device: DeviceName = "auto", parallel: Parallel = "auto") -> Iterato
     world_size = _world_size_of_environment()
     kind = _device_kind(device)
     if torch_dist.is_available() and torch_dist.is_initialized():
-        yield Runtime(torch_dist.get_rank(), torch_dist.get_world_size(), _device(kind))
+        yield Process(torch_dist.get_rank(), torch_dist.get_world_size(), _device(kind))
         return
     if world_size == 1:
-        yield Runtime(0, 1, _device(kind))
+        yield Process(0, 1, _device(kind))
         return
     if parallel == "none":
         raise ConfigError(
@@ -116,7 +113,7 @@ def runtime(device: DeviceName = "auto", parallel: Parallel = "auto") -> Iterato
         )
     _join(kind)
     try:
-        yield Runtime(torch_dist.get_rank(), torch_dist.get_world_size(), _device(kind))
+        yield Process(torch_dist.get_rank(), torch_dist.get_world_size(), _device(kind))
     finally:
         torch_dist.destroy_process_group()
 

@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 
 from litebert.data.batches.example import Batch
-from litebert.dist.replica import Single
-from litebert.dist.runtime import Runtime, runtime, uses_bfloat16
+from litebert.dist.replica import SingleReplica
+from litebert.dist.runtime import Process, this_process, uses_bfloat16
 from litebert.model.config import ModelConfig
 from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
 from litebert.optim.build import build_optimizers
@@ -75,29 +75,29 @@ class DryRun:
 
 def dry_run(config: PretrainConfig) -> DryRun:
     """Measure a few steps of every stage and extrapolate; nothing is written."""
-    with runtime(config.device, config.parallel) as processes:
+    with this_process(config.device, config.parallel) as process:
         corpora = open_corpora(config)
         shape = resolve_model(config, corpora)
-        bench = _Bench(config, shape, corpora, processes)
+        bench = _Bench(config, shape, corpora, process)
         measured = [bench.measure(share) for share in _boundaries(config)]
     stages = tuple(stage for stage, _ in measured)
     last = stages[-1]
     parameters = sum(p.numel() for p in bench.replica.model.parameters())
     largest = max(stages, key=lambda stage: stage.tokens_per_step // stage.micro_batches)
     tokens_at_once = -(-largest.tokens_per_step // (largest.micro_batches * config.accumulation))
-    pieces = CPU_PIECE_ELEMENTS if processes.device.type == "cpu" else GPU_PIECE_ELEMENTS
+    pieces = CPU_PIECE_ELEMENTS if process.device.type == "cpu" else GPU_PIECE_ELEMENTS
     memory = Memory.of(
         shape,
         parameters,
         tokens_at_once,
         round(tokens_at_once * largest.mask_rate),
-        shards=processes.world_size if config.parallel == "fsdp" else 1,
-        activation_bytes=2 if uses_bfloat16(config.precision, processes.device) else 4,
+        shards=process.world_size if config.parallel == "fsdp" else 1,
+        activation_bytes=2 if uses_bfloat16(config.precision, process.device) else 4,
         recompute=config.activation_checkpointing,
         piece_elements=None if config.compile else pieces,  # compiled: all logits at once
     )
     seconds, bound, steps, tokens = _extent(config, stages)
-    gemm_rate = measured_gemm_rate(str(processes.device))
+    gemm_rate = measured_gemm_rate(str(process.device))
     return DryRun(
         model=shape,
         parameters=parameters,
@@ -118,12 +118,12 @@ class _Bench:
     """A model with its optimizer that can be timed in any stage."""
 
     def __init__(
-        self, config: PretrainConfig, shape: ModelConfig, corpora: Corpora, processes: Runtime
+        self, config: PretrainConfig, shape: ModelConfig, corpora: Corpora, process: Process
     ) -> None:
-        self.config, self.shape, self.processes, self.corpora = config, shape, processes, corpora
-        model = build_model(config, shape, corpora).to(processes.device)
+        self.config, self.shape, self.process, self.corpora = config, shape, process, corpora
+        model = build_model(config, shape, corpora).to(process.device)
         # Each process measures alone: what it computes, not what it sends.
-        self.replica = Single(model, processes)
+        self.replica = SingleReplica(model, process)
         self.optimizers = build_optimizers(model.named_parameters(), config.optimizer, 0.0)
 
     def measure(self, share: float) -> tuple[StageEstimate, float]:
@@ -146,13 +146,13 @@ class _Bench:
             micro_batches=stage.num_micro,
             tokens_per_step=stage.num_micro * batch.num_tokens,
             flops_per_step=flops,
-            step_s=flops / rate / self.processes.world_size + update_s,
+            step_s=flops / rate / self.process.world_size + update_s,
         )
         return estimate, rate
 
     def _time(self, batch: Batch, stage: Stage) -> tuple[float, float]:
         """Seconds to compute a batch and to update, the best of a few after a first one."""
-        device = self.processes.device
+        device = self.process.device
         predictions, pairs, _ = counts_of([batch])
         loss_of = PretrainingLoss(
             self.config.objective,

@@ -16,8 +16,8 @@ from torch.optim import Optimizer
 
 from litebert.common.errors import DataError, LitebertError
 from litebert.common.signals import StopRequest, stop_request
-from litebert.dist.replica import Single
-from litebert.dist.runtime import DeviceName, Parallel, Runtime, runtime
+from litebert.dist.replica import Replica
+from litebert.dist.runtime import DeviceName, Parallel, Process, this_process
 from litebert.optim.build import set_learning_rate
 from litebert.train.display import Status
 from litebert.train.run import Run, TrainState
@@ -111,13 +111,13 @@ class Clock:
 
 
 @contextmanager
-def processes_of(
+def training_process(
     out: Path, device: DeviceName, parallel: Parallel
-) -> Iterator[tuple[Runtime, StopRequest]]:
-    """Join the processes of a run and listen to signals; a file that fails becomes one line."""
-    with runtime(device, parallel) as processes, stop_request() as stop:
+) -> Iterator[tuple[Process, StopRequest]]:
+    """This process of a run, which listens to signals; a file that fails becomes one line."""
+    with this_process(device, parallel) as process, stop_request() as stop:
         try:
-            yield processes, stop
+            yield process, stop
         except OSError as error:
             raise LitebertError(
                 f"{error.filename or out} cannot be used: {error.strerror or error}; the "
@@ -142,7 +142,7 @@ class Loop(Generic[T]):
         self,
         engine: Engine[T],
         run: Run[TrainState],
-        replica: Single,
+        replica: Replica,
         optimizers: Sequence[Optimizer],
         clip_norm: float,
         cadence: Cadence,
@@ -150,7 +150,7 @@ class Loop(Generic[T]):
     ) -> None:
         self.engine, self.run, self.replica, self.optimizers = engine, run, replica, optimizers
         self.clip_norm, self.cadence, self.stop = clip_norm, cadence, stop
-        self.processes, self.state = run.processes, run.state
+        self.process, self.state = run.process, run.state
         self._parameters = [p for p in replica.model.parameters() if p.requires_grad]
         self._saved_s = self.state.elapsed_s
 
@@ -163,7 +163,7 @@ class Loop(Generic[T]):
                     return self.interrupt()
         except DataError:
             # Neither weights nor position have changed since the last step.
-            if self.processes.world_size == 1:
+            if self.process.world_size == 1:
                 self.run.save()
                 self.run.screen.note(f"step {self.state.step:,} is saved; go on with --resume auto")
             raise
@@ -189,8 +189,8 @@ class Loop(Generic[T]):
         step = self.engine.next_step()
         set_learning_rate(self.optimizers, step.lr_factor)
         statistics = accumulate(self.replica, step.batches, step.loss_of, step.seeds).tolist()
-        own_clock_s = clock.elapsed_s() if self.processes.is_main else 0.0
-        *sums, elapsed_s, num_stops = self.processes.sum(
+        own_clock_s = clock.elapsed_s() if self.process.is_main else 0.0
+        *sums, elapsed_s, num_stops = self.process.sum(
             [*statistics, own_clock_s, float(self.stop.signum > 0)]
         )
         norm = update(self._parameters, self.optimizers, self.clip_norm, loss=sum(sums))

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import CheckpointError
 from litebert.common.runs import MANIFEST_FILE, RunFolder
-from litebert.dist.runtime import Runtime
+from litebert.dist.runtime import Process
 from litebert.train import checkpoint
 from litebert.train.display import Display
 
@@ -82,7 +82,7 @@ class Run(Generic[S_co]):
         identity: what must not change between the parts of a run; the data are added.
         fingerprints: hashes of the data.
         keep_last: checkpoints kept besides those of ``state.kept_steps()``.
-        processes: of the run; all of them must agree on the arguments above.
+        process: this one; all of the run must agree on the arguments above.
         screen: where to tell people.
     """
 
@@ -93,18 +93,18 @@ class Run(Generic[S_co]):
         identity: Mapping[str, object],
         fingerprints: Mapping[str, str],
         keep_last: int,
-        processes: Runtime,
+        process: Process,
         screen: Display,
     ) -> None:
-        self.config, self.processes, self.screen = config, processes, screen
+        self.config, self.process, self.screen = config, process, screen
         self.folder, self.checkpoints = config.out, config.out / "checkpoints"
         data = {f"data.{name}": value for name, value in fingerprints.items()}
         self.identity = {**identity, **data}
         self._settings = to_dict(config)
         self._fingerprints, self._keep_last = fingerprints, keep_last
-        check_same_configuration(config, processes)
-        processes.check_same("data", json.dumps(data, sort_keys=True))
-        processes.check_same("model", json.dumps(self.identity, sort_keys=True))
+        check_same_configuration(config, process)
+        process.check_same("data", json.dumps(data, sort_keys=True))
+        process.check_same("model", json.dumps(self.identity, sort_keys=True))
         self.state = state_type()
         self._files: RunFolder | None = None
         """Only process 0 has them."""
@@ -119,7 +119,7 @@ class Run(Generic[S_co]):
         Model, optimizers and the returned state are what :meth:`save` writes from now on.
         """
         self._model, self._optimizers = model, optimizers
-        found = self.processes.on_main(self._open)
+        found = self.process.on_main(self._open)
         if found is not None:
             checkpoint.load_model_tensors(model, found.tensors(checkpoint.WEIGHTS_FILE))
             states = found.tensors(checkpoint.OPTIMIZER_FILE)
@@ -168,13 +168,13 @@ class Run(Generic[S_co]):
         def write() -> None:
             content = {
                 **self._progress(),
-                "world_size": self.processes.world_size,
+                "world_size": self.process.world_size,
                 "identity": self.identity,
             }
             checkpoint.save(self.checkpoints, self.state.step, tensors, content)
             self._prune()
 
-        self.processes.on_main(write)
+        self.process.on_main(write)
         self._saved_step = self.state.step
 
     def amend(self) -> None:
@@ -184,7 +184,7 @@ class Run(Generic[S_co]):
             checkpoint.amend(self.checkpoints / f"step-{self.state.step}", self._progress())
             self._prune()
 
-        self.processes.on_main(write)
+        self.process.on_main(write)
 
     def weights(self, step: int) -> dict[str, Tensor]:
         """The weights that were saved at a step."""
@@ -266,10 +266,10 @@ class Run(Generic[S_co]):
         return self._board
 
 
-def check_same_configuration(config: RunConfig, processes: Runtime) -> None:
+def check_same_configuration(config: RunConfig, process: Process) -> None:
     """Refuse to go on unless all processes have the same settings."""
     settings = {k: v for k, v in to_dict(config).items() if k not in _PATHS_OF_A_MACHINE}
-    processes.check_same("configuration", json.dumps(settings, sort_keys=True))
+    process.check_same("configuration", json.dumps(settings, sort_keys=True))
 
 
 def refuse_changes(where: Path, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from litebert.dist.replica import Single, whole
+from litebert.dist.replica import Replica, whole
 
 T = TypeVar("T")
 
 
 def accumulate(
-    replica: Single,
+    replica: Replica,
     micro_batches: Sequence[T],
     loss_of: Callable[[nn.Module, T], tuple[Tensor, Tensor]],
     seeds: Sequence[int],
@@ -38,7 +38,7 @@ def accumulate(
     for number, (micro_batch, seed) in enumerate(zip(micro_batches, seeds, strict=True)):
         torch.manual_seed(seed)
         with replica.micro_batch(is_last=number + 1 == len(micro_batches)):
-            loss, statistics = loss_of(replica.train, micro_batch)
+            loss, statistics = loss_of(replica.module_for_training, micro_batch)
             torch.autograd.backward(loss)
         statistics = statistics.detach().double()
         total = statistics if total is None else total + statistics

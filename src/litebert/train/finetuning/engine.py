@@ -17,7 +17,7 @@ from litebert.common.rng import derived_seed
 from litebert.common.runs import RunFolder
 from litebert.common.signals import StopRequest
 from litebert.dist.replica import parallelize
-from litebert.dist.runtime import Runtime
+from litebert.dist.runtime import Process
 from litebert.interop.folder import load_config, resolve
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import ScheduleConfig, factor
@@ -51,9 +51,10 @@ from litebert.train.finetuning.setup import (
     optimizer_config,
     prepare_data,
     resolve_settings,
+    rows_of,
 )
 from litebert.train.finetuning.state import FinetuneState, check_same_settings, identity
-from litebert.train.loop import Cadence, Loop, Outcome, Step, processes_of
+from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.run import Run, check_same_configuration
 
 _SECONDS_BETWEEN_SAVES = 60.0
@@ -62,15 +63,15 @@ _EVAL_TOKENS_FACTOR = 2  # without gradients more fits
 
 def finetune(config: FinetuneConfig) -> FinetuneResult:
     """Fine-tune a model on a task and write a run folder with the best model in it."""
-    with processes_of(config.out, config.device, "ddp") as (processes, stop):
-        check_same_configuration(config, processes)
-        finished = processes.on_main(lambda: _earlier_result(config))
+    with training_process(config.out, config.device, "ddp") as (process, stop):
+        check_same_configuration(config, process)
+        finished = process.on_main(lambda: _earlier_result(config))
         if finished is not None:
             return finished
-        data = prepare_data(config, quiet=not processes.is_main)
+        data = prepare_data(config, quiet=not process.is_main)
         if config.seeds == 1:
-            return _run_one(config, data, processes, stop)
-        return _run_seeds(config, data, processes, stop)
+            return _run_one(config, data, process, stop)
+        return _run_seeds(config, data, process, stop)
 
 
 def _earlier_result(config: FinetuneConfig) -> FinetuneResult | None:
@@ -84,27 +85,27 @@ def _earlier_result(config: FinetuneConfig) -> FinetuneResult | None:
 
 
 def _run_seeds(
-    config: FinetuneConfig, data: TaskData, processes: Runtime, stop: StopRequest
+    config: FinetuneConfig, data: TaskData, process: Process, stop: StopRequest
 ) -> FinetuneResult:
     """Run one seed after the other; those that have finished are not run again."""
-    processes.on_main(lambda: open_seeds_run(config))
+    process.on_main(lambda: open_seeds_run(config))
     results = []
     for one in seed_configs(config):
-        result = processes.on_main(partial(_earlier_result, one))
+        result = process.on_main(partial(_earlier_result, one))
         if result is None:
-            result = _run_one(one, data, processes, stop)
+            result = _run_one(one, data, process, stop)
         if result.interrupted_by:
             return replace(result, run=config.out)
         results.append(result)
-    return processes.on_main(lambda: summarize_seeds(config.out, results))
+    return process.on_main(lambda: summarize_seeds(config.out, results))
 
 
 def _run_one(
-    config: FinetuneConfig, data: TaskData, processes: Runtime, stop: StopRequest
+    config: FinetuneConfig, data: TaskData, process: Process, stop: StopRequest
 ) -> FinetuneResult:
-    screen = display(is_main=processes.is_main)
+    screen = display(is_main=process.is_main)
     try:
-        return FineTuning(config, data, processes, stop, screen).run()
+        return FineTuning(config, data, process, stop, screen).run()
     finally:
         screen.close()
 
@@ -116,11 +117,11 @@ class FineTuning:
         self,
         config: FinetuneConfig,
         data: TaskData,
-        processes: Runtime,
+        process: Process,
         stop: StopRequest,
         screen: Display,
     ) -> None:
-        self.config, self.data, self.processes, self.screen = config, data, processes, screen
+        self.config, self.data, self.process, self.screen = config, data, process, screen
         shape = load_config(config.model)
         self.depths = exit_depths(shape) if config.train_exits else ()
         self.settings = resolve_settings(config, data)
@@ -131,15 +132,15 @@ class FineTuning:
             {**identity(config), **model},
             data.fingerprints(),
             1,
-            processes,
+            process,
             screen,
         )
         self.model, self.head = build_model(config, self.settings, data)
-        self.model.to(processes.device)
-        self.loss = TaskLoss(self.model, processes.device, config.precision)
-        if processes.world_size > 1:
+        self.model.to(process.device)
+        self.loss = TaskLoss(self.model, process.device, config.precision)
+        if process.world_size > 1:
             self.loss.freeze_unused(self._collate(data.train.features[:1]))
-        self.replica = parallelize(self.loss, "ddp", processes)
+        self.replica = parallelize(self.loss, "ddp", process)
         optimizers = build_optimizers(
             self.model.named_parameters(),
             optimizer_config(config, self.settings),
@@ -166,12 +167,11 @@ class FineTuning:
         """Train to the end, evaluate the best weights, and write the result."""
         if self.state.step == 0:
             self.record.event("recipe", fields=asdict(self.settings))
-            self.processes.on_main(lambda: write_bad_rows(self.config.out, self.data))
+            self.process.on_main(lambda: write_bad_rows(self.config.out, self.data))
             for name, fields in describe_data(self.data).items():
                 self.record.event(name, fields=fields)
-        self.replica.rehearse(
-            lambda: self.replica.train(self._collate(self.data.train.features[:1]), 1, None)
-        )
+        one = self._collate(self.data.train.features[:1])
+        self.replica.rehearse(lambda: self.replica.module_for_training(one, 1, None))
         signum = self.loop.train()
         self.screen.close()
         if signum:
@@ -194,22 +194,18 @@ class FineTuning:
     def next_step(self) -> Step[Batch]:
         """This process's share of the features of the next step."""
         config, settings, step = self.config, self.settings, self.state.step
-        rank, world_size = self.processes.rank, self.processes.world_size
+        rank, world_size = self.process.rank, self.process.world_size
         self.latest = None
         schedule = ScheduleConfig("official", warmup_steps=settings.warmup_steps)
         self.lr_factor = factor(schedule, step / settings.steps, settings.steps)
         features = self.data.train.features
         members = [features[int(index)] for index in self.order.batch(step)]
-        own = members[rank::world_size]
-        # A process without a share stands in with one that counts nothing: all take part.
-        weight = 1.0 if own else 0.0
-        batches = self._micro_batches(own or members[:1])
-        num_labels, num_tokens = self.processes.sum(
-            [
-                weight * sum(batch.num_labels for batch in batches),
-                weight * sum(batch.num_tokens for batch in batches),
-            ]
+        own = self._share_of(members)
+        num_labels, num_tokens = self.process.sum(
+            [sum(batch.num_labels for batch in own), sum(batch.num_tokens for batch in own)]
         )
+        # A process without a share computes one example for nothing: all take part in the sums.
+        batches = own or [self._collate(members[:1])]
         early = drawn_exit(self.depths, config.seed, step)
 
         def loss_of(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -282,11 +278,23 @@ class FineTuning:
     def _collate(self, features: Sequence[Feature]) -> Batch:
         return pad(features, self.data.tokenizer.pad_id)
 
-    def _micro_batches(self, features: Sequence[Feature]) -> list[Batch]:
-        return [
-            self._collate([features[index] for index in part])
-            for part in micro_batches(features, self.config.max_tokens)
+    def _share_of(self, members: Sequence[Feature]) -> list[Batch]:
+        """This process's part of a step, which is cut and padded as a single process does it.
+
+        Whole micro-batches go round; of those that are left over each process takes some rows.
+        """
+        rank, world_size = self.process.rank, self.process.world_size
+        parts = micro_batches(members, self.config.max_tokens)
+        num_whole = len(parts) - len(parts) % world_size
+        share = [
+            self._collate([members[i] for i in part]) for part in parts[rank:num_whole:world_size]
         ]
+        for part in parts[num_whole:]:
+            of_part = [members[i] for i in part]
+            if own := of_part[rank::world_size]:
+                every_row = range(rank, len(of_part), world_size)
+                share.append(rows_of(self._collate(of_part), self._collate(own), every_row))
+        return share
 
     def _scores(
         self,
@@ -297,11 +305,11 @@ class FineTuning:
         is_written: bool = False,
     ) -> dict[str, float]:
         """Official scores: every process predicts its share of the features, process 0 scores."""
-        config, processes = self.config, self.processes
-        world_size = processes.world_size
-        own = split.features[processes.rank :: world_size]
+        config, process = self.config, self.process
+        world_size = process.world_size
+        own = split.features[process.rank :: world_size]
         bar_of = partial(progress, f"scoring {split.name}", len(own), "input")
-        with bar_of() if is_shown and processes.is_main else nullcontext() as bar:
+        with bar_of() if is_shown and process.is_main else nullcontext() as bar:
             outputs = outputs_of(
                 TorchBackend(self.model, precision=config.precision),
                 self.data.task.form,
@@ -311,7 +319,7 @@ class FineTuning:
                 depth=num_layers,
                 bar=bar,
             )
-        parts = processes.gather(outputs)
+        parts = process.gather(outputs)
 
         def score() -> dict[str, float]:
             every = range(len(split.features))
@@ -321,7 +329,7 @@ class FineTuning:
                 write_predictions(config.out, self.data, split, predictions)
             return scores
 
-        return processes.on_main(score)
+        return process.on_main(score)
 
     def _exit_scores(self, split: TaskSplit) -> dict[str, float]:
         """The main score at each depth that is trained; empty without exits."""
@@ -341,7 +349,7 @@ class FineTuning:
                 for split in data.evals
             }
             save = partial(self._save_model, place, step, by_split[dev.name], baseline)
-            self.processes.on_main(save)
+            self.process.on_main(save)
         result = FinetuneResult(
             run=config.out,
             task=data.task.name,
@@ -364,7 +372,7 @@ class FineTuning:
             seed=config.seed,
         )
         # Before the checkpoints go: a kill between the two loses nothing.
-        self.processes.on_main(lambda: write_result(result))
+        self.process.on_main(lambda: write_result(result))
         self.record.finish(keep_checkpoints=False)
         return result
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +16,7 @@ from litebert.dist.runtime import Precision, autocast
 from litebert.interop import hf
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
-from litebert.model.head_table import Head
+from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import TaskModel
 from litebert.optim.config import OptimizerConfig
 from litebert.predict.inputs import Batch
@@ -91,6 +93,26 @@ def build_model(
     return model.train(), head
 
 
+def rows_of(batch: Batch, counts: Batch, members: Sequence[int]) -> Batch:
+    """Some features of a batch, padded as it is: a plain span loss is over padding too.
+
+    Args:
+        batch: all of them.
+        counts: the same features collated by themselves, for the numbers of labels and tokens.
+        members: their places in the batch.
+    """
+    chosen = np.asarray(members)
+    rows = (chosen[:, None] * batch.num_choices + np.arange(batch.num_choices)).ravel()
+    return replace(
+        counts,
+        input_ids=batch.input_ids[rows],
+        attention_mask=None if batch.attention_mask is None else batch.attention_mask[rows],
+        token_type_ids=batch.token_type_ids[rows],
+        targets=None if batch.targets is None else batch.targets[chosen],
+        forbidden=None if batch.forbidden is None else batch.forbidden[rows],
+    )
+
+
 def batch_loss(
     model: nn.Module, batch: Batch, device: torch.device, num_layers: int | None = None
 ) -> Tensor:
@@ -134,6 +156,6 @@ class TaskLoss(nn.Module):
 def _recipe(config: FinetuneConfig) -> tuple[Recipe, ModelConfig]:
     task, shape = find_task(config.task), load_config(config.model)
     recipe = recipe_for(task, shape)
-    if task.form.head(config.head) == "span":
+    if not HEADS[task.form.head(config.head)].dropout:
         recipe = replace(recipe, classifier_dropout=0.0)
     return recipe, shape

@@ -11,12 +11,12 @@ from litebert.common.rng import derived_seed
 from litebert.common.signals import StopRequest
 from litebert.data.batches.example import Batch
 from litebert.dist.replica import parallelize
-from litebert.dist.runtime import Runtime
+from litebert.dist.runtime import Process
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import factor
 from litebert.train.display import Display, Status, display
 from litebert.train.estimate import measured_gemm_rate, step_flops
-from litebert.train.loop import Cadence, Loop, Outcome, Step, processes_of
+from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.curriculum import Stage, progress_share, stage_at
 from litebert.train.pretraining.evaluate import DevSet, EvaluationStopped, Evaluator
@@ -59,10 +59,10 @@ def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
         config: everything that decides the run.
         quiet: show nothing while it runs.
     """
-    with processes_of(config.out, config.device, config.parallel) as (processes, stop):
-        screen = display(is_main=processes.is_main, quiet=quiet)
+    with training_process(config.out, config.device, config.parallel) as (process, stop):
+        screen = display(is_main=process.is_main, quiet=quiet)
         try:
-            return Pretraining(config, processes, stop, screen).run()
+            return Pretraining(config, process, stop, screen).run()
         finally:
             screen.close()
 
@@ -84,9 +84,9 @@ class Pretraining:
     """One pretraining run on this process; :func:`pretrain` makes and runs it."""
 
     def __init__(
-        self, config: PretrainConfig, processes: Runtime, stop: StopRequest, screen: Display
+        self, config: PretrainConfig, process: Process, stop: StopRequest, screen: Display
     ) -> None:
-        self.config, self.processes, self.stop, self.screen = config, processes, stop, screen
+        self.config, self.process, self.stop, self.screen = config, process, stop, screen
         self.corpora = corpora = open_corpora(config)
         self.shape = resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
@@ -96,13 +96,13 @@ class Pretraining:
             identity(config, self.shape),
             corpora.fingerprints(),
             config.checkpoint.keep_last,
-            processes,
+            process,
             screen,
         )
-        model = build_model(config, self.shape, corpora).to(processes.device)
+        model = build_model(config, self.shape, corpora).to(process.device)
         if config.compile:
             model.compile(dynamic=True)  # lengths and numbers of masks differ
-        self.replica = parallelize(model, config.parallel, processes)
+        self.replica = parallelize(model, config.parallel, process)
         self.peak_lr = config.learning_rate(self.shape)
         optimizers = build_optimizers(model.named_parameters(), config.optimizer, self.peak_lr)
         self.state = self.record.restore(model, optimizers)
@@ -111,8 +111,8 @@ class Pretraining:
             config.examples,
             config.seed,
             corpora.vocabulary,
-            rank=processes.rank,
-            world_size=processes.world_size,
+            rank=process.rank,
+            world_size=process.world_size,
             accumulation=config.accumulation,
             num_workers=config.workers,
             position=self.state.feed,
@@ -121,7 +121,7 @@ class Pretraining:
         size = config.evaluation.batch_size
         self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
         self.evaluator = Evaluator(config, self.replica, self.dev, self.record)
-        self.meter = Meter(config.objective, measured_gemm_rate(str(processes.device)))
+        self.meter = Meter(config.objective, measured_gemm_rate(str(process.device)))
         cadence = Cadence(
             config.log_every_steps,
             config.evaluation.every_steps,
@@ -135,7 +135,7 @@ class Pretraining:
         """Train to the end, or until a signal asks to stop."""
         num_pairs = int(self.config.examples.task != "none")
         loss = self._loss(1, num_pairs, self._stage())
-        self.replica.rehearse(lambda: loss(self.replica.train, smallest_batch())[0])
+        self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
         if not self.dev.has_documents:
             self.screen.note("no dev documents: the run goes without evaluation")
         self._note_slow_steps()
@@ -164,7 +164,7 @@ class Pretraining:
 
     def next_step(self) -> Step[Batch]:
         """This process's part of the next step."""
-        config, processes, state = self.config, self.processes, self.state
+        config, process, state = self.config, self.process, self.state
         stage = self._stage()
         lr_factor = stage.lr_factor * factor(
             config.schedule, self.share(), config.steps, state.step
@@ -172,14 +172,14 @@ class Pretraining:
         started = time.perf_counter()
         batches = self.feed.take(stage)
         wait_s = time.perf_counter() - started
-        predictions, pairs, tokens = (int(n) for n in processes.sum(counts_of(batches)))
+        predictions, pairs, tokens = (int(n) for n in process.sum(counts_of(batches)))
         flops = 0.0
         for batch in batches:
             rows, length = batch.input_ids.shape
             flops += step_flops(self.shape, rows, length, len(batch.masked_labels), stage.layers)
         self.now = _Now(stage, lr_factor, predictions, pairs, tokens, wait_s, flops)
         seeds = [
-            derived_seed(config.seed, "dropout", state.step, processes.rank, number)
+            derived_seed(config.seed, "dropout", state.step, process.rank, number)
             for number in range(len(batches))
         ]
         state.feed = self.feed.position
@@ -270,7 +270,7 @@ class Pretraining:
             num_predictions,
             num_pairs,
             stage.layers,
-            self.processes.device,
+            self.process.device,
             self.config.precision,
         )
 
@@ -279,7 +279,7 @@ class Pretraining:
         stage = self._stage()
         predictions = int(stage.batch_size * stage.length * stage.mask_rate)
         flops = step_flops(self.shape, stage.batch_size, stage.length, predictions, stage.layers)
-        step_s = flops / self.meter.gemm_rate / self.processes.world_size
+        step_s = flops / self.meter.gemm_rate / self.process.world_size
         if step_s > SLOW_STEP_S:
             self.screen.note(
                 f"a step takes at least {format_duration(step_s)} on this machine; --dry-run "

@@ -14,7 +14,6 @@ from torch import nn
 
 from litebert.common.signals import StopRequest
 from litebert.data.batches.example import (
-    NO_LABEL,
     Batch,
     ExampleConfig,
     MaskConfig,
@@ -23,7 +22,8 @@ from litebert.data.batches.example import (
 )
 from litebert.data.batches.loader import Loader
 from litebert.data.corpus.shards import ShardSet
-from litebert.dist.replica import Single
+from litebert.dist.replica import Replica
+from litebert.model.config import IGNORED_LABEL
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.objective import inputs_of
 from litebert.train.pretraining.state import FinalEvaluation, RunState, Scores
@@ -109,7 +109,7 @@ class EvaluationStopped(Exception):
 
 
 def evaluate(
-    replica: Single,
+    replica: Replica,
     dev: DevSet,
     num_examples: int,
     layers: int | None = None,
@@ -131,12 +131,12 @@ def evaluate(
     with replica.evaluation() as model:
         for task in tasks:
             batches = dev.batches(task, num_examples)
-            own = _Sums(dev, replica.processes.device)
-            for batch in batches[replica.processes.rank :: replica.processes.world_size]:
+            own = _Sums(dev, replica.process.device)
+            for batch in batches[replica.process.rank :: replica.process.world_size]:
                 if _is_stopped(stop):
                     break
                 own.add(model, batch, layers, words=task == dev.word_task)
-            *sums[task], stops = replica.processes.sum([*own.values, float(_is_stopped(stop))])
+            *sums[task], stops = replica.process.sum([*own.values, float(_is_stopped(stop))])
             if stops:
                 raise EvaluationStopped
     words, sop, nsp = sums[dev.word_task], sums["sop"], sums["nsp"]
@@ -191,7 +191,7 @@ class _Sums:
             found[5:7] = torch.stack([masked.sum(), -(self._unigram[labels] @ masked)])
         pairs = torch.from_numpy(batch.sentence_labels).to(self._device)
         found[7] = (out.sentence_logits_B2.argmax(-1) == pairs).sum()
-        found[8] = (pairs != NO_LABEL).sum()
+        found[8] = (pairs != IGNORED_LABEL).sum()
         self.values = [a + b for a, b in zip(self.values, found.tolist(), strict=True)]
 
 
@@ -199,7 +199,7 @@ class Evaluator:
     """Evaluates a run while it trains and at its end, and watches for the plateau."""
 
     def __init__(
-        self, config: PretrainConfig, replica: Single, dev: DevSet, run: Run[RunState]
+        self, config: PretrainConfig, replica: Replica, dev: DevSet, run: Run[RunState]
     ) -> None:
         self.config, self.settings = config, config.evaluation
         self.replica, self.dev, self.run, self.state = replica, dev, run, run.state

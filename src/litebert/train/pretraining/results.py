@@ -9,7 +9,7 @@ import torch
 
 from litebert.common.files import write_json
 from litebert.common.runs import SAMPLES_FILE
-from litebert.dist.replica import Single
+from litebert.dist.replica import Replica
 from litebert.interop.hf import save_model
 from litebert.model.heads import PretrainingModel
 from litebert.train import checkpoint
@@ -21,7 +21,7 @@ NUM_CANDIDATES = 5
 _CONTEXT_TOKENS = 24
 
 
-def write_results(run: Path, replica: Single, corpora: Corpora, dev: DevSet) -> Path:
+def write_results(run: Path, replica: Replica, corpora: Corpora, dev: DevSet) -> Path:
     """Write ``model/`` and ``samples.json`` into the run folder; the path of the model."""
     weights = checkpoint.model_tensors(replica.model)
     shape = replica.model.config
@@ -35,7 +35,7 @@ def write_results(run: Path, replica: Single, corpora: Corpora, dev: DevSet) -> 
             samples = fill_mask_samples(model, corpora, dev)
             write_json(run / SAMPLES_FILE, {"fill_mask": samples})
 
-    replica.processes.on_main(write)
+    replica.process.on_main(write)
     return folder
 
 
