@@ -174,3 +174,15 @@ def test_the_readme_names_every_page_and_command() -> None:
         assert f"docs/{page.name}" in readme
     for command in COMMANDS:
         assert command.partition(".")[0] in readme
+
+
+def test_the_readme_is_short_and_begins_with_the_installation() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.encode()) <= 12 * 1024
+    assert any("pip install" in line for line in text.splitlines()[:40])
+
+
+def test_the_readme_names_every_room() -> None:
+    rooms = {path.parent.name for path in (REPOSITORY / "src" / "litebert").glob("*/__init__.py")}
+    named = re.findall(r"^    (\w+) {2,}", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rooms == set(named)

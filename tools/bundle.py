@@ -14,7 +14,8 @@ from hidden_words import find_hidden_words
 from litebert.bundled import bundled_folder
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder
-from litebert.interop.folder import CONFIG_FILE, TOKENIZER_FILES, WEIGHTS_FILE
+from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE
+from litebert.text.tokenizer import TOKENIZER_FILES
 
 MAX_BYTES = 6_000_000
 """Most that the bundled model's folder may hold: it travels with every installation."""

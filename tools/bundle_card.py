@@ -10,7 +10,7 @@ from hidden_words import HiddenWords
 from litebert.common.errors import DataError
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
-from litebert.common.runs import RunFolder
+from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config
 from litebert.model.counts import count_parameters
@@ -221,7 +221,7 @@ def _finetuned(runs: Sequence[Path]) -> str:
         return "Fine-tuned scores: not run.\n"
     rows = [("task", "metric", "this model", "always the same")]
     for run in runs:
-        result = read_json(run / "result.json")
+        result = read_json(run / RESULT_FILE)
         scores, baseline, metric = result["scores"], result["baseline"], str(result["metric"])
         assert isinstance(scores, dict), "fine-tuning wrote it"
         assert isinstance(baseline, dict), "fine-tuning wrote it"

@@ -114,8 +114,6 @@ def our_outputs(model: nn.Module, head: Head, batch: Batch) -> list[Tensor]:
         logits = out.mlm_logits_MV.view(*batch.input_ids.shape, -1)
         return [logits] if head == "masked_lm" else [logits, out.sentence_logits_B2]
     out = model(**inputs)
-    if head == "regression":
-        return [out.scores_B[:, None]]
     return [out.start_logits_BS, out.end_logits_BS] if head == "span" else [out.logits]
 
 

@@ -278,10 +278,9 @@ class TestParity:
             theirs_in = {name: part.view(2, 2, LENGTH) for name, part in theirs_in.items()}
         ours = model(*ours_in, labels)
         theirs = peer(**theirs_in, labels=labels)
-        logits = ours.scores_B[:, None] if head == "regression" else ours.logits
         real = inputs.mask.bool() if head == "token_classification" else slice(None)
         difference = _max_difference(
-            {"logits": (logits[real], theirs.logits[real]), "loss": (ours.loss, theirs.loss)}
+            {"logits": (ours.logits[real], theirs.logits[real]), "loss": (ours.loss, theirs.loss)}
         )
         _assert_gradients(model, peer, names, ours.loss, theirs.loss)
         record_largest(peer_class, difference)

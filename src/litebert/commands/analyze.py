@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from litebert.bundled import BUNDLED
+from litebert.commands.flags import JSON
 
 if TYPE_CHECKING:
     from litebert.predict.layers import LayerAnalysis, Spread
@@ -22,7 +23,7 @@ def layers(
     plot: Path | None = None,
     max_tokens: int = 20_000,
     length: int | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Measure how far, and by which angle, each layer moves the embeddings of a text.
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from cyclopts import Parameter
-
+from litebert.commands.flags import SETTINGS
 from litebert.demo.folder import DemoConfig
 
 
-def demo(*, config: Annotated[DemoConfig, Parameter(name="*")] = DemoConfig()) -> None:  # noqa: B008
+def demo(*, config: Annotated[DemoConfig | None, SETTINGS] = None) -> None:
     """Raw text to a pretrained, fine-tuned, exported and served model, in minutes on a laptop.
 
     Needs neither a GPU nor a network. Everything goes into one folder; interrupted, the same
@@ -28,6 +27,6 @@ def demo(*, config: Annotated[DemoConfig, Parameter(name="*")] = DemoConfig()) -
 
     # A log has no width of its own; 80 columns would break the tables.
     console = Console() if sys.stdout.isatty() else Console(width=100)
-    signum = run(config, Screen(console))
+    signum = run(config or DemoConfig(), Screen(console))
     if signum:
         sys.exit(128 + signum)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from litebert.commands.flags import JSON, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.tasks.problems import BAD_ROWS_FILE, RowProblems
 
@@ -25,10 +26,10 @@ def evaluate(
     predictions: Path | None = None,
     null_odds: Path | None = None,
     split: str | None = None,
-    choose: Annotated[bool, Parameter(negative="")] = False,
+    choose: Annotated[bool, SWITCH] = False,
     out: Path | None = None,
-    strict: Annotated[bool, Parameter(negative="")] = False,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    strict: Annotated[bool, SWITCH] = False,
+    json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Score a model on a task, or a file of predictions in the official script's format.
 

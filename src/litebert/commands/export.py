@@ -8,23 +8,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
 from litebert.bundled import BUNDLED
+from litebert.commands.flags import JSON, SWITCH
 
 
 def onnx(
     source: Path,
     out: Path | None = None,
     *,
-    int8: Annotated[bool, Parameter(negative="")] = False,
+    int8: Annotated[bool, SWITCH] = False,
     depth: int | None = None,
-    force_depth: Annotated[bool, Parameter(negative="")] = False,
+    force_depth: Annotated[bool, SWITCH] = False,
     pooling: Literal["mean", "cls"] = "mean",
     dev: str | None = None,
     max_drop: float = 0.02,
-    force: Annotated[bool, Parameter(negative="")] = False,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    force: Annotated[bool, SWITCH] = False,
+    json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Export a model folder to ONNX, every weight stored once, and verify the result.
 

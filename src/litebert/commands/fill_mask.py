@@ -7,9 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from litebert.bundled import BUNDLED
+from litebert.commands.flags import JSON, SWITCH
 
 
 def fill_mask(
@@ -18,8 +17,8 @@ def fill_mask(
     model: Path = Path(BUNDLED),
     top_k: int = 5,
     depth: int | None = None,
-    force_depth: Annotated[bool, Parameter(negative="")] = False,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    force_depth: Annotated[bool, SWITCH] = False,
+    json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Print the likeliest words for each [MASK] of a text.
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
+from litebert.commands.flags import JSON, SETTINGS
 from litebert.common.config import to_dict
 from litebert.data.batches.example import ExampleConfig
 from litebert.data.corpus.manifest import Split
@@ -37,13 +36,13 @@ def inspect(
     shards: Path,
     /,
     *,
-    config: Annotated[ExampleConfig | None, Parameter(name="*")] = None,
+    config: Annotated[ExampleConfig | None, SETTINGS] = None,
     split: Split = "train",
     batches: int = 400,
     show: int = 3,
     seed: int = 0,
     plot: Path | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Show what token shards hold and what the examples drawn from them look like.
 

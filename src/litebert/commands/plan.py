@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from litebert.commands.flags import JSON, SETTINGS
 from litebert.model.config import preset
 from litebert.train.estimate import ClusterRun, TrainingEstimate, estimate_training
 
@@ -17,8 +18,8 @@ def plan(
     *,
     model: str = "albert-base",
     gpus: Annotated[Sequence[int], Parameter(consume_multiple=True, negative="")] = (8,),
-    run: Annotated[ClusterRun | None, Parameter(name="*")] = None,
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    run: Annotated[ClusterRun | None, SETTINGS] = None,
+    json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Estimate a pretraining on a cluster: nothing runs, everything is arithmetic.
 

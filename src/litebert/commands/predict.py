@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
 from litebert.bundled import BUNDLED
+from litebert.commands.flags import SWITCH
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 
@@ -21,10 +20,10 @@ def predict(
     runtime: Literal["auto", "torch", "onnx"] = "auto",
     max_tokens: int = DEFAULT_MAX_TOKENS,
     depth: int | None = None,
-    force_depth: Annotated[bool, Parameter(negative="")] = False,
+    force_depth: Annotated[bool, SWITCH] = False,
     pooling: Literal["mean", "cls"] = "mean",
     top_k: int = 5,
-    strict: Annotated[bool, Parameter(negative="")] = False,
+    strict: Annotated[bool, SWITCH] = False,
 ) -> None:
     """Answer rows with a model: JSON lines in, JSON lines out, in the same order.
 

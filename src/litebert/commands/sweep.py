@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from litebert.commands.flags import SWITCH
 from litebert.common.runs import is_main_process
 from litebert.train.finetuning.sweep import SweepConfig
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def sweep(
     config: Annotated[SweepConfig, Parameter(name="*", negative="")],
     *,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, SWITCH] = False,
 ) -> None:
     """Fine-tune over tasks, seeds and a grid of settings; one table at the end.
 

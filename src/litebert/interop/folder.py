@@ -23,15 +23,14 @@ from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import read_json
 from litebert.interop.hf_config import MULTI_LABEL, OWN_TYPE, head_of, labels_of, model_config
 from litebert.interop.names import BUFFERS, FOREIGN_PROJECTION, TIED_COPIES, tensor_names
-from litebert.model.config import TASK_FILE as TASK_FILE
-from litebert.model.config import ModelConfig
+from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head
+from litebert.text.tokenizer import TOKENIZER_FILES
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 PICKLED_FILE = "pytorch_model.bin"
-TOKENIZER_FILES = ("spiece.model", "tokenizer.json", "tokenizer_config.json")
 
 Array = npt.NDArray[np.generic]
 
@@ -225,8 +224,8 @@ def _download(name: str) -> Path:
         # Offline, refused or full disk: the library's message is long, its first line says which.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
-            f"{name} is no folder here and cannot be fetched from the Hugging Face hub; download "
-            f"it once while online, or give a folder ({reason})"
+            f"{name} is not a folder here and cannot be fetched from the Hugging Face hub; "
+            f"download it once while online, or give a folder ({reason})"
         ) from None
     return path
 

@@ -16,8 +16,6 @@ from litebert.common.files import atomic_folder, write_json, write_text
 from litebert.interop.card import model_card
 from litebert.interop.folder import (
     CONFIG_FILE,
-    TASK_FILE,
-    TOKENIZER_FILES,
     WEIGHTS_FILE,
     ModelFolder,
     Parameters,
@@ -25,8 +23,9 @@ from litebert.interop.folder import (
 )
 from litebert.interop.hf_config import default_labels, foreign_config
 from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, tensor_names
-from litebert.model.config import ModelConfig
+from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head, head_class, head_of_class
+from litebert.text.tokenizer import JSON_FILE, MODEL_FILE, TOKENIZER_FILES
 
 __all__ = ["build_model", "copy_model", "load_config", "load_model", "save_model"]
 
@@ -73,7 +72,9 @@ def save_model(
 def _head_of_model(model: nn.Module, asked: Head | None) -> Head:
     head = head_of_class(type(model))
     if head is None:
-        raise TypeError(f"a {type(model).__name__} is no litebert model; unwrap it before saving")
+        raise TypeError(
+            f"a {type(model).__name__} is not a litebert model; unwrap it before saving"
+        )
     if asked is None or asked == head or HEADS[asked].part_of == head:
         return asked or head
     raise TypeError(f"a {type(model).__name__} has no head '{asked}'")
@@ -128,7 +129,7 @@ def _left_out(config: ModelConfig, head: Head) -> set[str]:
 
 def _copy_tokenizer(source: Path, target: Path) -> None:
     """Copy the tokenizer's files; a bare ``spiece.model`` gets the others made for it."""
-    if (source / "spiece.model").is_file() and not (source / "tokenizer.json").is_file():
+    if (source / MODEL_FILE).is_file() and not (source / JSON_FILE).is_file():
         from litebert.text.tokenizer import Tokenizer
 
         Tokenizer.load(source).save(target)

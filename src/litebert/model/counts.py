@@ -27,7 +27,7 @@ class ParameterCounts:
     embeddings: int
     """word, position and segment tables with their norm"""
     projection: int
-    """e -> H"""
+    """E -> H"""
     blocks: int
     """all attention, feed-forward and norm sets"""
     pooler: int

@@ -60,6 +60,8 @@ class HeadRow:
     """whether ``config.json`` names its outputs, and so says how many there are"""
     choices: bool = False
     """whether its inputs are [B, choices, S] with one score for each"""
+    dropout: bool = True
+    """whether the official code has dropout in it"""
     pretrained: bool = False
     """whether pretraining gives it, so that a new head keeps the parts that are there"""
     modules: Mapping[str, str] = field(default_factory=dict)
@@ -182,6 +184,7 @@ HEADS: Mapping[Head, HeadRow] = MappingProxyType(
             (Output("start_logits", "token"), Output("end_logits", "token")),
             pooled=False,
             linear="span",
+            dropout=False,
             modules={"span": "qa_outputs"},
             answers=("answer",),
         ),

@@ -10,11 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.common.errors import ConfigError
-from litebert.model.config import ModelConfig
+from litebert.model.config import IGNORED_LABEL, ModelConfig
 from litebert.model.encoder import Encoder, HeadInputs, first_rows
 from litebert.model.head_table import HEADS, Head, HeadRow
 from litebert.model.layers import Linear, at_least_float32, initialize
-from litebert.model.losses import IGNORED_LABEL
 from litebert.model.pretraining import PretrainingModel, PretrainingOutput
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "MultipleChoice",
     "PretrainingModel",
     "PretrainingOutput",
-    "RegressorOutput",
     "SequenceClassifier",
     "SequenceRegressor",
     "SpanExtractor",
@@ -35,21 +33,12 @@ __all__ = [
 
 
 class ClassifierOutput(NamedTuple):
-    """Scores of classes."""
+    """What a head of one output says."""
 
     logits: Tensor
-    """[B, labels]; [B, choices] for a choice; [B, S, labels] for tokens"""
+    """[B, labels]; [B, 1] for a number; [B, choices] for a choice; [B, S, labels] for tokens"""
     loss: Tensor | None
-    """scalar: mean cross-entropy over the labels that count"""
-
-
-class RegressorOutput(NamedTuple):
-    """One number per example."""
-
-    scores_B: Tensor
-    """predicted value"""
-    loss: Tensor | None
-    """scalar: mean squared error"""
+    """scalar: mean loss over the labels that count"""
 
 
 class SpanOutput(NamedTuple):
@@ -173,25 +162,9 @@ class LinearHead(TaskModel):
             return dict(zip(names, scores.unbind(-1), strict=True))
         return {names[0]: scores.view(-1, inputs.num_choices) if self.row.choices else scores}
 
-    def _run(
-        self, inputs: HeadInputs, num_layers: int | None, labels: Tensor | None
-    ) -> tuple[list[Tensor], Tensor | None]:
-        """The outputs in the order of the table, and the loss if there are labels."""
-        outputs = self.named_outputs(inputs, num_layers)
-        loss = None if labels is None else self.loss(outputs, labels)
-        return list(outputs.values()), loss
 
-
-class SequenceClassifier(LinearHead):
-    """Classes of a text or a pair of texts.
-
-    Example:
-        >>> model = SequenceClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=3)
-        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
-        torch.Size([1, 3])
-    """
-
-    head: ClassVar[Head] = "classification"
+class ScoreHead(LinearHead):
+    """A linear head of one output."""
 
     def forward(
         self,
@@ -201,10 +174,30 @@ class SequenceClassifier(LinearHead):
         labels: Tensor | None = None,
         num_layers: int | None = None,
     ) -> ClassifierOutput:
-        """Logits [B, num_labels] ([B, S, num_labels] of tokens) and, with labels, the loss."""
-        inputs = HeadInputs(input_ids, attention_mask, token_type_ids)
-        (logits,), loss = self._run(inputs, num_layers, labels)
-        return ClassifierOutput(logits, loss)
+        """Logits and, with labels, the loss; ids are [B, S], [B, choices, S] for a choice."""
+        num_choices = 1
+        if self.row.choices:
+            num_choices, input_ids = input_ids.shape[1], input_ids.flatten(0, 1)
+            attention_mask, token_type_ids = (
+                None if part is None else part.flatten(0, 1)
+                for part in (attention_mask, token_type_ids)
+            )
+        inputs = HeadInputs(input_ids, attention_mask, token_type_ids, num_choices=num_choices)
+        outputs = self.named_outputs(inputs, num_layers)
+        (logits,) = outputs.values()
+        return ClassifierOutput(logits, None if labels is None else self.loss(outputs, labels))
+
+
+class SequenceClassifier(ScoreHead):
+    """Classes of a text or a pair of texts.
+
+    Example:
+        >>> model = SequenceClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=3)
+        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
+        torch.Size([1, 3])
+    """
+
+    head: ClassVar[Head] = "classification"
 
     def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
         """Cross-entropy of int64 labels; float32 flags [B, num_labels] may be several a text."""
@@ -226,37 +219,7 @@ class TokenClassifier(SequenceClassifier):
     head: ClassVar[Head] = "token_classification"
 
 
-class SequenceRegressor(LinearHead):
-    """A number for a text or a pair of texts, such as a similarity.
-
-    Example:
-        >>> model = SequenceRegressor(ModelConfig(vocab_size=100, hidden_size=64))
-        >>> model(torch.tensor([[2, 7, 3]])).scores_B.shape
-        torch.Size([1])
-    """
-
-    head: ClassVar[Head] = "regression"
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_layers: int | None = None,
-    ) -> RegressorOutput:
-        """Scores [B] and, with float labels, the mean squared error."""
-        inputs = HeadInputs(input_ids, attention_mask, token_type_ids)
-        (scores_B1,), loss = self._run(inputs, num_layers, labels)
-        return RegressorOutput(scores_B1.squeeze(-1), loss)
-
-    def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
-        """Mean squared error of float targets [B]."""
-        wide_B = at_least_float32(outputs["logits"].squeeze(-1))
-        return F.mse_loss(wide_B, targets.to(wide_B.dtype))
-
-
-class MultipleChoice(LinearHead):
+class MultipleChoice(SequenceClassifier):
     """The best of several texts, such as the answers to a question.
 
     Example:
@@ -267,27 +230,22 @@ class MultipleChoice(LinearHead):
 
     head: ClassVar[Head] = "multiple_choice"
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_layers: int | None = None,
-    ) -> ClassifierOutput:
-        """Ids [B, choices, S] -> logits [B, choices] and, with int64 labels, the loss."""
-        inputs = HeadInputs(
-            input_ids.flatten(0, 1),
-            None if attention_mask is None else attention_mask.flatten(0, 1),
-            None if token_type_ids is None else token_type_ids.flatten(0, 1),
-            num_choices=input_ids.shape[1],
-        )
-        (logits_BC,), loss = self._run(inputs, num_layers, labels)
-        return ClassifierOutput(logits_BC, loss)
+
+class SequenceRegressor(ScoreHead):
+    """A number for a text or a pair of texts, such as a similarity.
+
+    Example:
+        >>> model = SequenceRegressor(ModelConfig(vocab_size=100, hidden_size=64))
+        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
+        torch.Size([1, 1])
+    """
+
+    head: ClassVar[Head] = "regression"
 
     def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
-        """Cross-entropy of the right choices, int64 [B]."""
-        return mean_cross_entropy(outputs["logits"], targets)
+        """Mean squared error of float targets [B]."""
+        wide_B = at_least_float32(outputs["logits"].squeeze(-1))
+        return F.mse_loss(wide_B, targets.to(wide_B.dtype))
 
 
 class SpanExtractor(LinearHead):
@@ -315,8 +273,9 @@ class SpanExtractor(LinearHead):
         if start_positions is not None and end_positions is not None:
             gold = torch.stack((start_positions, end_positions), dim=1)
         inputs = HeadInputs(input_ids, attention_mask, token_type_ids)
-        (start_BS, end_BS), loss = self._run(inputs, num_layers, gold)
-        return SpanOutput(start_BS, end_BS, loss)
+        outputs = self.named_outputs(inputs, num_layers)
+        loss = None if gold is None else self.loss(outputs, gold)
+        return SpanOutput(outputs["start_logits"], outputs["end_logits"], loss)
 
     def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
         """Mean of the start and the end loss for gold [B, 2 or 3]; a third column is not read."""

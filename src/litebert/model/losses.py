@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from litebert.model.config import IGNORED_LABEL as IGNORED_LABEL
+from litebert.model.config import IGNORED_LABEL
 from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
 from litebert.model.layers import at_least_float32
 

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.common.errors import InputError
-from litebert.model.config import ModelConfig
+from litebert.model.config import IGNORED_LABEL, ModelConfig
 from litebert.model.encoder import Encoder, HeadInputs, first_rows
 from litebert.model.layers import ACTIVATIONS, LayerNorm, Linear, at_least_float32, initialize
-from litebert.model.losses import IGNORED_LABEL, vocabulary_loss
+from litebert.model.losses import vocabulary_loss
 
 
 class PretrainingOutput(NamedTuple):

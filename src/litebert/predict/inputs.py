@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from litebert.model.config import IGNORED_LABEL
 from litebert.model.head_table import OUTPUTS
-from litebert.tasks.base import IGNORED_LABEL, Feature, FloatArray, IntArray, Outputs
+from litebert.tasks.base import Feature, FloatArray, IntArray, Outputs
 
 BoolArray = npt.NDArray[np.bool_]
 

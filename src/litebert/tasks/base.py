@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from litebert.model.config import IGNORED_LABEL as IGNORED_LABEL
 from litebert.model.head_table import HEADS, Head
 from litebert.tasks.problems import RowProblems
 
@@ -31,14 +30,8 @@ if TYPE_CHECKING:
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 Outputs = Mapping[str, FloatArray]
-"""What the model said about one feature, by output name and without padding.
-
-``logits``: float32 [num_labels] (classification, multi-label), [1] (regression), [num_choices];
-``token_logits``: [S, num_labels] (token classification); ``start_logits`` and ``end_logits``: [S]
-(spans); the paper's SQuAD 2.0 head gives ``start_top_log_probs`` [K], ``start_top_index`` [K],
-``end_top_log_probs`` [K, K2], ``end_top_index`` [K, K2] and ``answer_logits`` [] (large: no answer)
-instead.
-"""
+"""What the model said about one feature: the outputs of :mod:`litebert.model.head_table` by name,
+without padding and without the axis of the batch."""
 
 
 class TextEncoder(Protocol):

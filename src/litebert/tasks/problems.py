@@ -59,7 +59,7 @@ class RowProblems:
         problem = RowProblem(path, row, reason, detail, kept)
         if self.strict:
             what = f"{reason}: {detail}" if detail else reason
-            raise DataError(f"{path}:{row}: {what}; mend the row or run without --strict")
+            raise DataError(f"{path}:{row}: {what}; fix the row or run without --strict")
         self.problems.append(problem)
 
     def check_text(self, path: Path, row: int, text: str, what: str, training: bool) -> bool:
@@ -71,7 +71,7 @@ class RowProblems:
         if not text.strip():
             self.add(path, row, f"empty {what}", kept=not training)
             return not training
-        # Splitting is only worth its time where so many words could be.
+        # Splitting is only worth its time where that many words could be.
         num_words = len(text.split()) if len(text) > 2 * MAX_WORDS else 0
         if num_words > MAX_WORDS:
             detail = f"{num_words:,} words, more than {MAX_WORDS:,}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from litebert.common.files import atomic_path, write_json, write_text
 from litebert.text.tokenizer import (
     CONFIG_FILE,
+    JSON_FILE,
     MODEL_FILE,
     SPECIAL_PIECES,
     WORD_MARK,
@@ -26,7 +27,6 @@ from litebert.text.tokenizer import (
 if TYPE_CHECKING:
     import tokenizers
 
-JSON_FILE = "tokenizer.json"
 _NEVER_CHOSEN = -1000.0
 """Score of a piece that must lose against any other way to write its characters."""
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")

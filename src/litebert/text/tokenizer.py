@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
 MODEL_FILE = "spiece.model"
+JSON_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
+TOKENIZER_FILES = (MODEL_FILE, JSON_FILE, CONFIG_FILE)
 WORD_MARK = "▁"
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 

@@ -11,6 +11,7 @@ from litebert.common.runs import RunFolder
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
+from litebert.text.tokenizer import MODEL_FILE
 from litebert.train import checkpoint
 from litebert.train.pretraining.state import RunState
 
@@ -76,7 +77,7 @@ def _tokenizer_folder(run: Path, manifest: Mapping[str, object]) -> Path:
     assert isinstance(config, Mapping), "written by the run"
     candidates = [Path(str(config["data"])) / "tokenizer", run / "model"]
     for candidate in candidates:
-        if (candidate / "spiece.model").is_file():
+        if (candidate / MODEL_FILE).is_file():
             return candidate
     raise CheckpointError(
         f"the tokenizer of {run} is in neither {candidates[0]} nor {candidates[1]}: put the shards "

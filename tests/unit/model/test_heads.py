@@ -107,8 +107,8 @@ def test_classifier_and_regressor() -> None:
     torch.testing.assert_close(out.logits, classes.classifier(pooled))
     regressor, targets = SequenceRegressor(CONFIG), torch.tensor([0.5, 2.0, 5.0])
     scored = regressor(IDS, MASK, None, targets)
-    assert scored.scores_B.shape == (3,)
-    torch.testing.assert_close(scored.loss, (scored.scores_B - targets).pow(2).mean())
+    assert scored.logits.shape == (3, 1)
+    torch.testing.assert_close(scored.loss, (scored.logits[:, 0] - targets).pow(2).mean())
     with pytest.raises(ConfigError, match="num_labels is 0"):
         SequenceClassifier(CONFIG, 0)
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from litebert.common.errors import InputError
+from litebert.model.config import IGNORED_LABEL
 from litebert.predict.inputs import pad, split
-from litebert.tasks.base import IGNORED_LABEL, Example
+from litebert.tasks.base import Example
 from litebert.tasks.forms.choices import ChoiceForm, fill_question, option_index
 from litebert.tasks.forms.rows import cut_pair
 from litebert.tasks.forms.tags import TagForm

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import ConfigError
-from litebert.model.config import IGNORED_LABEL
 
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Tokenizer
@@ -19,9 +18,6 @@ Bools = npt.NDArray[np.bool_]
 
 Task = Literal["sop", "nsp", "none"]
 Rules = Literal["paper", "official"]
-
-NO_LABEL = IGNORED_LABEL
-"""Sentence label of examples without a sentence task; PyTorch's losses ignore it."""
 
 
 @dataclass(frozen=True)

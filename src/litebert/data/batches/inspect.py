@@ -13,11 +13,12 @@ import numpy as np
 
 from litebert.common.errors import InputError
 from litebert.common.files import atomic_path
-from litebert.data.batches.example import NO_LABEL, Batch, Bools, ExampleConfig, Ints, Vocabulary
+from litebert.data.batches.example import Batch, Bools, ExampleConfig, Ints, Vocabulary
 from litebert.data.batches.loader import Loader
 from litebert.data.batches.masks import ngram_probabilities
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet
+from litebert.model.config import IGNORED_LABEL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -203,7 +204,7 @@ def example_statistics(
         runs.update(words_of_runs(batch, vocabulary.word_starts).tolist())
     num_masked, num_runs = kinds.total(), runs.total()
     edges = np.unique(np.linspace(0, config.length, LENGTH_BINS + 1).astype(int) + 1)
-    known_labels = np.unique(labels[labels != NO_LABEL]).tolist()
+    known_labels = np.unique(labels[labels != IGNORED_LABEL]).tolist()
     return ExampleStatistics(
         batches=len(batches),
         examples=len(lengths),
@@ -264,7 +265,9 @@ def _show_example(batch: Batch, row: int, tokenizer: Tokenizer) -> ShownExample:
             spans.append((text if spans else text.lstrip(), kind))
     label = int(batch.sentence_labels[row])
     epoch, window, index = batch.addresses[row].tolist()
-    return ShownExample((epoch, window, index), None if label == NO_LABEL else label, tuple(spans))
+    return ShownExample(
+        (epoch, window, index), None if label == IGNORED_LABEL else label, tuple(spans)
+    )
 
 
 def _show_token(original: int, seen: int, kind: Kind, tokenizer: Tokenizer) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from litebert.data.batches.example import NO_LABEL, ExampleConfig, Ints
+from litebert.data.batches.example import ExampleConfig, Ints
+from litebert.model.config import IGNORED_LABEL
 
 SHORTEST_TARGET = 2
 
@@ -98,7 +99,7 @@ def _one_segment(sentence_offsets: Ints, end: Ints) -> Pairs:
     return Pairs(
         starts=np.stack([begin, stop], axis=1),
         lengths=np.stack([stop - begin, np.zeros_like(begin)], axis=1),
-        labels=np.full(len(chosen), NO_LABEL),
+        labels=np.full(len(chosen), IGNORED_LABEL),
         chunks=np.stack([chosen, end[chosen]], axis=1),
     )
 

@@ -31,8 +31,7 @@ from litebert.data.corpus.sources import (
     fingerprint_sources,
     write_sources,
 )
-from litebert.text.folder import JSON_FILE
-from litebert.text.tokenizer import CONFIG_FILE, MODEL_FILE, Tokenizer
+from litebert.text.tokenizer import TOKENIZER_FILES, Tokenizer
 
 _SHOWN_PROBLEMS = 10
 
@@ -223,7 +222,7 @@ def _assemble(
 
 def _copy_tokenizer(source: Path, tokenizer: Tokenizer, target: Path) -> None:
     """Copy a tokenizer's files; those that a bare ``spiece.model`` lacks are made."""
-    files = [source / name for name in (MODEL_FILE, JSON_FILE, CONFIG_FILE)]
+    files = [source / name for name in TOKENIZER_FILES]
     with atomic_folder(target) as folder:
         if all(file.is_file() for file in files):
             for file in files:

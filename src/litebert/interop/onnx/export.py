@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Literal
 
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder, write_json
-from litebert.interop.folder import CONFIG_FILE, TASK_FILE, TOKENIZER_FILES, ModelFolder
+from litebert.interop.folder import CONFIG_FILE, ModelFolder
 from litebert.interop.names import POOLER
 from litebert.interop.onnx.graph import Array, Float32, Precision
 from litebert.interop.onnx.int8 import Int8
 from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import verify
-from litebert.model.config import ModelConfig
+from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head
+from litebert.text.tokenizer import TOKENIZER_FILES
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto

@@ -25,6 +25,7 @@ from litebert.interop.tf.bundle import TensorBundle
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
 from litebert.model.sharing import plan_of
+from litebert.text.tokenizer import MODEL_FILE
 
 if TYPE_CHECKING:
     from torch import nn
@@ -89,7 +90,7 @@ def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
     vocabulary = _find_vocabulary(prefix.parent)
     with tempfile.TemporaryDirectory() as temporary:
         if vocabulary is not None:
-            shutil.copyfile(vocabulary, Path(temporary) / "spiece.model")
+            shutil.copyfile(vocabulary, Path(temporary) / MODEL_FILE)
         save_model(model, out, None if vocabulary is None else temporary)
     num_skipped = len(bundle.entries) - len(variables)
     return Imported(head, config, len(variables), num_skipped, vocabulary is not None)
@@ -179,7 +180,7 @@ def read_config(folder: Path) -> ModelConfig:
     except DataError as error:
         raise CheckpointError(str(error)) from None
     if "vocab_size" not in values:
-        raise CheckpointError(f"{path} has no vocab_size: it is no ALBERT configuration")
+        raise CheckpointError(f"{path} has no vocab_size: it is not an ALBERT configuration")
     # Our own type: whether transformers could run the model does not matter here.
     config = model_config({**values, "model_type": OWN_TYPE}, str(path))
     if config.activation == "gelu":

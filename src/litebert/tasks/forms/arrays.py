@@ -10,7 +10,7 @@ import numpy.typing as npt
 from litebert.common.errors import InputError
 from litebert.tasks.base import FloatArray, Outputs
 
-_SMALLEST_PROBABILITY = 1e-30
+SMALLEST_PROBABILITY = 1e-30
 
 
 def softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
@@ -45,4 +45,4 @@ def mean_of(outputs: Sequence[Outputs], name: str) -> FloatArray:
 def mean_log_probability(outputs: Sequence[Outputs], name: str) -> FloatArray:
     """Return the logarithm of the mean probability over models, float32: logits again."""
     mean = np.stack([softmax(output[name]) for output in outputs]).mean(axis=0)
-    return np.asarray(np.log(np.maximum(mean, _SMALLEST_PROBABILITY)), np.float32)
+    return np.asarray(np.log(np.maximum(mean, SMALLEST_PROBABILITY)), np.float32)

@@ -116,7 +116,7 @@ class ChoiceForm(Form):
         by_name = option_index(text, len(options))
         index = by_name if by_text is None else by_text
         if index is None:
-            raise RowError("unknown label", f"{value!r} is no option's text, letter or index")
+            raise RowError("unknown label", f"{value!r} is not an option's text, letter or index")
         if by_name not in (None, index):
             detail = f"{value!r} is the text of option {by_text} and the name of option {by_name}"
             raise RowError("ambiguous label", detail)

@@ -26,7 +26,7 @@ from litebert.tasks.base import (
     Span,
     TextEncoder,
 )
-from litebert.tasks.forms.arrays import mean_of, sigmoid, softmax
+from litebert.tasks.forms.arrays import SMALLEST_PROBABILITY, mean_of, sigmoid, softmax
 from litebert.tasks.forms.requests import Cells, RowError, required_text
 from litebert.tasks.forms.rows import encode_unique
 from litebert.tasks.forms.windows import (
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from litebert.tasks.task_file import TaskFile
 
 _IMPOSSIBLE = -1e30
-_SMALLEST_PROBABILITY = 1e-30
 _GUESSED_WORDS = 3
 """Words of a guessed span: about the median answer of SQuAD."""
 
@@ -385,7 +384,7 @@ def _combine_beams(outputs: Sequence[Outputs]) -> Outputs:
                 mass[start, end] += float(np.exp(log_probability)) / len(outputs)
     spans = np.array(list(mass), np.float32)
     probabilities = np.array(list(mass.values()))
-    scores = np.log(np.maximum(probabilities, _SMALLEST_PROBABILITY)).astype(np.float32)
+    scores = np.log(np.maximum(probabilities, SMALLEST_PROBABILITY)).astype(np.float32)
     return {
         "start_top_index": spans[:, 0],
         "start_top_log_probs": np.zeros(len(spans), np.float32),

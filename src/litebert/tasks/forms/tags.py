@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from litebert.model.config import IGNORED_LABEL
 from litebert.tasks.base import (
-    IGNORED_LABEL,
     Example,
     Feature,
     Form,

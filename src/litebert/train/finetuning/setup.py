@@ -14,7 +14,7 @@ from litebert.dist.runtime import Precision, autocast
 from litebert.interop import hf
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
-from litebert.model.head_table import Head
+from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import TaskModel
 from litebert.optim.config import OptimizerConfig
 from litebert.predict.inputs import Batch
@@ -140,6 +140,6 @@ class TaskLoss(nn.Module):
 def _recipe(config: FinetuneConfig) -> tuple[Recipe, ModelConfig]:
     task, shape = find_task(config.task), load_config(config.model)
     recipe = recipe_for(task, shape)
-    if task.form.head(config.head) == "span":
+    if not HEADS[task.form.head(config.head)].dropout:
         recipe = replace(recipe, classifier_dropout=0.0)
     return recipe, shape

@@ -14,7 +14,6 @@ from torch import nn
 
 from litebert.common.signals import StopRequest
 from litebert.data.batches.example import (
-    NO_LABEL,
     Batch,
     ExampleConfig,
     MaskConfig,
@@ -24,6 +23,7 @@ from litebert.data.batches.example import (
 from litebert.data.batches.loader import Loader
 from litebert.data.corpus.shards import ShardSet
 from litebert.dist.replica import Replica
+from litebert.model.config import IGNORED_LABEL
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.objective import inputs_of
 from litebert.train.pretraining.state import FinalEvaluation, RunState, Scores
@@ -191,7 +191,7 @@ class _Sums:
             found[5:7] = torch.stack([masked.sum(), -(self._unigram[labels] @ masked)])
         pairs = torch.from_numpy(batch.sentence_labels).to(self._device)
         found[7] = (out.sentence_logits_B2.argmax(-1) == pairs).sum()
-        found[8] = (pairs != NO_LABEL).sum()
+        found[8] = (pairs != IGNORED_LABEL).sum()
         self.values = [a + b for a, b in zip(self.values, found.tolist(), strict=True)]
 
 

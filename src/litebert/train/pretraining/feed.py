@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from litebert.common.errors import DataError
-from litebert.data.batches.example import NO_LABEL, Batch, ExampleConfig, Vocabulary
+from litebert.data.batches.example import Batch, ExampleConfig, Vocabulary
 from litebert.data.batches.loader import Loader
 from litebert.data.corpus.shards import ShardSet
+from litebert.model.config import IGNORED_LABEL
 from litebert.train.pretraining.curriculum import Stage
 
 
@@ -168,6 +169,6 @@ def rows_of(batch: Batch, part: int, num_parts: int) -> Batch:
         lengths=batch.lengths[first:last],
         masked_positions=batch.masked_positions[inside] - first * length,
         masked_labels=batch.masked_labels[inside],
-        sentence_labels=np.full_like(labels, NO_LABEL) if is_empty else labels,
+        sentence_labels=np.full_like(labels, IGNORED_LABEL) if is_empty else labels,
         addresses=addresses,
     )

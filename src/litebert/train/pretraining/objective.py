@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from litebert.data.batches.example import NO_LABEL, Batch
+from litebert.data.batches.example import Batch
 from litebert.dist.runtime import Precision, autocast
+from litebert.model.config import IGNORED_LABEL
 from litebert.train.pretraining.config import Objective
 
 STATISTICS = ("mlm_loss_sum", "mlm_correct", "sentence_loss_sum", "sentence_correct")
@@ -34,7 +35,7 @@ def counts_of(batches: list[Batch]) -> tuple[int, int, int]:
     """
     return (
         sum(len(batch.masked_labels) for batch in batches),
-        sum(int((batch.sentence_labels != NO_LABEL).sum()) for batch in batches),
+        sum(int((batch.sentence_labels != IGNORED_LABEL).sum()) for batch in batches),
         sum(int(batch.lengths[: len(batch.addresses)].sum()) for batch in batches),
     )
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.data.batches.example import NO_LABEL, ExampleConfig
+from litebert.data.batches.example import ExampleConfig
 from litebert.data.batches.pairs import Pairs, form_pairs, truncated_lengths
+from litebert.model.config import IGNORED_LABEL
 
 DOCUMENTS = st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=12), min_size=2, max_size=6)
 LENGTHS = st.integers(8, 60)
@@ -113,7 +114,7 @@ def test_pairs_fit_and_are_filled(documents, length, rules, task, seed) -> None:
     assert (pairs.lengths[:, 0] > 0).all()
     assert ((pairs.lengths[:, 1] > 0) == (task != "none")).all()
     if task == "none":
-        assert (pairs.labels == NO_LABEL).all()
+        assert (pairs.labels == IGNORED_LABEL).all()
     else:
         assert set(pairs.labels) <= {0, 1}
     if (task, rules) != ("sop", "paper"):

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from litebert.data.batches.example import NO_LABEL, Batch, ExampleConfig, Vocabulary
+from litebert.data.batches.example import Batch, ExampleConfig, Vocabulary
 from litebert.data.corpus.shards import ShardSet
+from litebert.model.config import IGNORED_LABEL
 from litebert.train.pretraining.curriculum import Stage
 from litebert.train.pretraining.feed import Feed, FeedPosition, rows_of
 from litebert.train.pretraining.objective import counts_of
@@ -49,7 +50,7 @@ def content(batches: list[Batch]) -> list[tuple[bytes, bytes, bytes]]:
         length = batch.input_ids.shape[1]
         for row in range(len(batch.lengths)):
             inside = batch.masked_positions // length == row
-            if batch.sentence_labels[row] == NO_LABEL and not inside.any():
+            if batch.sentence_labels[row] == IGNORED_LABEL and not inside.any():
                 continue
             found.append(
                 (
