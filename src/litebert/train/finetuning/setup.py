@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +23,7 @@ from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.data import TaskData, load_task_data
+from litebert.train.finetuning.order import exit_depths
 from litebert.train.finetuning.recipes import Recipe, recipe_for
 
 
@@ -60,6 +59,11 @@ def resolve_settings(config: FinetuneConfig, data: TaskData) -> Settings:
     return Settings.resolve(config, recipe, data.max_length, len(data.train.features))
 
 
+def depths_of(config: FinetuneConfig) -> tuple[int, ...]:
+    """The depths at which the head is trained; none but the full one without exits."""
+    return exit_depths(load_config(config.model)) if config.train_exits else ()
+
+
 def optimizer_config(config: FinetuneConfig, settings: Settings) -> OptimizerConfig:
     """AdamW with the constants of a run."""
     return OptimizerConfig(
@@ -91,26 +95,6 @@ def build_model(
         generator=generator,
     )
     return model.train(), head
-
-
-def rows_of(batch: PaddedBatch, counts: PaddedBatch, members: Sequence[int]) -> PaddedBatch:
-    """Some features of a batch, padded as it is: a plain span loss is over padding too.
-
-    Args:
-        batch: all of them.
-        counts: the same features collated by themselves, for the numbers of labels and tokens.
-        members: their places in the batch.
-    """
-    chosen = np.asarray(members)
-    rows = (chosen[:, None] * batch.num_choices + np.arange(batch.num_choices)).ravel()
-    return replace(
-        counts,
-        input_ids=batch.input_ids[rows],
-        attention_mask=None if batch.attention_mask is None else batch.attention_mask[rows],
-        token_type_ids=batch.token_type_ids[rows],
-        targets=None if batch.targets is None else batch.targets[chosen],
-        forbidden=None if batch.forbidden is None else batch.forbidden[rows],
-    )
 
 
 def batch_loss(
