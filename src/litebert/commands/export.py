@@ -54,13 +54,13 @@ def onnx(
     if dev is None:
         report = export_onnx(source, out, int8=int8, depth=depth, pooling=pooling)
     else:
-        from litebert.predict.evaluate import DevSet
+        from litebert.predict.evaluate import DevCheck
         from litebert.predict.export import export_checked
 
         report, drop = export_checked(
             source,
             out,
-            DevSet.parse(dev),
+            DevCheck.parse(dev),
             int8=int8,
             depth=depth,
             max_drop=math.inf if force else max_drop,

@@ -23,7 +23,7 @@ _OBEYS: dict[Rule, Callable[[float], bool]] = {
 }
 
 
-def check(config: object, rule: Rule, *names: str, table: str = "") -> None:
+def check_range(config: object, rule: Rule, *names: str, table: str = "") -> None:
     """Refuse a configuration with a number that does not obey the rule; None obeys every rule.
 
     Args:

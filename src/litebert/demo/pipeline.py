@@ -233,12 +233,12 @@ def score(folder: DemoFolder) -> None:
 def export_int8(folder: DemoFolder) -> None:
     """Write the fine-tuned model (the pretrained one if there is no task) as int8 ONNX."""
     from litebert.interop.onnx.export import export_onnx
-    from litebert.predict.evaluate import DevSet
+    from litebert.predict.evaluate import DevCheck
     from litebert.predict.export import export_checked
 
     drop: dict[str, object] | None = None
     if folder.has_task:
-        dev = DevSet(find_task(str(folder.task_file)), folder.task)
+        dev = DevCheck(find_task(str(folder.task_file)), folder.task)
         # A demo shows what int8 costs, whatever that is.
         report, lost = export_checked(folder.finetune / "model", folder.int8, dev, int8=True)
         drop = asdict(lost)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from litebert.common.config import check, from_dict, to_dict
+from litebert.common.config import check_range, from_dict, to_dict
 from litebert.common.errors import ConfigError, suggestion
 
 Sharing = Literal["all", "attention", "ffn", "none", "groups"]
@@ -117,10 +117,10 @@ def _check_sizes(config: ModelConfig) -> None:
         "vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads",
         "intermediate_size", "num_groups", "inner_group_num", "max_positions", "type_vocab_size",
     )  # fmt: skip
-    check(config, "1 or more", *sizes)
+    check_range(config, "1 or more", *sizes)
     rates = ("hidden_dropout", "attention_dropout", "classifier_dropout")
-    check(config, "0 or more and less than 1", *rates)
-    check(config, "more than 0", "layer_norm_eps", "initializer_range")
+    check_range(config, "0 or more and less than 1", *rates)
+    check_range(config, "more than 0", "layer_norm_eps", "initializer_range")
 
 
 def _check_heads(config: ModelConfig) -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from litebert.common.config import check
+from litebert.common.config import check_range
 
 OptimizerName = Literal["lamb", "adamw", "muon"]
 
@@ -41,10 +41,10 @@ class OptimizerConfig:
     """peak learning rate of the matrices under muon; lr is then that of the rest"""
 
     def __post_init__(self) -> None:
-        check(self, "more than 0", "eps", "muon_lr", table="optimizer")
+        check_range(self, "more than 0", "eps", "muon_lr", table="optimizer")
         positive = ("lr", "weight_decay", "clip_norm", "max_trust_ratio")
-        check(self, "0 or more", *positive, table="optimizer")
-        check(self, "0 or more and less than 1", "beta1", "beta2", table="optimizer")
+        check_range(self, "0 or more", *positive, table="optimizer")
+        check_range(self, "0 or more and less than 1", "beta1", "beta2", table="optimizer")
 
 
 def default_learning_rate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from litebert.common.config import check
+from litebert.common.config import check_range
 from litebert.common.errors import ConfigError
 
 ScheduleName = Literal["official", "linear", "trapezoid", "constant"]
@@ -34,8 +34,8 @@ trapezoid: constant, then down; constant"""
     """exponent of the decay (official)"""
 
     def __post_init__(self) -> None:
-        check(self, "0 to 1", "warmup_share", "decay_share", table="schedule")
-        check(self, "0 or more", "warmup_steps", "warmup_floor", table="schedule")
+        check_range(self, "0 to 1", "warmup_share", "decay_share", table="schedule")
+        check_range(self, "0 or more", "warmup_steps", "warmup_floor", table="schedule")
 
 
 def official(progress: float, warmup: float, power: float = 1.0) -> float:

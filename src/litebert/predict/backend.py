@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from litebert.common.errors import CheckpointError, InputError
 from litebert.model.head_table import Head
 from litebert.predict.batches import fill, pack
-from litebert.predict.inputs import Batch, pad, split
+from litebert.predict.inputs import PaddedBatch, pad, split
 from litebert.tasks.base import Feature, FloatArray, Outputs
 
 Runtime = Literal["auto", "torch", "onnx"]
@@ -56,7 +56,7 @@ class Backend(Protocol):
         """What the model can do."""
 
     def run(
-        self, batch: Batch, outputs: Sequence[str], depth: int | None = None
+        self, batch: PaddedBatch, outputs: Sequence[str], depth: int | None = None
     ) -> dict[str, FloatArray]:
         """Compute the named outputs for one padded batch, after ``depth`` layers or all."""
 

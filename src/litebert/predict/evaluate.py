@@ -256,14 +256,14 @@ def _with_threshold(form: Form, threshold: float | None) -> Form:
 
 
 @dataclass(frozen=True)
-class DevSet:
+class DevCheck:
     """A task with the folder of its data: what an export is judged by."""
 
     task: Task
     data: Path
 
     @classmethod
-    def parse(cls, text: str) -> DevSet:
+    def parse(cls, text: str) -> DevCheck:
         """Read ``TASK:DIR``."""
         name, separator, folder = text.partition(":")
         if not separator or not folder:

@@ -10,7 +10,7 @@ from pathlib import Path
 from litebert.common.errors import CheckpointError
 from litebert.common.files import check_free
 from litebert.interop.onnx.export import OnnxReport, export_onnx
-from litebert.predict.evaluate import DevSet
+from litebert.predict.evaluate import DevCheck
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class DevDrop:
 def export_checked(
     source: Path | str,
     out: Path | str,
-    dev: DevSet,
+    dev: DevCheck,
     *,
     int8: bool = False,
     depth: int | None = None,

@@ -16,7 +16,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Batch:
+class PaddedBatch:
     """A padded batch; R rows is B features times the number of choices (usually 1)."""
 
     input_ids: IntArray
@@ -45,7 +45,7 @@ class Batch:
         return np.ones(self.input_ids.shape, np.bool_)
 
 
-def pad(features: Sequence[Feature], pad_id: int) -> Batch:
+def pad(features: Sequence[Feature], pad_id: int) -> PaddedBatch:
     """Pad features, all of equally many rows, to the longest of them.
 
     ``attention_mask`` is None when all rows are equally long, so that a model can take its faster
@@ -76,7 +76,7 @@ def pad(features: Sequence[Feature], pad_id: int) -> Batch:
     num_labels = len(features)
     if targets is not None and features[0].word_positions is not None:
         num_labels = int(np.count_nonzero(targets != IGNORED_LABEL))
-    return Batch(
+    return PaddedBatch(
         input_ids=input_ids,
         attention_mask=None if bool(mask.all()) else mask,
         token_type_ids=token_type_ids,

@@ -13,7 +13,7 @@ from litebert.interop.folder import ModelFolder
 from litebert.interop.onnx.file import OnnxFile
 from litebert.model.head_table import HEADS, Head, outputs_of_head
 from litebert.predict.backend import BackendInfo
-from litebert.predict.inputs import Batch
+from litebert.predict.inputs import PaddedBatch
 from litebert.tasks.base import FloatArray
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class OnnxBackend:
         )
 
     def run(
-        self, batch: Batch, outputs: Sequence[str], depth: int | None = None
+        self, batch: PaddedBatch, outputs: Sequence[str], depth: int | None = None
     ) -> dict[str, FloatArray]:
         """Compute the named outputs for one padded batch; the depth is that of the export."""
         assert depth is None, "an ONNX model runs all its layers"
@@ -74,7 +74,7 @@ class OnnxBackend:
             computed[_STATES] = np.stack(self._path_session.run(self._states, feeds), axis=2)
         return computed
 
-    def _feeds(self, batch: Batch) -> dict[str, np.ndarray]:
+    def _feeds(self, batch: PaddedBatch) -> dict[str, np.ndarray]:
         feeds = {
             "input_ids": batch.input_ids,
             "attention_mask": batch.full_mask().astype(np.int64),

@@ -18,7 +18,7 @@ from litebert.model.head_table import ENCODER_OUTPUTS, Head, head_of_class, outp
 from litebert.model.heads import TaskModel
 from litebert.model.pretraining import PretrainingModel
 from litebert.predict.backend import BackendInfo
-from litebert.predict.inputs import Batch
+from litebert.predict.inputs import PaddedBatch
 from litebert.tasks.base import FloatArray
 
 _STATES = frozenset(output.name for output in ENCODER_OUTPUTS)
@@ -72,7 +72,7 @@ class TorchBackend:
         return backend
 
     def run(
-        self, batch: Batch, outputs: Sequence[str], depth: int | None = None
+        self, batch: PaddedBatch, outputs: Sequence[str], depth: int | None = None
     ) -> dict[str, FloatArray]:
         """Compute the named outputs for one padded batch."""
         was_training = self.model.training
@@ -86,7 +86,7 @@ class TorchBackend:
         }
 
     def _compute(
-        self, batch: Batch, outputs: frozenset[str], depth: int | None
+        self, batch: PaddedBatch, outputs: frozenset[str], depth: int | None
     ) -> dict[str, Tensor]:
         inputs = head_inputs(batch, self.device, words="masked_logits" in outputs)
         tokens = (inputs.ids_RS, inputs.mask_RS, inputs.segments_RS, depth)
@@ -110,7 +110,7 @@ class TorchBackend:
         return computed | self.model.read(read, inputs)
 
 
-def head_inputs(batch: Batch, device: torch.device, words: bool = True) -> HeadInputs:
+def head_inputs(batch: PaddedBatch, device: torch.device, words: bool = True) -> HeadInputs:
     """Return a batch as tensors; None spares the model work where there is nothing to say.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.common.config import check
+from litebert.common.config import check_range
 from litebert.common.errors import ConfigError
 from litebert.predict.backend import Runtime
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
@@ -64,8 +64,8 @@ variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
             "max_tokens", "max_queue_tokens", "max_connections", "max_body_bytes", "max_inputs",
             "max_characters", "max_masks",
         )  # fmt: skip
-        check(self, "1 or more", *limits)
-        check(self, "0 or more", "timeout_s", "drain_s", "max_delay_ms")
+        check_range(self, "1 or more", *limits)
+        check_range(self, "0 or more", "timeout_s", "drain_s", "max_delay_ms")
         if self.api_key is not None and not self.api_key.strip():
             raise ConfigError(
                 "the API key is blank; give --api-key or LITEBERT_API_KEY a value, or leave it out"

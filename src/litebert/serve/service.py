@@ -1,4 +1,4 @@
-"""The models behind the server: which one answers what, and what they are."""
+"""The models of the server: which one answers what, and what they are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """What a task is: examples, model inputs, predictions, and the protocols that join them.
 
-Training and the server share these types. The way of one example:
-
     file or request -> Example -> Feature (ids, targets) -> model -> Outputs (numpy) -> Prediction
 
 A :class:`Form` knows one kind of task (classification, spans, ...) and needs no files; a
@@ -208,10 +206,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Form(ABC):
-    """One kind of task: what goes into the model, what comes out, and all that kinds differ in.
-
-    :mod:`litebert.tasks.forms.kinds` lists the forms; nobody else asks which kind a task is.
-    """
+    """A kind of task, with all that kinds differ in; `tasks/forms/kinds.py` lists them."""
 
     kind: ClassVar[str]
     """What ``task.json`` and a task file call it."""
@@ -262,8 +257,6 @@ class Form(ABC):
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
         """Return a prediction as JSON for people: label names, scores, answer text."""
 
-    # Which model it needs.
-
     def head(self, choice: Literal["auto", "paper", "classic"] = "auto") -> Head:
         """Return the head to fine-tune."""
         return self.heads[0]
@@ -290,8 +283,6 @@ class Form(ABC):
     def adapted(self, task_form: Form) -> Form:
         """Return the form of a model for another task of its kind."""
         return self
-
-    # A user's own task.
 
     @abstractmethod
     def read_row(self, cells: Cells, id: str) -> Example:
@@ -325,8 +316,6 @@ class Form(ABC):
     ) -> dict[str, float]:
         """Return all metrics of the kind; fractions, but percent for spans as in SQuAD."""
 
-    # What a model must beat, and where it goes wrong.
-
     def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
         """Return predictions that look at no text: by default the most frequent gold."""
         gold = Counter(example.gold for example in train).most_common(1)[0][0]
@@ -336,8 +325,7 @@ class Form(ABC):
 
     def badness(self, example: Example, prediction: Prediction) -> float:
         """Return how wrong and how sure a prediction is: 0 for a right one."""
-        is_wrong = example.gold != prediction.value
-        return max(prediction.scores, default=1.0) if is_wrong else 0.0
+        return max(prediction.scores, default=1.0) if example.gold != prediction.value else 0.0
 
     @abstractmethod
     def named(self, example: Example, value: object) -> object:
@@ -384,11 +372,7 @@ class Task(Protocol):
         """Splits to predict for a leaderboard."""
 
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
-        """Read a split from a folder, or a single file whatever the split's name.
-
-        Raises:
-            DataError: no such split, or a bad row when ``problems`` is strict.
-        """
+        """Read a split from a folder, or a single file whatever the split's name."""
 
     def score(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]

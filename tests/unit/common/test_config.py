@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from litebert.common.config import Rule, check, from_dict, load_toml, read_toml, to_dict
+from litebert.common.config import Rule, check_range, from_dict, load_toml, read_toml, to_dict
 from litebert.common.errors import ConfigError
 
 
@@ -87,8 +87,8 @@ def test_toml_errors_name_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_number_out_of_range_is_named(rule: Rule, good: float, bad: float) -> None:
-    check(Config(Path("x"), lr=good), rule, "lr")
-    check(Config(Path("x")), rule, "lr")
+    check_range(Config(Path("x"), lr=good), rule, "lr")
+    check_range(Config(Path("x")), rule, "lr")
     for value in (bad, float("nan")):
         with pytest.raises(ConfigError, match=f"^optimizer.lr is {value}: use {rule}.$"):
-            check(Config(Path("x"), lr=value), rule, "lr", table="optimizer")
+            check_range(Config(Path("x"), lr=value), rule, "lr", table="optimizer")

@@ -14,7 +14,7 @@ from litebert.cli import main
 from litebert.common.errors import CheckpointError, DataError, InputError
 from litebert.interop.names import Head
 from litebert.predict.evaluate import evaluate_models, outputs_of
-from litebert.predict.inputs import Batch
+from litebert.predict.inputs import PaddedBatch
 from litebert.predict.predictor import Predictor
 from litebert.predict.stream import answer_rows
 from litebert.predict.torch_backend import TorchBackend
@@ -359,7 +359,7 @@ def test_windows_overlap_as_in_training(tmp_path: Path, model_folder: Folders) -
 def test_the_dev_check_scores_as_the_model_was_fine_tuned(
     tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litebert.predict.evaluate import DevSet
+    from litebert.predict.evaluate import DevCheck
     from litebert.predict.export import export_checked
 
     (tmp_path / "task.toml").write_text(
@@ -374,10 +374,10 @@ def test_the_dev_check_scores_as_the_model_was_fine_tuned(
     (tmp_path / "dev.csv").write_text("\n".join(["text,label", *rows]))
     described = TaskFile("mine", "classification", labels, max_length=16)
     folder, _ = fine_tuned(model_folder("classification"), tmp_path / "mine", described)
-    dev = DevSet.parse(f"{tmp_path}/task.toml:{tmp_path}")
+    dev = DevCheck.parse(f"{tmp_path}/task.toml:{tmp_path}")
     run = TorchBackend.run
 
-    def watched(self: TorchBackend, batch: Batch, *asked: object) -> dict[str, FloatArray]:
+    def watched(self: TorchBackend, batch: PaddedBatch, *asked: object) -> dict[str, FloatArray]:
         lengths.append(batch.input_ids.shape[1])
         return run(self, batch, *asked)
 
@@ -398,10 +398,10 @@ def falling(
     tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., list[str]]:
     """Return the arguments of an export whose dev score falls from 0.8 to 0.6."""
-    from litebert.predict.evaluate import DevSet
+    from litebert.predict.evaluate import DevCheck
 
     scores = iter((0.8, 0.6))
-    monkeypatch.setattr(DevSet, "score", lambda self, model: next(scores))
+    monkeypatch.setattr(DevCheck, "score", lambda self, model: next(scores))
     source, out = str(model_folder("classification")), str(tmp_path / "out")
     return lambda *more: ["export", "onnx", source, out, "--dev", f"sst2:{tmp_path}", *more]
 
@@ -442,10 +442,10 @@ def test_a_taken_folder_is_known_before_anything_is_scored(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from litebert.predict.evaluate import DevSet
+    from litebert.predict.evaluate import DevCheck
 
     scored: list[Path] = []
-    monkeypatch.setattr(DevSet, "score", lambda self, model: scored.append(model))
+    monkeypatch.setattr(DevCheck, "score", lambda self, model: scored.append(model))
     (tmp_path / "out").mkdir()
     (tmp_path / "out/notes.txt").write_text("mine")
     with pytest.raises(SystemExit) as stopped:
@@ -645,7 +645,7 @@ def test_a_window_keeps_answers_and_not_what_the_model_said(
     given: list[weakref.ref[np.ndarray]] = []
     alive: list[int] = []
 
-    def watched(batch: Batch, *asked: object) -> dict[str, FloatArray]:
+    def watched(batch: PaddedBatch, *asked: object) -> dict[str, FloatArray]:
         alive.append(sum(array() is not None for array in given))
         computed = run(batch, *asked)
         given.extend(weakref.ref(array) for array in computed.values())

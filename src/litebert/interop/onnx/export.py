@@ -15,7 +15,7 @@ from litebert.interop.names import POOLER
 from litebert.interop.onnx.graph import Array, Float32, Precision
 from litebert.interop.onnx.int8 import Int8
 from litebert.interop.onnx.model import ModelGraph
-from litebert.interop.onnx.verify import verify
+from litebert.interop.onnx.verify import verify_export
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head
 from litebert.text.tokenizer import TOKENIZER_FILES
@@ -96,7 +96,7 @@ def export_onnx(
         _copy_beside(folder.path, temporary)
         if HEADS[head].pretrained:
             _write_embedding_files(temporary, folder.config, pooling)
-        checked = verify(temporary / MODEL_FILE, folder.config, parameters, head, depth)
+        checked = verify_export(temporary / MODEL_FILE, folder.config, parameters, head, depth)
         if not checked.passed:
             raise CheckpointError(
                 f"the exported model differs from the weights by {checked.difference:.2g} "

@@ -48,7 +48,7 @@ class Verification:
         return self.difference <= self.tolerance
 
 
-def verify(
+def verify_export(
     path: Path,
     config: ModelConfig,
     parameters: Mapping[str, Array],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.bundled import BUNDLED
-from litebert.common.config import check
+from litebert.common.config import check_range
 from litebert.common.errors import ConfigError, suggestion
 from litebert.common.runs import BASELINES
 from litebert.train.finetuning.recipes import Recipe
@@ -102,7 +102,7 @@ weights (models that share all parameters)"""
             "max_train_examples", "max_dev_examples", "max_scored_examples", "max_tokens",
             "log_every_steps",
         )  # fmt: skip
-        check(self, "1 or more", *at_least_one)
+        check_range(self, "1 or more", *at_least_one)
         names = tuple(dict.fromkeys(n for part in self.baseline for n in part.split(",") if n))
         object.__setattr__(self, "baseline", names)
         for name in names:
@@ -111,8 +111,8 @@ weights (models that share all parameters)"""
                 raise ConfigError(f"baseline '{name}' is not known.{near}")
         if "random" in names and self.start == "random":
             raise ConfigError("the run itself starts from random weights: leave --baseline random")
-        check(self, "more than 0", "epochs", "lr")
-        check(self, "0 or more and less than 1", "dropout", "classifier_dropout")
+        check_range(self, "more than 0", "epochs", "lr")
+        check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout")
 
 
 NUM_EVALUATIONS = 10

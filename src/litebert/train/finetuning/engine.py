@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from statistics import fmean
 
 from torch import Tensor, nn
 
-from litebert.common.config import to_dict
-from litebert.common.progress import progress
 from litebert.common.rng import derived_seed
 from litebert.common.runs import BASELINES
 from litebert.common.signals import StopRequest
 from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
-from litebert.interop.folder import load_config, resolve
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import ScheduleConfig, factor
-from litebert.predict.batches import micro_batches
-from litebert.predict.evaluate import outputs_of
-from litebert.predict.inputs import Batch, pad
-from litebert.predict.torch_backend import TorchBackend
-from litebert.tasks.base import Feature
-from litebert.tasks.scoring import TaskSplit, score_split
+from litebert.predict.inputs import PaddedBatch, pad
 from litebert.train.display import Display, Status, display
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.data import TaskData
-from litebert.train.finetuning.order import BatchOrder, drawn_exit, exit_depths
+from litebert.train.finetuning.order import BatchOrder, drawn_exit, share_of
 from litebert.train.finetuning.results import (
     FinetuneResult,
     baseline_scores,
@@ -43,23 +33,22 @@ from litebert.train.finetuning.results import (
     summarize_seeds,
     word_baseline,
     write_bad_rows,
-    write_predictions,
     write_result,
 )
+from litebert.train.finetuning.score import Scorer
 from litebert.train.finetuning.setup import (
     TaskLoss,
     build_model,
+    depths_of,
     optimizer_config,
     prepare_data,
     resolve_settings,
-    rows_of,
 )
 from litebert.train.finetuning.state import FinetuneState, identity
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.run import Run, check_same_configuration
 
 _SECONDS_BETWEEN_SAVES = 60.0
-_EVAL_TOKENS_FACTOR = 2  # without gradients more fits
 
 
 def finetune(config: FinetuneConfig) -> FinetuneResult:
@@ -126,25 +115,17 @@ class FineTuning:
         screen: Display,
     ) -> None:
         self.config, self.data, self.process, self.screen = config, data, process, screen
-        self.baseline, self.baselines = baseline_scores(data), baselines
-        shape = load_config(config.model)
-        self.depths = exit_depths(shape) if config.train_exits else ()
+        self.baselines, self.depths = baselines, depths_of(config)
         self.settings = resolve_settings(config, data)
-        model = {f"model.{key}": value for key, value in to_dict(shape).items()}
         self.record = Run(
-            config,
-            FinetuneState,
-            {**identity(config), **model},
-            data.fingerprints(),
-            1,
-            process,
-            screen,
+            config, FinetuneState, identity(config), data.fingerprints(), 1, process, screen
         )
         self.model, self.head = build_model(config, self.settings, data)
         self.model.to(process.device)
         self.loss = TaskLoss(self.model, process.device, config.precision)
+        self.smallest = pad(data.train.features[:1], data.tokenizer.pad_id)
         if process.world_size > 1:
-            self.loss.freeze_unused(self._collate(data.train.features[:1]))
+            self.loss.freeze_unused(self.smallest)
         self.replica = parallelize(self.loss, "ddp", process)
         optimizers = build_optimizers(
             self.model.named_parameters(),
@@ -157,6 +138,7 @@ class FineTuning:
             self.settings.batch_size,
             config.seed,
         )
+        self.scorer = Scorer(config, data, self.model, process)
         self.dev = data.evals[0].sample(config.max_dev_examples)
         self.latest: dict[str, float] | None = None
         """figures of the latest step; None if it was not finite"""
@@ -175,8 +157,8 @@ class FineTuning:
             self.process.on_main(lambda: write_bad_rows(self.config.out, self.data))
             for name, fields in describe_data(self.data).items():
                 self.record.event(name, fields=fields)
-        one = self._collate(self.data.train.features[:1])
-        self.replica.rehearse(lambda: self.replica.module_for_training(one, 1, None))
+        module = self.replica.module_for_training
+        self.replica.rehearse(lambda: module(self.smallest, 1, None))
         signum = self.loop.train()
         self.screen.close()
         if signum:
@@ -196,7 +178,7 @@ class FineTuning:
             return 1.0
         return self.state.step / self.settings.steps
 
-    def next_step(self) -> Step[Batch]:
+    def next_step(self) -> Step[PaddedBatch]:
         """This process's share of the features of the next step."""
         config, settings, step = self.config, self.settings, self.state.step
         rank, world_size = self.process.rank, self.process.world_size
@@ -205,15 +187,16 @@ class FineTuning:
         self.lr_factor = factor(schedule, step / settings.steps, settings.steps)
         features = self.data.train.features
         members = [features[int(index)] for index in self.order.batch(step)]
-        own = self._share_of(members)
+        pad_id = self.data.tokenizer.pad_id
+        own = share_of(members, pad_id, config.max_tokens, rank, world_size)
         num_labels, num_tokens = self.process.sum(
             [sum(batch.num_labels for batch in own), sum(batch.num_tokens for batch in own)]
         )
         # A process without a share computes one example for nothing: all take part in the sums.
-        batches = own or [self._collate(members[:1])]
+        batches = own or [pad(members[:1], pad_id)]
         early = drawn_exit(self.depths, config.seed, step)
 
-        def loss_of(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        def loss_of(module: nn.Module, batch: PaddedBatch) -> tuple[Tensor, Tensor]:
             loss = module(batch, max(1, int(num_labels)), early)
             if not own:
                 loss = loss * 0.0
@@ -267,8 +250,8 @@ class FineTuning:
     def evaluate(self, *, is_last: bool) -> bool:
         """Score the dev split; return whether these weights are among the best so far."""
         started, metric = time.monotonic(), self.data.task.main_metric
-        scores = self._scores(self.dev)
-        exits = self._exit_scores(self.dev)
+        scores = self.scorer.scores(self.dev)
+        exits = self.scorer.by_depth(self.dev, self.depths)
         seconds = time.monotonic() - started
         dev = {f"dev_{name}": value for name, value in scores.items()}
         dev |= {f"dev_{metric}_at_depth_{depth}": value for depth, value in exits.items()}
@@ -281,79 +264,35 @@ class FineTuning:
         """The learning rate is part of what a resumed run must not change."""
         return f"lower --lr (now {self.settings.lr:g}) and start again with another --out"
 
-    def _collate(self, features: Sequence[Feature]) -> Batch:
-        return pad(features, self.data.tokenizer.pad_id)
-
-    def _share_of(self, members: Sequence[Feature]) -> list[Batch]:
-        """This process's part of a step, which is cut and padded as a single process does it.
-
-        Whole micro-batches go round; of those that are left over each process takes some rows.
-        """
-        rank, world_size = self.process.rank, self.process.world_size
-        parts = micro_batches(members, self.config.max_tokens)
-        num_whole = len(parts) - len(parts) % world_size
-        share = [
-            self._collate([members[i] for i in part]) for part in parts[rank:num_whole:world_size]
-        ]
-        for part in parts[num_whole:]:
-            of_part = [members[i] for i in part]
-            if own := of_part[rank::world_size]:
-                every_row = range(rank, len(of_part), world_size)
-                share.append(rows_of(self._collate(of_part), self._collate(own), every_row))
-        return share
-
-    def _scores(
-        self,
-        split: TaskSplit,
-        num_layers: int | None = None,
-        *,
-        is_shown: bool = False,
-        is_written: bool = False,
-    ) -> dict[str, float]:
-        """Official scores: every process predicts its share of the features, process 0 scores."""
-        config, process = self.config, self.process
-        world_size = process.world_size
-        own = split.features[process.rank :: world_size]
-        bar_of = partial(progress, f"scoring {split.name}", len(own), "input")
-        with bar_of() if is_shown and process.is_main else nullcontext() as bar:
-            outputs = outputs_of(
-                TorchBackend(self.model, precision=config.precision),
-                self.data.task.form,
-                own,
-                self.data.tokenizer.pad_id,
-                max_tokens=_EVAL_TOKENS_FACTOR * config.max_tokens,
-                depth=num_layers,
-                bar=bar,
-            )
-        parts = process.gather(outputs)
-
-        def score() -> dict[str, float]:
-            every = range(len(split.features))
-            in_order = [parts[index % world_size][index // world_size] for index in every]
-            scores, predictions = score_split(self.data.task, split, in_order)
-            if is_written:
-                write_predictions(config.out, self.data, split, predictions)
-            return scores
-
-        return process.on_main(score)
-
-    def _exit_scores(self, split: TaskSplit) -> dict[str, float]:
-        """The main score at each depth that is trained; empty without exits."""
-        metric = self.data.task.main_metric
-        return {str(depth): self._scores(split, depth)[metric] for depth in self.depths}
-
     def _finish(self) -> FinetuneResult:
         """Evaluate the best weights on every split with labels and write the result."""
         config, data, state = self.config, self.data, self.state
         dev = data.evals[0]
+        baseline = baseline_scores(data)
+        others = {BASELINES[name]: found for name, found in self.baselines.items()}
+        beside = {"baseline": baseline, **others}
         by_split: dict[str, dict[str, float]] = {}
         for place, step in reversed(list(enumerate(state.kept_steps(), start=1))):
             self.model.load_state_dict(self.record.weights(step))
             by_split = {
-                split.name: self._scores(split, is_shown=True, is_written=place == 1)
+                split.name: self.scorer.scores(split, is_shown=True, is_written=place == 1)
                 for split in data.evals
             }
-            self.process.on_main(partial(self._save_model, place, step, by_split[dev.name]))
+            about = fine_tuning_section(
+                config, self.settings, data, by_split[dev.name], beside, step
+            )
+            save = partial(
+                save_task_model,
+                self.model.eval(),
+                config.out / ("model" if place == 1 else f"model-{place}"),
+                self.head,
+                data,
+                config.model,
+                by_split[dev.name],
+                about,
+                self.depths,
+            )
+            self.process.on_main(save)
         result = FinetuneResult(
             run=config.out,
             task=data.task.name,
@@ -361,8 +300,8 @@ class FineTuning:
             model=config.out / "model",
             scores=by_split[dev.name],
             other_scores={split.name: by_split[split.name] for split in data.evals[1:]},
-            exit_scores=self._exit_scores(dev),
-            baseline=self.baseline,
+            exit_scores=self.scorer.by_depth(dev, self.depths),
+            baseline=baseline,
             baselines=self.baselines,
             best_step=state.kept_steps()[0],
             steps=state.step,
@@ -380,19 +319,3 @@ class FineTuning:
         self.process.on_main(lambda: write_result(result))
         self.record.finish(keep_checkpoints=False)
         return result
-
-    def _save_model(self, place: int, step: int, scores: dict[str, float]) -> None:
-        """Write the model folder of the weights in this place among the best."""
-        config, data = self.config, self.data
-        others = {BASELINES[name]: found for name, found in self.baselines.items()}
-        beside = {"baseline": self.baseline, **others}
-        save_task_model(
-            self.model.eval(),
-            config.out / ("model" if place == 1 else f"model-{place}"),
-            self.head,
-            data,
-            resolve(config.model),
-            scores,
-            fine_tuning_section(config, self.settings, data, scores, beside, step),
-            self.depths,
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +13,9 @@ from litebert.common.errors import ConfigError
 from litebert.common.rng import rng
 from litebert.model.config import ModelConfig
 from litebert.model.sharing import plan_of
+from litebert.predict.batches import micro_batches
+from litebert.predict.inputs import PaddedBatch, pad
+from litebert.tasks.base import Feature
 
 IndexArray = npt.NDArray[np.int64]
 
@@ -58,6 +62,43 @@ class BatchOrder:
                 for start in range(0, len(group), self.batch_size)
             ]
         return [batches[index] for index in generator.permutation(len(batches))]
+
+
+def share_of(
+    members: Sequence[Feature], pad_id: int, max_tokens: int, rank: int, world_size: int
+) -> list[PaddedBatch]:
+    """A process's part of a step, which is cut and padded as a single process does it.
+
+    Whole micro-batches go round; of those that are left over each process takes some rows.
+    """
+    parts = [[members[i] for i in part] for part in micro_batches(members, max_tokens)]
+    num_whole = len(parts) - len(parts) % world_size
+    share = [pad(part, pad_id) for part in parts[rank:num_whole:world_size]]
+    for part in parts[num_whole:]:
+        if own := part[rank::world_size]:
+            every_row = range(rank, len(part), world_size)
+            share.append(_rows_of(pad(part, pad_id), pad(own, pad_id), every_row))
+    return share
+
+
+def _rows_of(batch: PaddedBatch, counts: PaddedBatch, members: Sequence[int]) -> PaddedBatch:
+    """Some features of a batch, padded as it is: a plain span loss is over padding too.
+
+    Args:
+        batch: all of them.
+        counts: the same features collated by themselves, for the numbers of labels and tokens.
+        members: their places in the batch.
+    """
+    chosen = np.asarray(members)
+    rows = (chosen[:, None] * batch.num_choices + np.arange(batch.num_choices)).ravel()
+    return replace(
+        counts,
+        input_ids=batch.input_ids[rows],
+        attention_mask=None if batch.attention_mask is None else batch.attention_mask[rows],
+        token_type_ids=batch.token_type_ids[rows],
+        targets=None if batch.targets is None else batch.targets[chosen],
+        forbidden=None if batch.forbidden is None else batch.forbidden[rows],
+    )
 
 
 def exit_depths(config: ModelConfig) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_folder, read_json, write_json
 from litebert.common.runs import BASELINES, MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.interop.card import model_card
+from litebert.interop.folder import resolve
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import Head
@@ -163,7 +164,7 @@ def save_task_model(
     folder: Path,
     head: Head,
     data: TaskData,
-    tokenizer_folder: Path,
+    source: str,
     scores: Mapping[str, float],
     about: str,
     depths: tuple[int, ...] = (),
@@ -175,7 +176,7 @@ def save_task_model(
         folder: where.
         head: the kind of head.
         data: the task and its tokenizer.
-        tokenizer_folder: where its files are.
+        source: folder or hub name of the model it came from, with the tokenizer's files.
         scores: on dev; a tuned no-answer threshold goes into ``task.json``.
         about: Markdown about the fine-tuning, for the card.
         depths: what ``--depth`` may ask for, for ``task.json``.
@@ -191,7 +192,7 @@ def save_task_model(
         save_model(
             model,
             temporary,
-            tokenizer_folder,
+            resolve(source),
             card,
             labels=form.labels or None,
             multi_label=form.multi_label,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,12 +17,13 @@ from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import TaskModel
 from litebert.optim.config import OptimizerConfig
-from litebert.predict.inputs import Batch
+from litebert.predict.inputs import PaddedBatch
 from litebert.predict.torch_backend import head_inputs
 from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.data import TaskData, load_task_data
+from litebert.train.finetuning.order import exit_depths
 from litebert.train.finetuning.recipes import Recipe, recipe_for
 
 
@@ -60,6 +59,11 @@ def resolve_settings(config: FinetuneConfig, data: TaskData) -> Settings:
     return Settings.resolve(config, recipe, data.max_length, len(data.train.features))
 
 
+def depths_of(config: FinetuneConfig) -> tuple[int, ...]:
+    """The depths at which the head is trained; none but the full one without exits."""
+    return exit_depths(load_config(config.model)) if config.train_exits else ()
+
+
 def optimizer_config(config: FinetuneConfig, settings: Settings) -> OptimizerConfig:
     """AdamW with the constants of a run."""
     return OptimizerConfig(
@@ -93,28 +97,8 @@ def build_model(
     return model.train(), head
 
 
-def rows_of(batch: Batch, counts: Batch, members: Sequence[int]) -> Batch:
-    """Some features of a batch, padded as it is: a plain span loss is over padding too.
-
-    Args:
-        batch: all of them.
-        counts: the same features collated by themselves, for the numbers of labels and tokens.
-        members: their places in the batch.
-    """
-    chosen = np.asarray(members)
-    rows = (chosen[:, None] * batch.num_choices + np.arange(batch.num_choices)).ravel()
-    return replace(
-        counts,
-        input_ids=batch.input_ids[rows],
-        attention_mask=None if batch.attention_mask is None else batch.attention_mask[rows],
-        token_type_ids=batch.token_type_ids[rows],
-        targets=None if batch.targets is None else batch.targets[chosen],
-        forbidden=None if batch.forbidden is None else batch.forbidden[rows],
-    )
-
-
 def batch_loss(
-    model: nn.Module, batch: Batch, device: torch.device, num_layers: int | None = None
+    model: nn.Module, batch: PaddedBatch, device: torch.device, num_layers: int | None = None
 ) -> Tensor:
     """Return the loss of a batch summed over its labels (``batch.num_labels`` of them).
 
@@ -133,7 +117,7 @@ class TaskLoss(nn.Module):
         super().__init__()
         self.model, self.device, self.precision = model, device, precision
 
-    def forward(self, batch: Batch, num_labels: int, early: int | None) -> Tensor:
+    def forward(self, batch: PaddedBatch, num_labels: int, early: int | None) -> Tensor:
         """The loss of a batch by the step's number of labels; its mean with that at an exit."""
         with autocast(self.precision, self.device):
             loss = batch_loss(self.model, batch, self.device) / num_labels
@@ -142,7 +126,7 @@ class TaskLoss(nn.Module):
                 loss = (loss + shallow) / 2
         return loss
 
-    def freeze_unused(self, batch: Batch) -> None:
+    def freeze_unused(self, batch: PaddedBatch) -> None:
         """Take parameters that the loss does not reach out of training: DDP would wait for them.
 
         A head that reads every token leaves the pooler unused, for one.

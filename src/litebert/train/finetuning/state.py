@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.runs import RunFolder
+from litebert.interop.folder import load_config
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.run import TrainState, refuse_changes
 
@@ -46,8 +47,9 @@ class FinetuneState(TrainState):
 
 
 def identity(config: FinetuneConfig) -> dict[str, object]:
-    """The settings that must not change between the parts of a run."""
-    return {key: value for key, value in to_dict(config).items() if key not in _FREE_SETTINGS}
+    """What must not change between the parts of a run: settings, and the shape of the model."""
+    shape = to_dict(load_config(config.model))
+    return {**_settings(config), **{f"model.{key}": value for key, value in shape.items()}}
 
 
 def check_same_settings(config: FinetuneConfig) -> None:
@@ -56,4 +58,8 @@ def check_same_settings(config: FinetuneConfig) -> None:
     assert isinstance(theirs, Mapping), "written by RunFolder"
     # Settings that the run's version did not have yet had what is their default now.
     before = from_dict(FinetuneConfig, theirs, str(config.out))
-    refuse_changes(config.out, identity(before), identity(config))
+    refuse_changes(config.out, _settings(before), _settings(config))
+
+
+def _settings(config: FinetuneConfig) -> dict[str, object]:
+    return {key: value for key, value in to_dict(config).items() if key not in _FREE_SETTINGS}

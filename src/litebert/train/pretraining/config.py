@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
-from litebert.common.config import check
+from litebert.common.config import check_range
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig
 from litebert.model.config import ModelConfig, ModelSection
@@ -46,8 +46,10 @@ class Objective:
     """words in the bag: all of the example, or those that are masked"""
 
     def __post_init__(self) -> None:
-        check(self, "0 or more", "mlm_weight", "sentence_weight", "bag_weight", table="objective")
-        check(self, "more than 0", "bag_frequency", table="objective")
+        check_range(
+            self, "0 or more", "mlm_weight", "sentence_weight", "bag_weight", table="objective"
+        )
+        check_range(self, "more than 0", "bag_frequency", table="objective")
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ accumulation"""
         if self.steps is None and self.tokens is None and self.budget is None:
             raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
         counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
-        check(self, "1 or more", "steps", "tokens", *counts)
+        check_range(self, "1 or more", "steps", "tokens", *counts)
         if self.budget is not None:
             parse_duration(self.budget)
         if self.weights and len(self.weights) != 1 + len(self.extra_data):

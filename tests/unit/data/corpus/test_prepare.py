@@ -526,10 +526,10 @@ def _die(*_: object) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"dev_fraction": 1.0}, "dev_fraction 1.0"),
-        ({"workers": 0}, "workers 0"),
+        ({"dev_fraction": 1.0}, "dev_fraction is 1.0"),
+        ({"workers": 0}, "workers is 0"),
         ({"shard_tokens": 0}, "shard_tokens 0"),
-        ({"block_bytes": 0}, "block_bytes 0"),
+        ({"block_bytes": 0}, "block_bytes is 0"),
         ({"input": ()}, "no input"),
     ],
 )

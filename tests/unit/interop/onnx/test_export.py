@@ -21,7 +21,7 @@ from litebert.interop.onnx import verify as onnx_verify
 from litebert.interop.onnx.export import Pooling, export_onnx, num_nodes
 from litebert.interop.onnx.file import OnnxFile
 from litebert.interop.onnx.int8 import LARGEST, quantize_rows
-from litebert.interop.onnx.verify import verify
+from litebert.interop.onnx.verify import verify_export
 from tiny_models import HEADS, TINY, random_model_folder
 
 BIG = 1000
@@ -79,8 +79,8 @@ def test_fewer_layers_on_request_are_the_first_layers(tmp_path: Path) -> None:
     folder = ModelFolder(source)
     parameters = folder.parameters("encoder").found
     path = tmp_path / "out/model.onnx"
-    shallow = verify(path, folder.config, parameters, "encoder", depth=2)
-    full = verify(path, folder.config, parameters, "encoder")
+    shallow = verify_export(path, folder.config, parameters, "encoder", depth=2)
+    full = verify_export(path, folder.config, parameters, "encoder")
     assert shallow.difference < 1e-5 < full.difference
 
 
@@ -198,7 +198,7 @@ def test_verification_notices_a_changed_weight(tmp_path: Path) -> None:
         noise = 0.1 * generator.standard_normal(array.shape)
         changed = parameters | {name: array + noise.astype(np.float32)}
         path = tmp_path / "out/model.onnx"
-        assert not verify(path, folder.config, changed, "classification").passed, name
+        assert not verify_export(path, folder.config, changed, "classification").passed, name
 
 
 def test_large_models_keep_their_weights_in_a_second_file(
