@@ -27,8 +27,12 @@ STYLES = {
     "kept": "bold green",
     "random": "bold yellow",
 }
-LABELS = {"sop": ("in order", "swapped"), "nsp": ("next", "from another document")}
 OFFICIAL_SOP_LABELS = ("in order", "swapped, or from another document")
+LABELS = {
+    "sop": ("in order", "swapped"),
+    "nsp": ("next", "from another document"),
+    "both": OFFICIAL_SOP_LABELS,
+}
 """The official code pairs lone sentences with strangers."""
 
 

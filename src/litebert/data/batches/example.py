@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-Task = Literal["sop", "nsp", "none"]
+Task = Literal["sop", "nsp", "both", "none"]
 Rules = Literal["paper", "official"]
 
 
@@ -53,7 +53,8 @@ class ExampleConfig:
     micro_batch_size: int = 32
     """examples of full length in a batch; a batch of shorter ones holds more, for equal tokens"""
     task: Task = "sop"
-    """sentence task: order of two segments, BERT's next sentence, or one segment and no task"""
+    """sentence task: order of two segments, BERT's next sentence, both at once (a third each in \
+order, swapped, from elsewhere; the label says in order or not), or one segment and no task"""
     rules: Rules = "paper"
     """pairs and masks as the paper states them, or with the official code's departures"""
     short_probability: float = 0.1

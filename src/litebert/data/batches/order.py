@@ -66,10 +66,10 @@ class Corpus:
             raise DataError(
                 f"{shards.folder} has no {shards.split} documents; prepare it with more text"
             )
-        if config.task == "nsp" and shards.num_documents < 2:
+        if config.task in ("nsp", "both") and shards.num_documents < 2:
             raise DataError(
-                f"{shards.folder} has one {shards.split} document, but task nsp needs another one "
-                "for its negatives; use task sop"
+                f"{shards.folder} has one {shards.split} document, but task {config.task} needs "
+                "another one for its negatives; use task sop"
             )
         self.shards = shards
         self._config = config

@@ -118,6 +118,9 @@ def _two_segments(
     cut += _below(end - cut, generator)
     negative = generator.random(num_sentences) < 0.5
     elsewhere = negative if config.task == "nsp" else np.zeros_like(negative)
+    if config.task == "both":
+        third = generator.random(num_sentences)
+        negative, elsewhere = third < 2 / 3, third < 1 / 3
     if config.rules == "official":
         elsewhere = elsewhere | (end == np.arange(1, num_sentences + 1))
     after = np.where(elsewhere, cut, end)

@@ -464,6 +464,7 @@ def test_what_cannot_work_is_refused_in_one_line(corpus: ShardSet, tmp_path: Pat
         (lambda: Loader([(corpus, 1.0)], CONFIG, 1, words), DataError, "same tokenizer"),
         (lambda: Loader([(empty, 1.0)], CONFIG, 1, words), DataError, "no dev documents"),
         (lambda: loader_of(one, replace(CONFIG, task="nsp")), DataError, "use task sop"),
+        (lambda: loader_of(one, replace(CONFIG, task="both")), DataError, "task both needs"),
         (lambda: loader_of(one).batch(-1), ConfigError, "negative"),
         (lambda: loader_of(one).iterate(0, stride=0), ConfigError, "stride"),
         (lambda: ExampleConfig(length=4), ConfigError, "length 4"),

@@ -41,7 +41,7 @@ def pairs_of(documents: list[list[int]], seed: int = 0, **settings: object) -> P
 
 
 @settings(deadline=None)
-@given(DOCUMENTS, LENGTHS, RULES, st.sampled_from(["sop", "nsp", "none"]), SEEDS)
+@given(DOCUMENTS, LENGTHS, RULES, st.sampled_from(["sop", "nsp", "both", "none"]), SEEDS)
 def test_every_sentence_enters_exactly_one_chunk(documents, length, rules, task, seed) -> None:
     pairs = pairs_of(documents, seed, length=length, rules=rules, task=task)
     sentence_offsets, document_offsets = offsets(documents)
@@ -105,7 +105,7 @@ def test_official_single_sentence_gets_a_random_document_and_label_1(
 
 
 @settings(deadline=None)
-@given(DOCUMENTS, LENGTHS, RULES, st.sampled_from(["sop", "nsp", "none"]), SEEDS)
+@given(DOCUMENTS, LENGTHS, RULES, st.sampled_from(["sop", "nsp", "both", "none"]), SEEDS)
 def test_pairs_fit_and_are_filled(documents, length, rules, task, seed) -> None:
     pairs = pairs_of(documents, seed, length=length, rules=rules, task=task)
     room = length - (2 if task == "none" else 3)
@@ -183,6 +183,19 @@ def test_paper_labels_are_balanced_and_the_cut_is_uniform(task: str) -> None:
     cuts = np.bincount(pairs.lengths[in_order, 0] // 5, minlength=8)[1:8]
     expected = cuts.sum() / 7
     assert ((cuts - expected) ** 2 / expected).sum() < 6 + 5 * np.sqrt(12)
+
+
+def test_both_tasks_have_a_third_of_the_pairs_each() -> None:
+    documents = [[5] * 4000, [5] * 4000] * 10
+    pairs = pairs_of(documents, length=43, task="both", short_probability=0)
+    sentence_offsets, document_offsets = offsets(documents)
+    document = np.searchsorted(sentence_offsets[document_offsets], pairs.starts, side="right")
+    away = document[:, 0] != document[:, 1]
+    swapped = ~away & (pairs.starts[:, 0] > pairs.starts[:, 1])
+    assert ((away | swapped) == (pairs.labels == 1)).all()
+    margin = 5 * np.sqrt(2 / 9 / len(pairs))
+    assert abs(away.mean() - 1 / 3) < margin
+    assert abs(swapped.mean() - 1 / 3) < margin
 
 
 def test_a_segment_from_elsewhere_fills_the_target() -> None:
