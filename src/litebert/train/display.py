@@ -18,10 +18,10 @@ _BAR_WIDTH = 30
 
 
 @dataclass(frozen=True)
-class Status:
+class StatusLine:
     """One moment of a training.
 
-    >>> Status(share=0.5, step=100, eta_s=60.0, figures=("loss 6.52",)).line()
+    >>> StatusLine(share=0.5, step=100, eta_s=60.0, figures=("loss 6.52",)).line()
     'step 100 (50%), eta 1:00 | loss 6.52'
     """
 
@@ -52,7 +52,7 @@ class Status:
 class Display(Protocol):
     """What training reports to."""
 
-    def show(self, status: Status) -> None:
+    def show(self, status: StatusLine) -> None:
         """Show how it stands; called every step, shown now and then."""
 
     def note(self, text: str) -> None:
@@ -70,7 +70,7 @@ def display(*, is_main: bool, quiet: bool = False) -> Display:
 
 
 class _Silent:
-    def show(self, status: Status) -> None:
+    def show(self, status: StatusLine) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -84,7 +84,7 @@ class _Log:
     def __init__(self) -> None:
         self._printed = time.monotonic()
 
-    def show(self, status: Status) -> None:
+    def show(self, status: StatusLine) -> None:
         if time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
             self._printed = time.monotonic()
             self.note(status.line())
@@ -106,7 +106,7 @@ class _Terminal:
         self._live.start()
         self._shown = 0.0
 
-    def show(self, status: Status) -> None:
+    def show(self, status: StatusLine) -> None:
         now = time.monotonic()
         if now - self._shown >= _SECONDS_BETWEEN_REFRESHES:
             self._shown = now
@@ -119,7 +119,7 @@ class _Terminal:
         self._live.stop()
 
 
-def _render(status: Status) -> Text:
+def _render(status: StatusLine) -> Text:
     from rich.text import Text
 
     done = round(_BAR_WIDTH * min(1.0, status.share))

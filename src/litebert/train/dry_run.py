@@ -21,7 +21,7 @@ from litebert.train.pretraining.feed import Feed, rows_of
 from litebert.train.pretraining.objective import PretrainingLoss, counts_of
 from litebert.train.pretraining.setup import (
     Corpora,
-    build_model,
+    build_pretraining_model,
     open_corpora,
     resolve_model,
 )
@@ -121,7 +121,7 @@ class _Bench:
         self, config: PretrainConfig, shape: ModelConfig, corpora: Corpora, process: Process
     ) -> None:
         self.config, self.shape, self.process, self.corpora = config, shape, process, corpora
-        model = build_model(config, shape, corpora).to(process.device)
+        model = build_pretraining_model(config, shape, corpora).to(process.device)
         # Each process measures alone: what it computes, not what it sends.
         self.replica = SingleReplica(model, process)
         self.optimizers = build_optimizers(model.named_parameters(), config.optimizer, 0.0)

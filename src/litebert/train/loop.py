@@ -19,7 +19,7 @@ from litebert.common.signals import StopRequest, stop_request
 from litebert.dist.replica import Replica
 from litebert.dist.runtime import DeviceName, Parallel, Process, this_process
 from litebert.optim.build import set_learning_rate
-from litebert.train.display import Status
+from litebert.train.display import StatusLine
 from litebert.train.run import Run, TrainState
 from litebert.train.step import accumulate, update
 
@@ -72,7 +72,7 @@ class Engine(Protocol[T]):
     def line(self) -> Mapping[str, object] | None:
         """The line of metrics since the last one; None if no step changed the weights."""
 
-    def status(self, share: float, eta_s: float) -> Status | None:
+    def status(self, share: float, eta_s: float) -> StatusLine | None:
         """What people see after a step."""
 
     def evaluate(self, *, is_last: bool) -> bool:

@@ -17,7 +17,7 @@ from litebert.dist.runtime import Process
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import ScheduleConfig, factor
 from litebert.predict.inputs import PaddedBatch, pad
-from litebert.train.display import Display, Status, display
+from litebert.train.display import Display, StatusLine, display
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.data import TaskData
 from litebert.train.finetuning.order import BatchOrder, drawn_exit, share_of
@@ -37,13 +37,13 @@ from litebert.train.finetuning.results import (
 from litebert.train.finetuning.score import Scorer
 from litebert.train.finetuning.setup import (
     TaskLoss,
-    build_model,
+    build_task_model,
     depths_of,
     optimizer_config,
     prepare_data,
     resolve_settings,
 )
-from litebert.train.finetuning.state import FinetuneState, check_same_settings, identity
+from litebert.train.finetuning.state import FinetuneState, check_same_settings, finetuning_identity
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.run import Run, check_same_configuration
 
@@ -114,9 +114,15 @@ class FineTuning:
         self.depths = depths_of(config)
         self.settings = resolve_settings(config, data)
         self.record = Run(
-            config, FinetuneState, identity(config), data.fingerprints(), 1, process, screen
+            config,
+            FinetuneState,
+            finetuning_identity(config),
+            data.fingerprints(),
+            1,
+            process,
+            screen,
         )
-        self.model, self.head = build_model(config, self.settings, data)
+        self.model, self.head = build_task_model(config, self.settings, data)
         self.model.to(process.device)
         self.loss = TaskLoss(self.model, process.device, config.precision)
         self.smallest = pad(data.train.features[:1], data.tokenizer.pad_id)
@@ -229,7 +235,7 @@ class FineTuning:
             "elapsed_s": state.elapsed_s,
         }
 
-    def status(self, share: float, eta_s: float) -> Status | None:
+    def status(self, share: float, eta_s: float) -> StatusLine | None:
         """The latest loss and the best score."""
         if self.latest is None:
             return None
@@ -240,7 +246,7 @@ class FineTuning:
         rate = state.tokens / max(state.elapsed_s, 1e-9)
         figures = (f"loss {self.latest['loss']:.3f}", f"{rate:,.0f} tokens/s")
         title = f"{self.data.task.name} (seed {self.config.seed})"
-        return Status(share, state.step, eta_s, figures, dev=dev, title=title)
+        return StatusLine(share, state.step, eta_s, figures, dev=dev, title=title)
 
     def evaluate(self, *, is_last: bool) -> bool:
         """Score the dev split; return whether these weights are among the best so far."""

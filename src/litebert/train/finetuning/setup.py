@@ -71,7 +71,7 @@ def optimizer_config(config: FinetuneConfig, settings: Settings) -> OptimizerCon
     )
 
 
-def build_model(
+def build_task_model(
     config: FinetuneConfig, settings: Settings, data: TaskData
 ) -> tuple[nn.Module, Head]:
     """The model to train, with a new head that is the same for equal seeds; the head's name."""

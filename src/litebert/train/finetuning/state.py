@@ -46,7 +46,7 @@ class FinetuneState(TrainState):
         return self.step in self.kept_steps()
 
 
-def identity(config: FinetuneConfig) -> dict[str, object]:
+def finetuning_identity(config: FinetuneConfig) -> dict[str, object]:
     """What must not change between the parts of a run: settings, and the shape of the model."""
     shape = to_dict(load_config(config.model))
     return {**_settings(config), **{f"model.{key}": value for key, value in shape.items()}}

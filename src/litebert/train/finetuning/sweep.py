@@ -99,7 +99,7 @@ def sweep(
             rows.append(_row(task, settings, result))
         if is_main_process():
             write_json(config.out / "table.json", {"rows": [vars(row) for row in rows]})
-            write_text(config.out / "table.md", table(rows))
+            write_text(config.out / "table.md", sweep_table(rows))
     return rows, 0
 
 
@@ -141,7 +141,7 @@ def run_config(config: SweepConfig, task: str, settings: Mapping[str, object]) -
     return from_dict(FinetuneConfig, values, "--grid")
 
 
-def table(rows: Sequence[SweepRow]) -> str:
+def sweep_table(rows: Sequence[SweepRow]) -> str:
     """Return the rows as a Markdown table; settings that all runs share stand below it."""
     values: dict[str, set[str]] = {}
     for row in rows:

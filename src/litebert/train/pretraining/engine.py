@@ -14,7 +14,7 @@ from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import factor
-from litebert.train.display import Display, Status, display
+from litebert.train.display import Display, StatusLine, display
 from litebert.train.estimate import measured_gemm_rate, step_flops
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.pretraining.config import PretrainConfig
@@ -24,7 +24,12 @@ from litebert.train.pretraining.feed import Feed
 from litebert.train.pretraining.meter import Meter, StepFigures
 from litebert.train.pretraining.objective import PretrainingLoss, counts_of, smallest_batch
 from litebert.train.pretraining.results import write_results
-from litebert.train.pretraining.setup import build_model, identity, open_corpora, resolve_model
+from litebert.train.pretraining.setup import (
+    build_pretraining_model,
+    open_corpora,
+    pretraining_identity,
+    resolve_model,
+)
 from litebert.train.pretraining.state import RunState, Scores
 from litebert.train.run import Run
 
@@ -93,13 +98,13 @@ class Pretraining:
         self.record = Run(
             config,
             RunState,
-            identity(config, self.shape),
+            pretraining_identity(config, self.shape),
             corpora.fingerprints(),
             config.checkpoint.keep_last,
             process,
             screen,
         )
-        model = build_model(config, self.shape, corpora).to(process.device)
+        model = build_pretraining_model(config, self.shape, corpora).to(process.device)
         if config.compile:
             model.compile(dynamic=True)  # lengths and numbers of masks differ
         self.replica = parallelize(model, config.parallel, process)
@@ -232,7 +237,7 @@ class Pretraining:
             "nonfinite": state.nonfinite_total,
         }
 
-    def status(self, share: float, eta_s: float) -> Status | None:
+    def status(self, share: float, eta_s: float) -> StatusLine | None:
         """Averages since the last line, the stage and the latest evaluation."""
         if not len(self.meter):
             return None
@@ -246,7 +251,7 @@ class Pretraining:
         ]
         settings = f"{stage.layers} layers, {stage.batch_size} x {stage.length}"
         dev = _describe(self.evaluator.latest)
-        return Status(share, self.state.step, eta_s, tuple(figures), settings, dev)
+        return StatusLine(share, self.state.step, eta_s, tuple(figures), settings, dev)
 
     def evaluate(self, *, is_last: bool) -> bool:
         """Evaluate with the layers that run now; the last time comes after the loop."""

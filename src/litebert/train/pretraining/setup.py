@@ -86,7 +86,9 @@ def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
     return model
 
 
-def build_model(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) -> PretrainingModel:
+def build_pretraining_model(
+    config: PretrainConfig, shape: ModelConfig, corpora: Corpora
+) -> PretrainingModel:
     """A fresh model, the same for equal seeds, or the one in ``init_from``."""
     generator = torch.Generator().manual_seed(derived_seed(config.seed, "initial weights"))
     if config.init_from is None:
@@ -113,7 +115,7 @@ def build_model(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) ->
     return model.train()
 
 
-def identity(config: PretrainConfig, shape: ModelConfig) -> dict[str, object]:
+def pretraining_identity(config: PretrainConfig, shape: ModelConfig) -> dict[str, object]:
     """What must not change between the parts of a run; schedules, budgets and cadences may."""
     return {
         **{f"model.{key}": value for key, value in to_dict(shape).items()},

@@ -10,7 +10,7 @@ import pytest
 
 from litebert.common.signals import StopRequest
 from litebert.data.batches.example import ExampleConfig
-from litebert.train.display import Status, display
+from litebert.train.display import StatusLine, display
 from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
 from litebert.train.pretraining.evaluate import advice, watch_plateau
 from litebert.train.pretraining.meter import Meter, StepFigures
@@ -102,7 +102,7 @@ def test_a_log_gets_few_lines(
     screen = display(is_main=True)
     for step in range(300):
         clock += 0.1
-        screen.show(Status(step / 300, step, 30.0, ("loss 6.52",), "2 layers", "dev loss 6.6"))
+        screen.show(StatusLine(step / 300, step, 30.0, ("loss 6.52",), "2 layers", "dev loss 6.6"))
     screen.note("left the plateau")
     screen.close()
     lines = capsys.readouterr().err.splitlines()
@@ -114,7 +114,7 @@ def test_a_log_gets_few_lines(
 def test_other_processes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
     screen = display(is_main=False)
     screen.note("hello")
-    screen.show(Status(0.5, 1, 1.0))
+    screen.show(StatusLine(0.5, 1, 1.0))
     assert capsys.readouterr().err == ""
 
 
