@@ -13,7 +13,7 @@ from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.text.tokenizer import MODEL_FILE
 from litebert.train import checkpoint
-from litebert.train.pretraining.state import RunState
+from litebert.train.pretraining.evaluate import RunState
 
 _SHAPE_PREFIX = "model."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from litebert.common.progress import SECONDS_BETWEEN_LINES, format_duration
 
@@ -49,8 +49,8 @@ class StatusLine:
         return " | ".join(part for part in parts if part)
 
 
-class Display(Protocol):
-    """What training reports to."""
+class Display:
+    """What training reports to; this one is silent."""
 
     def show(self, status: StatusLine) -> None:
         """Show how it stands; called every step, shown now and then."""
@@ -65,22 +65,11 @@ class Display(Protocol):
 def display(*, is_main: bool, quiet: bool = False) -> Display:
     """A live display on a terminal, sparse lines elsewhere, nothing on other processes."""
     if not is_main or quiet:
-        return _Silent()
+        return Display()
     return _Terminal() if sys.stderr.isatty() else _Log()
 
 
-class _Silent:
-    def show(self, status: StatusLine) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class _Log:
+class _Log(Display):
     def __init__(self) -> None:
         self._printed = time.monotonic()
 
@@ -92,11 +81,8 @@ class _Log:
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    def close(self) -> None:
-        pass
 
-
-class _Terminal:
+class _Terminal(Display):
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live

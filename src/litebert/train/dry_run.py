@@ -14,18 +14,18 @@ from litebert.dist.runtime import Process, this_process, uses_bfloat16
 from litebert.model.config import ModelConfig
 from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
 from litebert.optim.build import build_optimizers
-from litebert.train.estimate import Memory, measured_gemm_rate, step_flops
+from litebert.train.estimate import Memory, measured_gemm_rate
+from litebert.train.loop import accumulate, update
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.curriculum import Stage, stage_at
 from litebert.train.pretraining.feed import Feed, rows_of
-from litebert.train.pretraining.objective import PretrainingLoss, counts_of
+from litebert.train.pretraining.objective import PretrainingLoss, batch_flops, counts_of
 from litebert.train.pretraining.setup import (
     Corpora,
     build_pretraining_model,
     open_corpora,
     resolve_model,
 )
-from litebert.train.step import accumulate, update
 
 Bound = Literal["steps", "tokens", "budget"]
 
@@ -135,8 +135,8 @@ class _Bench:
         batch = max(feed.take(stage), key=lambda batch: batch.num_tokens)
         measured = rows_of(batch, 0, max(1, batch.input_ids.size // _MEASURED_TOKENS))
         compute_s, update_s = self._time(measured, stage)
-        rate = self._flops(measured, stage) / compute_s
-        flops = stage.num_micro * self._flops(batch, stage)
+        rate = batch_flops(self.shape, measured, stage.layers) / compute_s
+        flops = stage.num_micro * batch_flops(self.shape, batch, stage.layers)
         estimate = StageEstimate(
             from_share=share,
             layers=stage.layers,
@@ -174,10 +174,6 @@ class _Bench:
             compute_s.append(between - started)
             update_s.append(time.perf_counter() - between)
         return min(compute_s[1:]), min(update_s[1:])
-
-    def _flops(self, batch: Batch, stage: Stage) -> float:
-        rows, length = batch.input_ids.shape
-        return step_flops(self.shape, rows, length, len(batch.masked_labels), stage.layers)
 
 
 def _wait(device: torch.device) -> None:

@@ -15,10 +15,10 @@ from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.optim.build import build_optimizers
 from litebert.optim.config import OptimizerConfig
+from litebert.train.loop import accumulate, update
 from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.feed import rows_of
 from litebert.train.pretraining.objective import PretrainingLoss, counts_of
-from litebert.train.step import accumulate, update
 
 CPU = torch.device("cpu")
 SHAPE = ModelConfig(vocab_size=50, embedding_size=16, hidden_size=64, num_layers=3)

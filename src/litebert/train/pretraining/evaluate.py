@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import torch
@@ -13,21 +13,15 @@ import torch.nn.functional as F
 from torch import nn
 
 from litebert.common.signals import StopRequest
-from litebert.data.batches.example import (
-    Batch,
-    ExampleConfig,
-    MaskConfig,
-    Task,
-    Vocabulary,
-)
+from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Task, Vocabulary
 from litebert.data.batches.loader import Loader
 from litebert.data.corpus.shards import ShardSet
 from litebert.dist.replica import Replica
 from litebert.model.config import IGNORED_LABEL
-from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.config import Metric, PretrainConfig
+from litebert.train.pretraining.feed import FeedPosition
 from litebert.train.pretraining.objective import inputs_of
-from litebert.train.pretraining.state import FinalEvaluation, RunState, Scores
-from litebert.train.run import Run
+from litebert.train.run import Run, TrainState
 
 EVALUATION_SEED = 20190926
 """Fixed, so that every run with the same shards and lengths is evaluated on the same examples."""
@@ -38,18 +32,71 @@ MARGIN_NATS = 0.1
 """How far below the unigram loss a model must be to have left the plateau."""
 
 
+@dataclass(frozen=True)
+class Scores:
+    """What an evaluation found. Accuracies are shares; losses are nats per token."""
+
+    mlm_loss: float
+    """mean loss over all predicted tokens"""
+    mlm_accuracy: float
+    """share of predicted tokens that scored highest"""
+    masked_loss: float
+    """mean loss where the input is [MASK]: nothing to copy there"""
+    masked_accuracy: float
+    """share of right words where the input is [MASK]"""
+    unigram_loss: float
+    """loss, where the input is [MASK], of a model that knows nothing but word frequencies"""
+    sop_accuracy: float | None = None
+    """share of sentence orders recognised"""
+    nsp_accuracy: float | None = None
+    """share of random second segments recognised"""
+    predictions: int = 0
+    sop_pairs: int = 0
+    """pairs that sop_accuracy is of"""
+    nsp_pairs: int = 0
+    """pairs that nsp_accuracy is of"""
+
+
+@dataclass(frozen=True)
+class FinalEvaluation:
+    """The evaluation at the end of a run, which a resumed run need not repeat."""
+
+    step: int
+    """the last step of the run"""
+    examples: int
+    """dev examples of each kind that were asked for"""
+    scores: Scores
+
+
+@dataclass
+class RunState(TrainState):
+    """Everything about a pretraining run that is neither weights nor optimizer."""
+
+    best_value: float | None = None
+    """best value of the chosen metric"""
+    best_step: int | None = None
+    """when it was found"""
+    best_metric: Metric | None = None
+    left_plateau_step: int | None = None
+    """when the model was first better than word frequencies"""
+    plateau_reported: bool = False
+    """whether staying on the plateau was reported"""
+    feed: FeedPosition = field(default_factory=FeedPosition)
+    final: FinalEvaluation | None = None
+    """the evaluation at the end, once it is done"""
+
+    def kept_steps(self) -> list[int]:
+        """The best step."""
+        return [] if self.best_step is None else [self.best_step]
+
+
 class DevSet:
     """The dev documents as fixed batches of every kind of example.
 
     Masks (whole words, n-grams up to 3, 15 %) and pairs follow the ``paper`` rules, whatever
     training does, so that runs can be compared.
-
-    Args:
-        sources: the dev splits; those without documents are left out.
-        train_counts: int64 [V], how often each piece occurs in training: the unigram model.
-        config: the training examples; length and task are taken from it.
-        vocabulary: of the tokenizer.
-        batch_size: examples at once.
+    Splits without documents are left out. ``train_counts``, int64 [V], is how often each piece
+    occurs in training: the unigram model. Length and task are those of ``config``.
     """
 
     def __init__(
@@ -117,12 +164,7 @@ def evaluate(
 ) -> Scores:
     """Evaluate on ``num_examples`` of each kind; every process does its share.
 
-    Args:
-        replica: the model.
-        dev: the dev documents.
-        num_examples: examples of each task.
-        layers: layers to run; default: all.
-        stop: a signal ends the evaluation with :class:`EvaluationStopped`, on every process.
+    A signal to ``stop`` ends the evaluation with :class:`EvaluationStopped`, on every process.
     """
     tasks: list[Task] = [dev.word_task, "sop"] if dev.word_task == "none" else ["sop"]
     if dev.has_next_sentences:
@@ -270,13 +312,6 @@ def watch_plateau(
 
     A model at the plateau predicts by word frequency alone. Only places where the input is [MASK]
     count: at the others a model may copy what it sees, which is not understanding either.
-
-    Args:
-        config: the run.
-        layers: layers that run at present.
-        state: updated.
-        scores: the evaluation.
-        share: progress of the run.
     """
     gap = scores.unigram_loss - scores.masked_loss
     if state.left_plateau_step is None and gap > MARGIN_NATS:

@@ -17,11 +17,7 @@ from litebert.train.pretraining.curriculum import Stage
 
 @dataclass(frozen=True)
 class FeedPosition:
-    """Where the data stands: all that a checkpoint needs to know of it.
-
-    >>> FeedPosition().batch
-    0
-    """
+    """Where the data stands: all that a checkpoint needs to know of it."""
 
     stage: int = 0
     """how often length or micro-batch size have changed; each stage has an order of its own"""
@@ -39,12 +35,6 @@ class Feed:
     A step of k micro-batches uses k positions. If the number of processes divides k, each process
     takes every R-th one; else each takes its rows of every one. ``accumulation`` cuts each of these
     into so many parts, in the same order.
-
-    Example:
-        >>> feed = Feed([(shards, 1.0)], ExampleConfig(), seed=0, vocabulary=vocabulary)
-        >>> batches = feed.take(stage)
-        >>> feed.position.batch
-        1
     """
 
     def __init__(

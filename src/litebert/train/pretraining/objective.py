@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from litebert.data.batches.example import Batch
 from litebert.dist.runtime import Precision, autocast
-from litebert.model.config import IGNORED_LABEL
+from litebert.model.config import IGNORED_LABEL, ModelConfig
+from litebert.train.estimate import step_flops
 from litebert.train.pretraining.config import Objective
 
 STATISTICS = ("mlm_loss_sum", "mlm_correct", "sentence_loss_sum", "sentence_correct")
@@ -38,6 +39,12 @@ def counts_of(batches: list[Batch]) -> tuple[int, int, int]:
         sum(int((batch.sentence_labels != IGNORED_LABEL).sum()) for batch in batches),
         sum(int(batch.lengths[: len(batch.addresses)].sum()) for batch in batches),
     )
+
+
+def batch_flops(shape: ModelConfig, batch: Batch, layers: int) -> float:
+    """Operations of forward and backward of a batch."""
+    rows, length = batch.input_ids.shape
+    return step_flops(shape, rows, length, len(batch.masked_labels), layers)
 
 
 def smallest_batch() -> Batch:
