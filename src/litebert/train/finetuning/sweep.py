@@ -24,11 +24,7 @@ _DECIDED_BY_THE_SWEEP = ("task", "out", "data", "seeds", "resume")
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """Which runs to make.
-
-    >>> SweepConfig(("rte", "mrpc"), model="m", data=Path("glue"), out=Path("runs/sweep"),
-    ...             grid=("lr=1e-4,3e-4", "start=weights,random"), seeds=3)
-    """
+    """Which runs to make."""
 
     tasks: tuple[str, ...]
     """tasks or task files"""
@@ -74,12 +70,7 @@ def sweep(
 ) -> tuple[list[SweepRow], int]:
     """Make all runs that have not finished before; write ``table.json`` and ``table.md``.
 
-    Args:
-        config: tasks and grid.
-        run: fine-tunes: :func:`litebert.train.finetuning.engine.finetune`.
-
-    Returns:
-        The rows so far, and the signal that stopped the sweep (0 if it came to its end).
+    Returns the rows so far, and the signal that stopped the sweep (0 if it came to its end).
     """
     names = [Path(task).stem for task in config.tasks]
     if len(set(names)) < len(names):
