@@ -28,9 +28,7 @@ _TIMEOUT = timedelta(minutes=30)
 
 @dataclass(frozen=True)
 class Process:
-    """This process among all processes of the run; a single process is world size 1.
-
-    """
+    """This process among all processes of the run; a single process is world size 1."""
 
     rank: int
     world_size: int

@@ -22,14 +22,7 @@ class AdamW(Optimizer):
     Per tensor: ``m = b1 m + (1 - b1) g``; ``v = b2 v + (1 - b2) g^2``;
     ``u = m / (sqrt(v) + eps) + weight_decay * w``; ``w -= lr * u``. Parameters may be plain
     tensors or sharded ones (DTensor); the update is element by element, so both agree.
-
-    Args:
-        params: parameters or groups; a group may set ``lr`` and ``weight_decay``.
-        lr: learning rate.
-        betas: decay of the running means of the gradient and of its square.
-        eps: added to the root of the second mean.
-        weight_decay: decoupled decay, multiplied by the learning rate.
-        bias_correction: divide the running means by ``1 - beta^t`` (off in the official code).
+    ``bias_correction`` divides the running means by ``1 - beta^t`` (off in the official code).
 
     Example:
         >>> import torch
@@ -49,16 +42,8 @@ class AdamW(Optimizer):
         *,
         bias_correction: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "bias_correction": bias_correction,
-            },
-        )
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**defaults, "bias_correction": bias_correction})
 
     _is_element_wise: ClassVar[bool] = True
     """whether the update of a tensor needs nothing but its own elements"""

@@ -33,13 +33,8 @@ def build_optimizers(
 ) -> list[Optimizer]:
     """Make the optimisers of a config; every group remembers its ``peak_lr``.
 
-    Args:
-        named_parameters: trainable parameters by name; frozen ones are left out.
-        config: the optimiser and its constants.
-        lr: the resolved peak learning rate.
-
-    Returns:
-        One optimiser, or two for ``muon`` (matrices of the layers, then the rest).
+    One optimiser, or two for ``muon`` (matrices of the layers, then the rest); frozen parameters
+    are left out.
     """
     trainable = [(name, p) for name, p in named_parameters if p.requires_grad]
     betas = (config.beta1, config.beta2)

@@ -13,11 +13,7 @@ ScheduleName = Literal["official", "linear", "trapezoid", "constant"]
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """How the learning rate moves between the first step and the last.
-
-    >>> ScheduleConfig(name="trapezoid", warmup_share=0.05).name
-    'trapezoid'
-    """
+    """How the learning rate moves between the first step and the last."""
 
     name: ScheduleName = "official"
     """after warm-up, official: polynomial decay as if from step 0; linear: straight down; \
@@ -41,13 +37,8 @@ trapezoid: constant, then down; constant"""
 def official(progress: float, warmup: float, power: float = 1.0) -> float:
     """The official schedule (spec 4.3): the decay counts from 0, so there is a jump after warm-up.
 
-    Args:
-        progress: share of the run done before this step; at and after 1 the rate is 0.
-        warmup: share of the run that warms up.
-        power: exponent of the decay.
-
-    Returns:
-        The factor to multiply the peak learning rate with.
+    Like those below a factor on the peak learning rate, by the share of the run that was done
+    before this step (at and after 1 the rate is 0) and the share that warms up.
     """
     if progress < warmup:
         return progress / warmup
@@ -78,11 +69,8 @@ def factor(
 ) -> float:
     """The factor on the peak learning rate at ``progress`` (steps, tokens or time, as a share).
 
-    Args:
-        config: the schedule.
-        progress: share of the run done before this step.
-        steps: length of the run in steps, needed when the warm-up is given in steps.
-        step: steps done before this one, needed for the warm-up's floor.
+    A warm-up in steps needs the run's length in ``steps``, the warm-up's floor the steps done
+    before this ``step``.
     """
     value = _by_progress(config, progress, steps)
     if config.warmup_floor and step is not None:
