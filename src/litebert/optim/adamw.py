@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar, cast
 
 import torch
@@ -49,17 +49,12 @@ class AdamW(Optimizer):
     """whether the update of a tensor needs nothing but its own elements"""
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
             if params:
                 self._update(params, group)
-        return loss
 
     def _update(self, params: list[Tensor], group: Group) -> None:
         if self._is_element_wise and all(map(_fits_the_fused_kernel, params)):

@@ -44,13 +44,10 @@ class Lamb(AdamW):
         max_trust_ratio: float | None = None,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, bias_correction=bias_correction)
-        self.defaults["adapt"] = True
-        for group in self.param_groups:
-            group.setdefault("adapt", True)
         self.max_trust_ratio = max_trust_ratio
 
     def _scale(self, params: list[Tensor], updates: list[Tensor], group: Group) -> None:
-        if not group["adapt"]:
+        if not group.get("adapt", True):
             return
         weight_norms, update_norms = _norms(params), _norms(updates)
         both_positive = (weight_norms > 0) & (update_norms > 0)

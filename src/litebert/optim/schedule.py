@@ -53,15 +53,10 @@ def linear(progress: float, warmup: float) -> float:
 
 
 def trapezoid(progress: float, warmup: float, decay: float) -> float:
-    """Warm-up, constant, and straight down to zero over the last ``decay`` of the run."""
+    """Warm-up, constant, and straight down to zero over the last ``decay`` of the run, if any."""
     rising = progress / warmup if progress < warmup else 1.0
     falling = (1.0 - min(progress, 1.0)) / decay if decay > 0.0 else 1.0
     return min(rising, falling, 1.0)
-
-
-def constant(progress: float, warmup: float) -> float:
-    """Warm-up, then constant."""
-    return progress / warmup if progress < warmup else 1.0
 
 
 def factor(
@@ -72,13 +67,6 @@ def factor(
     A warm-up in steps needs the run's length in ``steps``, the warm-up's floor the steps done
     before this ``step``.
     """
-    value = _by_progress(config, progress, steps)
-    if config.warmup_floor and step is not None:
-        value = min(value, (step + 1) / config.warmup_floor)
-    return value
-
-
-def _by_progress(config: ScheduleConfig, progress: float, steps: int | None) -> float:
     warmup = config.warmup_share
     if config.warmup_steps is not None:
         if steps is None:
@@ -88,9 +76,12 @@ def _by_progress(config: ScheduleConfig, progress: float, steps: int | None) -> 
             )
         warmup = config.warmup_steps / steps
     if config.name == "official":
-        return official(progress, warmup, config.power)
-    if config.name == "linear":
-        return linear(progress, warmup)
-    if config.name == "trapezoid":
-        return trapezoid(progress, warmup, config.decay_share)
-    return constant(progress, warmup)
+        value = official(progress, warmup, config.power)
+    elif config.name == "linear":
+        value = linear(progress, warmup)
+    else:
+        decay = config.decay_share if config.name == "trapezoid" else 0.0
+        value = trapezoid(progress, warmup, decay)
+    if config.warmup_floor and step is not None:
+        value = min(value, (step + 1) / config.warmup_floor)
+    return value

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from litebert.data.batches.example import Batch
-from litebert.dist.replica import SingleReplica
+from litebert.dist.replica import Replica
 from litebert.dist.runtime import Process, this_process, uses_bfloat16
 from litebert.model.config import ModelConfig
 from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
@@ -123,7 +123,7 @@ class _Bench:
         self.config, self.shape, self.process, self.corpora = config, shape, process, corpora
         model = build_pretraining_model(config, shape, corpora).to(process.device)
         # Each process measures alone: what it computes, not what it sends.
-        self.replica = SingleReplica(model, process)
+        self.replica = Replica(model, process)
         self.optimizers = build_optimizers(model.named_parameters(), config.optimizer, 0.0)
 
     def measure(self, share: float) -> tuple[StageEstimate, float]:

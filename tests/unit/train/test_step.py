@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from litebert.data.batches.example import Batch
-from litebert.dist.replica import SingleReplica
+from litebert.dist.replica import Replica
 from litebert.dist.runtime import Process
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
@@ -49,7 +49,7 @@ def model() -> PretrainingModel:
 
 
 def gradients(batches: list[Batch]) -> tuple[dict[str, torch.Tensor], list[float]]:
-    replica = SingleReplica(model(), Process(0, 1, CPU))
+    replica = Replica(model(), Process(0, 1, CPU))
     predictions, pairs, _ = counts_of(batches)
     loss_of = PretrainingLoss(Objective(), predictions, pairs, layers=3, device=CPU)
     statistics = accumulate(replica, batches, loss_of, [0] * len(batches))

@@ -53,13 +53,10 @@ class PretrainResult:
     """How a run ended."""
 
     run: Path
-    """the run folder"""
     model: Path | None
     """the model folder; None if the run was interrupted"""
     step: int
-    """steps done"""
     tokens: int
-    """tokens trained on"""
     elapsed_s: float
     """time in the training loop"""
     scores: Scores | None

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from litebert.common.signals import StopRequest
 from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Task, Vocabulary
@@ -169,16 +169,17 @@ def evaluate(
     tasks: list[Task] = [dev.word_task, "sop"] if dev.word_task == "none" else ["sop"]
     if dev.has_next_sentences:
         tasks.append("nsp")
-    sums: dict[Task, list[float]] = {"nsp": [0.0] * len(_Sums.NAMES)}
+    sums: dict[Task, list[float]] = {"nsp": [0.0] * len(_SUMS)}
     with replica.evaluation() as model:
         for task in tasks:
             batches = dev.batches(task, num_examples)
-            own = _Sums(dev, replica.process.device)
+            own = torch.zeros(len(_SUMS), dtype=torch.float64)
             for batch in batches[replica.process.rank :: replica.process.world_size]:
                 if _is_stopped(stop):
                     break
-                own.add(model, batch, layers, words=task == dev.word_task)
-            *sums[task], stops = replica.process.sum([*own.values, float(_is_stopped(stop))])
+                inputs = inputs_of(batch, replica.process.device)
+                own += _sums_of(model, batch, inputs, layers, dev, words=task == dev.word_task)
+            *sums[task], stops = replica.process.sum([*own.tolist(), float(_is_stopped(stop))])
             if stops:
                 raise EvaluationStopped
     words, sop, nsp = sums[dev.word_task], sums["sop"], sums["nsp"]
@@ -200,41 +201,42 @@ def _is_stopped(stop: StopRequest | None) -> bool:
     return stop is not None and stop.signum > 0
 
 
-class _Sums:
-    """Running sums over batches of one task."""
+_SUMS = (
+    *("loss", "correct", "count"),
+    *("masked_loss", "masked_correct", "masked_count", "unigram_loss"),
+    *("sentence_correct", "pairs"),
+)
 
-    NAMES = (
-        *("loss", "correct", "count"),
-        *("masked_loss", "masked_correct", "masked_count", "unigram_loss"),
-        *("sentence_correct", "pairs"),
-    )
 
-    def __init__(self, dev: DevSet, device: torch.device) -> None:
-        self.values = [0.0] * len(self.NAMES)
-        self._device = device
-        self._mask_id = dev.vocabulary.mask_id
-        self._unigram = torch.from_numpy(dev.unigram_log_probability).to(device)
-
-    def add(self, model: nn.Module, batch: Batch, layers: int | None, *, words: bool) -> None:
-        """Run a batch; words are predicted only where asked for."""
-        inputs = inputs_of(batch, self._device)
-        positions = torch.from_numpy(batch.masked_positions).to(self._device) if words else None
-        out = model(*inputs, masked_positions_M=positions, num_layers=layers)
-        found = torch.zeros(len(self.NAMES), dtype=torch.float64)
-        if positions is not None:
-            labels = torch.from_numpy(batch.masked_labels).to(self._device)
-            logits = out.mlm_logits_MV.float()
-            losses = F.cross_entropy(logits, labels, reduction="none").double()
-            right = (logits.argmax(-1) == labels).double()
-            masked = (inputs[0].flatten()[positions] == self._mask_id).double()
-            found[:2] = torch.stack([losses.sum(), right.sum()])
-            found[2] = len(labels)
-            found[3:5] = torch.stack([losses @ masked, right @ masked])
-            found[5:7] = torch.stack([masked.sum(), -(self._unigram[labels] @ masked)])
-        pairs = torch.from_numpy(batch.sentence_labels).to(self._device)
-        found[7] = (out.sentence_logits_B2.argmax(-1) == pairs).sum()
-        found[8] = (pairs != IGNORED_LABEL).sum()
-        self.values = [a + b for a, b in zip(self.values, found.tolist(), strict=True)]
+def _sums_of(
+    model: nn.Module,
+    batch: Batch,
+    inputs: tuple[Tensor, Tensor | None, Tensor],
+    layers: int | None,
+    dev: DevSet,
+    *,
+    words: bool,
+) -> Tensor:
+    """Run a batch, predicting words only where asked for; the sums named above, float64."""
+    device = inputs[0].device
+    positions = torch.from_numpy(batch.masked_positions).to(device) if words else None
+    out = model(*inputs, masked_positions_M=positions, num_layers=layers)
+    found = torch.zeros(len(_SUMS), dtype=torch.float64)
+    if positions is not None:
+        labels = torch.from_numpy(batch.masked_labels).to(device)
+        unigram = torch.from_numpy(dev.unigram_log_probability[batch.masked_labels]).to(device)
+        logits = out.mlm_logits_MV.float()
+        losses = F.cross_entropy(logits, labels, reduction="none").double()
+        right = (logits.argmax(-1) == labels).double()
+        masked = (inputs[0].flatten()[positions] == dev.vocabulary.mask_id).double()
+        found[:2] = torch.stack([losses.sum(), right.sum()])
+        found[2] = len(labels)
+        found[3:5] = torch.stack([losses @ masked, right @ masked])
+        found[5:7] = torch.stack([masked.sum(), -(unigram @ masked)])
+    pairs = torch.from_numpy(batch.sentence_labels).to(device)
+    found[7] = (out.sentence_logits_B2.argmax(-1) == pairs).sum()
+    found[8] = (pairs != IGNORED_LABEL).sum()
+    return found
 
 
 class Evaluator:
