@@ -28,7 +28,6 @@ class StatusLine:
     share: float
     """share of the run that is done"""
     step: int
-    """steps done"""
     eta_s: float
     """seconds until the end"""
     figures: tuple[str, ...] = ()

@@ -129,9 +129,8 @@ class _Bench:
     def measure(self, share: float) -> tuple[StageEstimate, float]:
         """The costs of a step at a share of the run, and operations per second."""
         stage = stage_at(self.config, self.shape, share)
-        feed = Feed(
-            self.corpora.train, self.config.examples, self.config.seed, self.corpora.vocabulary
-        )
+        config, corpora = self.config, self.corpora
+        feed = Feed(corpora.train, config.examples, config.seed, corpora.vocabulary)
         batch = max(feed.take(stage), key=lambda batch: batch.num_tokens)
         measured = rows_of(batch, 0, max(1, batch.input_ids.size // _MEASURED_TOKENS))
         compute_s, update_s = self._time(measured, stage)
@@ -154,14 +153,8 @@ class _Bench:
         """Seconds to compute a batch and to update, the best of a few after a first one."""
         device = self.process.device
         predictions, pairs, _ = counts_of([batch])
-        loss_of = PretrainingLoss(
-            self.config.objective,
-            max(1, predictions),
-            pairs,
-            stage.layers,
-            device,
-            self.config.precision,
-        )
+        predictions = max(1, predictions)
+        loss_of = PretrainingLoss.of(self.config, predictions, pairs, stage.layers, device)
         parameters = [p for p in self.replica.model.parameters() if p.requires_grad]
         compute_s, update_s = [], []
         for _ in range(1 + _MEASURED_STEPS):

@@ -51,7 +51,6 @@ class Outcome:
     grad_norm: float
     """before clipping; not finite if nothing was updated"""
     seconds: float
-    """duration of the step"""
 
 
 class Engine(Protocol[T]):

@@ -51,7 +51,6 @@ class TrainState:
     """Where a run stands: what a checkpoint stores besides weights and optimizer."""
 
     step: int = 0
-    """steps done"""
     tokens: int = 0
     """tokens trained on, without padding"""
     elapsed_s: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from statistics import fmean
@@ -27,7 +28,6 @@ from litebert.train.finetuning.results import (
     FinetuneResult,
     Scorer,
     baseline_scores,
-    describe_data,
     fine_tuning_section,
     open_seeds_run,
     read_result,
@@ -94,11 +94,8 @@ def _run_seeds(
 def _run_one(
     config: FinetuneConfig, data: TaskData, process: Process, stop: StopRequest
 ) -> FinetuneResult:
-    screen = display(is_main=process.is_main)
-    try:
+    with closing(display(is_main=process.is_main)) as screen:
         return FineTuning(config, data, process, stop, screen).run()
-    finally:
-        screen.close()
 
 
 class FineTuning:
@@ -156,8 +153,16 @@ class FineTuning:
             self.record.event("recipe", fields=asdict(self.settings))
             bad_rows = self.config.out / BAD_ROWS_FILE
             self.process.on_main(lambda: self.data.problems.write(bad_rows))
-            for name, fields in describe_data(self.data).items():
-                self.record.event(name, fields=fields)
+            train = self.data.train
+            counts = {
+                "train_examples": len(train.examples),
+                "train_features": len(train.features),
+                "bad_rows": self.data.problems.counts(),
+            }
+            self.record.event("data", fields=counts)
+            answers = self.data.task.form.window_counts(train.examples, train.features)
+            if answers:
+                self.record.event("answers", fields=answers)
         module = self.replica.module_for_training
         self.replica.rehearse(lambda: module(self.smallest, 1, None))
         signum = self.loop.train()

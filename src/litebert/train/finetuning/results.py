@@ -94,21 +94,6 @@ def write_result(result: FinetuneResult) -> None:
     write_json(result.run / RESULT_FILE, to_dict(result))
 
 
-def describe_data(data: TaskData) -> dict[str, dict[str, object]]:
-    """The events that say what a run learns from: examples, bad rows, answers found again."""
-    events: dict[str, dict[str, object]] = {
-        "data": {
-            "train_examples": len(data.train.examples),
-            "train_features": len(data.train.features),
-            "bad_rows": data.problems.counts(),
-        }
-    }
-    answers = data.task.form.window_counts(data.train.examples, data.train.features)
-    if answers:
-        events["answers"] = {**answers}
-    return events
-
-
 def baseline_scores(data: TaskData) -> dict[str, float]:
     """What always saying the same scores on the first split."""
     dev = data.evals[0]

@@ -67,9 +67,7 @@ def load_task_data(
 ) -> TaskData:
     """Read and tokenise the training split and the splits with labels, or a part of each.
 
-    Raises:
-        ConfigError: ``data`` is one file, which would serve as training and as dev split.
-        DataError: a split cannot be read, or some of its examples have no label.
+    One file is refused: it would serve as training and as dev split.
     """
     if data.is_file() and data.suffix != ".toml":
         raise ConfigError(
@@ -77,33 +75,27 @@ def load_task_data(
         )
     problems = RowProblems(strict)
     usable = task.read(data, "train", problems)
-    train = sample(usable, max_train_examples)
     evals = read_splits(task, data, None, problems)
     for name, found in (("train", usable), *evals):
-        _require_labels(task, data, name, found)
+        missing = [example.id for example in found if example.gold is None]
+        if missing:
+            raise DataError(
+                f"{data}: {len(missing):,} of {len(found):,} examples of {task.name}'s {name} "
+                f"split have no label (first: {missing[0]}); fine-tuning needs all of them"
+            )
+
+    def split(name: str, examples: Sequence[Example]) -> TaskSplit:
+        return TaskSplit.make(task.form, name, examples, tokenizer, max_length)
+
     return TaskData(
         task,
         tokenizer,
-        TaskSplit.make(task.form, "train", train, tokenizer, max_length),
-        tuple(
-            TaskSplit.make(
-                task.form, name, sample(found, max_scored_examples, "scored"), tokenizer, max_length
-            )
-            for name, found in evals
-        ),
+        split("train", sample(usable, max_train_examples)),
+        tuple(split(name, sample(found, max_scored_examples, "scored")) for name, found in evals),
         problems,
         max_length,
         {"train": len(usable), **{name: len(found) for name, found in evals}},
     )
-
-
-def _require_labels(task: Task, data: Path, split: str, examples: Sequence[Example]) -> None:
-    missing = [example.id for example in examples if example.gold is None]
-    if missing:
-        raise DataError(
-            f"{data}: {len(missing):,} of {len(examples):,} examples of {task.name}'s {split} "
-            f"split have no label (first: {missing[0]}); fine-tuning needs all of them"
-        )
 
 
 def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,12 +68,11 @@ class PretrainResult:
 
 def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
     """Train a model on token shards and write a run folder with the model in it."""
-    with training_process(config.out, config.device, config.parallel) as (process, stop):
-        screen = display(is_main=process.is_main, quiet=quiet)
-        try:
-            return Pretraining(config, process, stop, screen).run()
-        finally:
-            screen.close()
+    with (
+        training_process(config.out, config.device, config.parallel) as (process, stop),
+        closing(display(is_main=process.is_main, quiet=quiet)) as screen,
+    ):
+        return Pretraining(config, process, stop, screen).run()
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,9 @@ class Pretraining:
         self.corpora = corpora = open_corpora(config)
         self.shape = resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
-        self.record = Run(
-            config,
-            RunState,
-            pretraining_identity(config, self.shape),
-            corpora.fingerprints(),
-            config.checkpoint.keep_last,
-            process,
-            screen,
-        )
+        identity, keep_last = pretraining_identity(config, self.shape), config.checkpoint.keep_last
+        prints = corpora.fingerprints()
+        self.record = Run(config, RunState, identity, prints, keep_last, process, screen)
         model = build_pretraining_model(config, self.shape, corpora).to(process.device)
         if config.compile:
             model.compile(dynamic=True)  # lengths and numbers of masks differ
@@ -144,7 +138,8 @@ class Pretraining:
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
         num_pairs = int(self.config.examples.task != "none")
-        loss = self._loss(1, num_pairs, self._stage())
+        layers, device = self._stage().layers, self.process.device
+        loss = PretrainingLoss.of(self.config, 1, num_pairs, layers, device)
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
         if not self.dev.has_documents:
             self.screen.note("no dev documents: the run goes without evaluation")
@@ -190,7 +185,8 @@ class Pretraining:
             for number in range(len(batches))
         ]
         state.feed = self.feed.position
-        return Step(batches, self._loss(predictions, pairs, stage), seeds, lr_factor, tokens)
+        loss = PretrainingLoss.of(config, predictions, pairs, stage.layers, process.device)
+        return Step(batches, loss, seeds, lr_factor, tokens)
 
     def count(self, outcome: Outcome) -> None:
         """Note a step for the next line of metrics."""
@@ -255,16 +251,6 @@ class Pretraining:
 
     def _stage(self) -> Stage:
         return stage_at(self.config, self.shape, self.share())
-
-    def _loss(self, num_predictions: int, num_pairs: int, stage: Stage) -> PretrainingLoss:
-        return PretrainingLoss(
-            self.config.objective,
-            num_predictions,
-            num_pairs,
-            stage.layers,
-            self.process.device,
-            self.config.precision,
-        )
 
     def _note_slow_steps(self) -> None:
         """Tell who starts a large model on a small machine, before the first step has passed."""
