@@ -76,13 +76,11 @@ def mean_squared_error(gold: Values, predicted: Values) -> float:
 
 
 def multi_label_scores(
-    gold: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]
+    gold: npt.NDArray[np.float64], predicted: npt.NDArray[np.float64]
 ) -> dict[str, float]:
     """Return micro and macro F1 and the share of rows with all labels right.
 
-    Args:
-        gold: 0/1, int64 [num_examples, num_labels].
-        predicted: likewise.
+    Both are 0 or 1, [num_examples, num_labels].
     """
     right = np.sum((gold == 1) & (predicted == 1), axis=0)
     predicted_counts, gold_counts = predicted.sum(axis=0), gold.sum(axis=0)
@@ -142,13 +140,12 @@ def entity_scores(
     }
 
 
-def confusion_matrix(
-    gold: Sequence[int], predicted: Sequence[int], num_labels: int
-) -> list[list[int]]:
+def confusion_matrix(gold: Values, predicted: Values, num_labels: int) -> list[list[int]]:
     """Return counts [gold][predicted]."""
     matrix = np.zeros((num_labels, num_labels), np.int64)
     np.add.at(matrix, (np.asarray(gold, np.int64), np.asarray(predicted, np.int64)), 1)
-    return [[int(count) for count in row] for row in matrix]
+    counts: list[list[int]] = matrix.tolist()
+    return counts
 
 
 def _f1_of_counts(right: int, num_predicted: int, num_gold: int) -> float:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from litebert.tasks.base import Example, Form, Prediction
+from litebert.tasks.base import Examples, Form, Predictions
 
 _LONGEST_TEXT = 400
 
 
 def worst_mistakes(
-    form: Form, examples: Sequence[Example], predictions: Sequence[Prediction], count: int = 20
+    form: Form, examples: Examples, predictions: Predictions, count: int = 20
 ) -> list[dict[str, object]]:
     """Return the wrong predictions the model was surest of, worst first."""
     ranked = []

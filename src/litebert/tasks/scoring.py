@@ -9,7 +9,16 @@ from pathlib import Path
 
 from litebert.common.errors import InputError, MissingFileError
 from litebert.common.rng import rng
-from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Task, TextEncoder
+from litebert.tasks.base import (
+    Example,
+    Examples,
+    Features,
+    Form,
+    Outputs,
+    Prediction,
+    Task,
+    TextEncoder,
+)
 from litebert.tasks.problems import RowProblems
 
 _BY_LABEL = frozenset({"logits", "token_logits"})
@@ -21,17 +30,12 @@ class TaskSplit:
     """Examples with their model inputs."""
 
     name: str
-    examples: Sequence[Example]
-    features: Sequence[Feature]
+    examples: Examples
+    features: Features
 
     @classmethod
     def make(
-        cls,
-        form: Form,
-        name: str,
-        examples: Sequence[Example],
-        tokenizer: TextEncoder,
-        max_length: int,
+        cls, form: Form, name: str, examples: Examples, tokenizer: TextEncoder, max_length: int
     ) -> TaskSplit:
         """Tokenise examples."""
         return cls(name, examples, form.features(examples, tokenizer, max_length))
@@ -60,9 +64,7 @@ class TaskSplit:
         return digest.hexdigest()
 
 
-def sample(
-    examples: Sequence[Example], count: int | None, purpose: str = "training subset"
-) -> Sequence[Example]:
+def sample(examples: Examples, count: int | None, purpose: str = "training subset") -> Examples:
     """Return so many examples, drawn without replacement, in their order; None returns all."""
     if count is None or count >= len(examples):
         return examples
@@ -103,7 +105,7 @@ def read_splits(
     return found
 
 
-def is_scored(task: Task, split: str, examples: Sequence[Example]) -> bool:
+def is_scored(task: Task, split: str, examples: Examples) -> bool:
     """Whether a split gets scores: it has labels, and is not only for a leaderboard.
 
     The diagnostic set of GLUE is both: the leaderboard takes it, and its labels are published.

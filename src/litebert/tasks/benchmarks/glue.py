@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import DataError
 from litebert.common.files import READ_ERRORS, open_binary
-from litebert.tasks.base import Example, Form, Gold, Prediction
+from litebert.tasks.base import Example, Examples, Form, Gold, Prediction, Predictions
 from litebert.tasks.benchmarks.locate import find_file
-from litebert.tasks.forms.texts import ClassificationForm, RegressionForm
+from litebert.tasks.forms.requests import RowError
+from litebert.tasks.forms.texts import (
+    ClassificationForm,
+    RegressionForm,
+    finite_number,
+    gold_and_predicted,
+    label_index,
+)
 from litebert.tasks.metrics import Values, accuracy, f1, matthews, pearson, spearman
-from litebert.tasks.prediction_files import match_predictions, read_predictions, write_table
+from litebert.tasks.prediction_files import require_gold, score_rows, write_table
 from litebert.tasks.problems import RowProblems
 
 METRICS: dict[str, Callable[[Values, Values], float]] = {
@@ -32,15 +38,10 @@ class GlueTask:
     """One row of the table below.
 
     Args:
-        name: what the command line calls it.
         folder: its folder in the GLUE root.
         labels: in the order of the logits; empty for regression (STS-B).
-        text: header names of the (first) sentence; the first that the file has is taken.
-        text_pair: header names of the second sentence, if there is one.
-        label: header names of the label.
+        text, text_pair, label: header names; the first that the file has is taken.
         metrics: what the leaderboard shows; the first one picks checkpoints.
-        eval_splits: splits with labels.
-        test_splits: splits for the leaderboard.
         leaderboard: file name per test split.
         headerless: positions of (text, label) in files without a header line (CoLA).
     """
@@ -101,25 +102,14 @@ class GlueTask:
             raise DataError(f"{path} has no usable row; {len(problems):,} rows are bad")
         return examples
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the leaderboard's metrics as fractions (correlations from -1 to 1)."""
-        gold, predicted = [], []
-        for example, prediction in zip(examples, predictions, strict=True):
-            if not isinstance(example.gold, (int, float)):
-                raise DataError(f"{self.name}: row {example.id} has no label, so nothing to score")
-            assert isinstance(prediction.value, (int, float))
-            gold.append(float(example.gold))
-            predicted.append(float(prediction.value))
+        require_gold(examples, f"{self.name}: row", "label")
+        gold, predicted = gold_and_predicted(examples, predictions)
         return {metric: METRICS[metric](gold, predicted) for metric in self.metrics}
 
     def write_predictions(
-        self,
-        folder: Path,
-        split: str,
-        examples: Sequence[Example],
-        predictions: Sequence[Prediction],
+        self, folder: Path, split: str, examples: Examples, predictions: Predictions
     ) -> list[Path]:
         """Write the table that the leaderboard takes, such as ``MNLI-m.tsv``."""
         names = dict(zip(self.test_splits, self.leaderboard, strict=True))
@@ -128,26 +118,17 @@ class GlueTask:
         return [write_table(path, rows)]
 
     def score_file(
-        self,
-        predictions: Path,
-        data: Path,
-        split: str,
-        null_odds: Path | None,
-        problems: RowProblems,
+        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
     ) -> dict[str, float]:
         """Score a leaderboard table against a file with labels, row by row."""
-        examples = self.read(data, split, problems)
-        values = match_predictions(examples, read_predictions(predictions), predictions, problems)
-        parsed = []
-        for example, value in zip(examples, values, strict=True):
-            answer = self._parse(str(value))
-            if answer is None:
-                expected = self._expected() if self.labels else "a number"
-                raise DataError(
-                    f"{predictions}: prediction {value!r} for row {example.id} is not {expected}"
-                )
-            parsed.append(Prediction(example.id, answer))
-        return self.score(examples, parsed)
+        return score_rows(self, file, data, split, problems, self._predicted)
+
+    def _predicted(self, value: object, example: Example) -> int | float:
+        answer = self._parse(str(value))
+        if answer is None:
+            expected = self._expected() if self.labels else "a number"
+            raise DataError(f"prediction {value!r} for row {example.id} is not {expected}")
+        return answer
 
     def _columns(self, header: Sequence[str]) -> _Columns | None:
         text = _position(header, self.text)
@@ -199,14 +180,10 @@ class GlueTask:
 
     def _parse(self, value: str) -> int | float | None:
         """Return a label's index, or any finite number for regression."""
-        value = value.strip()
-        if self.labels:
-            return self.labels.index(value) if value in self.labels else None
         try:
-            number = float(value)
-        except ValueError:
+            return label_index(self.labels, value) if self.labels else finite_number(value)
+        except RowError:
             return None
-        return number if math.isfinite(number) else None
 
     def _expected(self) -> str:
         return f"one of {', '.join(self.labels)}" if self.labels else "a number from 0 to 5"

@@ -8,8 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Row, TextEncoder
-from litebert.tasks.forms.arrays import mean_log_probability, softmax
+from litebert.tasks.base import (
+    Example,
+    Examples,
+    Feature,
+    Features,
+    Form,
+    Outputs,
+    Prediction,
+    Predictions,
+    Row,
+    TextEncoder,
+)
+from litebert.tasks.forms.arrays import mean_log_probability
 from litebert.tasks.forms.requests import (
     Cells,
     RowError,
@@ -18,7 +29,7 @@ from litebert.tasks.forms.requests import (
     required_text,
 )
 from litebert.tasks.forms.rows import encode_unique
-from litebert.tasks.forms.texts import gold_and_predicted
+from litebert.tasks.forms.texts import gold_and_predicted, likeliest
 from litebert.tasks.metrics import accuracy
 
 
@@ -54,9 +65,7 @@ class ChoiceForm(Form):
             raise RowError("missing options", f"{len(options)} given, at least 2 needed")
         return Example(id, cells.text("text"), cells.optional_text("question"), options)
 
-    def features(
-        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
-    ) -> list[Feature]:
+    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
         """Return one feature per example with one row ``[CLS] passage [SEP] answer [SEP]`` each."""
         asked = [
             tuple(fill_question(example.text_pair or "", option) for option in example.options)
@@ -81,20 +90,13 @@ class ChoiceForm(Form):
         return features
 
     def decode(
-        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
     ) -> list[Prediction]:
         """Take the likeliest option."""
-        predictions = []
-        for feature, output in zip(features, outputs, strict=True):
-            probabilities = softmax(output["logits"])
-            predictions.append(
-                Prediction(
-                    examples[feature.example].id,
-                    int(probabilities.argmax()),
-                    tuple(probabilities.tolist()),
-                )
-            )
-        return predictions
+        return [
+            likeliest(examples[feature.example].id, output["logits"])
+            for feature, output in zip(features, outputs, strict=True)
+        ]
 
     def combine(self, outputs: Sequence[Outputs]) -> Outputs:
         """Average probabilities."""
@@ -128,14 +130,13 @@ class ChoiceForm(Form):
         index = option_index(value, len(example.options)) if isinstance(value, int) else None
         return self.read_label(value, example, separator) if index is None else index
 
-    def named(self, example: Example, value: object) -> object:
+    def named(self, example: Example | None, value: object) -> object:
         """Return the text of the option."""
+        assert example is not None, "an option is one of its example's"
         assert isinstance(value, int)
         return example.options[value]
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the accuracy."""
         return {"accuracy": accuracy(*gold_and_predicted(examples, predictions))}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +14,9 @@ from litebert.model.head_table import Head
 from litebert.tasks.base import (
     Answer,
     Example,
+    Examples,
     Feature,
+    Features,
     FloatArray,
     Form,
     Gold,
@@ -22,6 +24,7 @@ from litebert.tasks.base import (
     Outputs,
     Passage,
     Prediction,
+    Predictions,
     Row,
     Span,
     TextEncoder,
@@ -59,7 +62,6 @@ class SpanForm(Form):
     """Question and passage -> the words of the passage that answer, or no answer.
 
     Args:
-        may_be_unanswerable: whether "no answer" is a possible prediction (SQuAD 2.0).
         stride: pieces between the starts of two windows.
         max_question_length: pieces of the question that are kept, at most half of the input.
         max_answer_length: longest answer in pieces.
@@ -105,17 +107,11 @@ class SpanForm(Form):
             "stride": self.stride,
         }
 
-    def adapted(self, task_form: Form) -> Form:
-        """Whether a question may have no answer is the task's to say."""
-        return replace(self, may_be_unanswerable=task_form.may_be_unanswerable)
-
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``question`` and ``context``."""
         return Example(id, required_text(record, "context"), required_text(record, "question"))
 
-    def features(
-        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
-    ) -> list[Feature]:
+    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
         """Return one feature ``[CLS] question [SEP] window [SEP]`` per window.
 
         A window without the whole answer counts as unanswerable: its target is ``[CLS]``.
@@ -132,7 +128,7 @@ class SpanForm(Form):
         return features
 
     def decode(
-        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
     ) -> list[Prediction]:
         """Take the best span over all windows of each example, or no answer."""
         windows: dict[int, list[tuple[Feature, Outputs]]] = defaultdict(list)
@@ -184,20 +180,18 @@ class SpanForm(Form):
         """Read an answer's text."""
         return str(value)
 
-    def named(self, example: Example, value: object) -> object:
+    def named(self, example: Example | None, value: object) -> object:
         """Return the answer, or all the gold answers."""
         return [answer.text for answer in value] if isinstance(value, tuple) else value
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return SQuAD's figures in percent."""
         golds = {example.id: gold_texts(example) for example in examples}
         answers = {prediction.id: str(prediction.value) for prediction in predictions}
         scores = squad2_scores if self.may_be_unanswerable else squad1_scores
         return scores(golds, answers)
 
-    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
+    def baseline(self, train: Examples, examples: Examples) -> list[Prediction]:
         """Say "no answer" where that is possible, else three words at random."""
         if self.may_be_unanswerable:
             return [Prediction(example.id, "", no_answer=1.0) for example in examples]
@@ -213,9 +207,7 @@ class SpanForm(Form):
             return prediction.no_answer or 0.0
         return prediction.spans[0].probability if prediction.spans else 1.0
 
-    def window_counts(
-        self, examples: Sequence[Example], features: Sequence[Feature]
-    ) -> dict[str, int]:
+    def window_counts(self, examples: Examples, features: Features) -> dict[str, int]:
         """Return the answers that windows hold exactly, widened to pieces, or not."""
         return asdict(answer_alignment(examples, features))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from litebert.tasks.base import Answer, Example, Feature, IntArray
+from litebert.tasks.base import Answer, Example, Examples, Features, IntArray
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class AnswerAlignment:
     lost: int
 
 
-def answer_alignment(examples: Sequence[Example], features: Sequence[Feature]) -> AnswerAlignment:
+def answer_alignment(examples: Examples, features: Features) -> AnswerAlignment:
     """Compare the target of each window with the first gold answer of its example."""
     recovered: dict[int, bool] = {}
     for feature in features:
