@@ -239,15 +239,13 @@ def _weight_files(path: Path) -> list[Path]:
             shards = read_json(path / INDEX_FILE).get("weight_map")
         except DataError as error:
             raise CheckpointError(str(error)) from None
-        if not isinstance(shards, dict) or not all(_is_file_name(name) for name in shards.values()):
+        # An entry names a file of the same folder, and no way out of it.
+        if not isinstance(shards, dict) or not all(
+            isinstance(name, str) and Path(name).name == name for name in shards.values()
+        ):
             raise CheckpointError(f"{path / INDEX_FILE} has no weight_map from tensors to files")
         return [path / name for name in sorted(set(shards.values()))]
     return [path / PICKLED_FILE] if (path / PICKLED_FILE).is_file() else []
-
-
-def _is_file_name(value: object) -> bool:
-    """Whether an index entry names a file of the same folder (and no way out of it)."""
-    return isinstance(value, str) and Path(value).name == value
 
 
 def _read_weights(path: Path) -> dict[str, Array]:
@@ -257,12 +255,10 @@ def _read_weights(path: Path) -> dict[str, Array]:
     tensors: dict[str, Array] = {}
     for file in files:
         read = _read_pickled if file.suffix == ".bin" else _read_safetensors
-        tensors |= {name: _float32(tensor) for name, tensor in read(file).items()}
+        for name, tensor in read(file).items():
+            is_float = tensor.dtype.kind == "f"
+            tensors[name] = tensor.astype(np.float32, copy=False) if is_float else tensor
     return tensors
-
-
-def _float32(tensor: Array) -> Array:
-    return tensor.astype(np.float32, copy=False) if tensor.dtype.kind == "f" else tensor
 
 
 def _read_safetensors(path: Path) -> dict[str, Array]:

@@ -14,13 +14,7 @@ from torch import Tensor, nn
 from litebert.common.errors import CheckpointError, ConfigError, suggestion
 from litebert.common.files import atomic_folder, write_json, write_text
 from litebert.interop.card import model_card
-from litebert.interop.folder import (
-    CONFIG_FILE,
-    WEIGHTS_FILE,
-    ModelFolder,
-    Parameters,
-    load_config,
-)
+from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder, Parameters, load_config
 from litebert.interop.hf_config import default_labels, foreign_config
 from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, tensor_names
 from litebert.model.config import TASK_FILE, ModelConfig
@@ -57,7 +51,8 @@ def save_model(
         replace: take the place of an existing folder.
     """
     head = _head_of_model(model, head)
-    config = _config_of(model)
+    config = model.config
+    assert isinstance(config, ModelConfig), "every model carries its configuration"
     names = _labels_to_write(model, head, labels)
     with atomic_folder(folder, replace=replace) as temporary:
         values = foreign_config(config, head, names, multi_label=multi_label)
@@ -78,12 +73,6 @@ def _head_of_model(model: nn.Module, asked: Head | None) -> Head:
     if asked is None or asked == head or HEADS[asked].part_of == head:
         return asked or head
     raise TypeError(f"a {type(model).__name__} has no head '{asked}'")
-
-
-def _config_of(model: nn.Module) -> ModelConfig:
-    config = model.config
-    assert isinstance(config, ModelConfig), "every model carries its configuration"
-    return config
 
 
 def _labels_to_write(
@@ -278,10 +267,7 @@ def _fresh_names(
 
 
 def _check_shapes(
-    folder: ModelFolder,
-    head: Head,
-    shapes: Mapping[str, torch.Size],
-    state: Mapping[str, Tensor],
+    folder: ModelFolder, head: Head, shapes: Mapping[str, torch.Size], state: Mapping[str, Tensor]
 ) -> None:
     names = tensor_names(folder.config, HEADS[head].part_of or head, foreign=not folder.is_own)
     in_folder = {_in_model(ours, head): name for ours, name in names.items()}

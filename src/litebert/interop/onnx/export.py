@@ -12,7 +12,7 @@ from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder, write_json
 from litebert.interop.folder import CONFIG_FILE, ModelFolder
 from litebert.interop.names import POOLER
-from litebert.interop.onnx.graph import Array, Float32, Precision
+from litebert.interop.onnx.graph import Array, Precision
 from litebert.interop.onnx.int8 import Int8
 from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import verify_export
@@ -84,7 +84,7 @@ def export_onnx(
     folder = ModelFolder(source)
     head = folder.head
     parameters = _parameters(folder, head)
-    precision: Precision = Int8() if int8 else Float32()
+    precision = Int8() if int8 else Precision()
     builder = ModelGraph(folder.config, parameters, precision, _mask_id(folder.path), depth)
     model = builder.build(head)
     count = num_nodes(model.graph, "MatMulInteger")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ OPSET = 20
 """The first operator set with Gelu; onnxruntime 1.17 and later read it."""
 IR_VERSION = 9
 
-_NONE: Attributes = MappingProxyType({})
+_NONE: Attributes = {}
 
 
 @dataclass
@@ -91,6 +90,12 @@ class Graph:
         self.nodes.append(node)
         return names
 
+    def to_float(self, x: str) -> str:
+        """Make float32 of integers."""
+        from onnx import TensorProto
+
+        return self.op("Cast", [x], {"to": TensorProto.FLOAT})
+
     def layer_norm(self, x: str, name: str, weight: Array, bias: Array, eps: float) -> str:
         """Normalise the last dimension."""
         gain, shift = self.weight(f"{name}.weight", weight), self.weight(f"{name}.bias", bias)
@@ -128,39 +133,22 @@ class Graph:
         return model
 
 
-class Precision(Protocol):
-    """How matrices and tables are stored and used: float32, or int8 with integer products."""
-
-    @property
-    def name(self) -> str:
-        """``float32`` or ``int8``."""
-
-    def linear(self, graph: Graph, x: str, name: str, weight_OI: Array, bias_O: Array) -> str:
-        """Add ``x @ weight.T + bias``; x [..., I] -> [..., O]."""
-
-    def lookup(self, graph: Graph, ids: str, name: str, table_VE: Array) -> str:
-        """Add rows of a table: ids [...] -> [..., E]."""
-
-    def decode(self, graph: Graph, x: str, name: str, table_VE: Array, bias_V: Array) -> str:
-        """Add ``x @ table.T + bias`` with the same stored table as :meth:`lookup`; x [M, E]."""
-
-
-class Float32:
-    """Matrices and tables as they are."""
+class Precision:
+    """How matrices and tables are stored and used: as they are, in float32."""
 
     name = "float32"
 
     def linear(self, graph: Graph, x: str, name: str, weight_OI: Array, bias_O: Array) -> str:
-        """Add a product with the transposed matrix, which is the only copy stored."""
+        """Add ``x @ weight.T + bias``, only the transpose stored; x [..., I] -> [..., O]."""
         matrix = graph.weight(f"{name}.weight", weight_OI.T)
         bias = graph.weight(f"{name}.bias", bias_O)
         return graph.op("Add", [graph.op("MatMul", [x, matrix]), bias])
 
     def lookup(self, graph: Graph, ids: str, name: str, table_VE: Array) -> str:
-        """Add a Gather."""
+        """Add rows of a table: ids [...] -> [..., E]."""
         return graph.op("Gather", [graph.weight(name, table_VE), ids])
 
     def decode(self, graph: Graph, x: str, name: str, table_VE: Array, bias_V: Array) -> str:
-        """Add a Gemm that reads the table transposed, so that no second layout is stored."""
+        """Add ``x @ table.T + bias`` with the same stored table as :meth:`lookup`; x [M, E]."""
         bias = graph.weight(f"{name}.decoder_bias", bias_V)
         return graph.op("Gemm", [x, graph.weight(name, table_VE), bias], {"transB": 1})

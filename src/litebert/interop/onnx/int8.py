@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from litebert.interop.onnx.graph import Array, Graph
+from litebert.interop.onnx.graph import Array, Graph, Precision
 
 LARGEST = 63
 """Weights use seven bits. onnxruntime's kernels for processors without VNNI add two products of
@@ -32,7 +32,7 @@ def quantize_rows(matrix: Array) -> Quantized:
     return Quantized(values.astype(np.int8), scales[:, 0].astype(np.float32))
 
 
-class Int8:
+class Int8(Precision):
     """Matrices as int8 with a scale per output channel; activations quantised as they come.
 
     Standard operators only (DynamicQuantizeLinear, MatMulInteger): onnxruntime fuses them, and
@@ -55,10 +55,8 @@ class Int8:
 
     def lookup(self, graph: Graph, ids: str, name: str, table_VE: Array) -> str:
         """Add a Gather of int8 rows, multiplied by the gathered scales."""
-        from onnx import TensorProto
-
         values, scales = self._table(graph, name, table_VE)
-        rows = graph.op("Cast", [graph.op("Gather", [values, ids])], {"to": TensorProto.FLOAT})
+        rows = graph.to_float(graph.op("Gather", [values, ids]))
         return graph.op("Mul", [rows, graph.op("Gather", [scales, ids])])
 
     def decode(self, graph: Graph, x: str, name: str, table_VE: Array, bias_V: Array) -> str:
@@ -82,10 +80,7 @@ class Int8:
 
 def _integer_product(graph: Graph, x: str, matrix: str, scales: str, bias: str) -> str:
     """Add ``x @ matrix * scales + bias`` with x quantised to unsigned bytes on the way."""
-    from onnx import TensorProto
-
     integers, scale, zero = graph.ops("DynamicQuantizeLinear", [x], 3)
     product = graph.op("MatMulInteger", [integers, matrix, zero])
-    wide = graph.op("Cast", [product], {"to": TensorProto.FLOAT})
-    rescaled = graph.op("Mul", [wide, graph.op("Mul", [scale, scales])])
+    rescaled = graph.op("Mul", [graph.to_float(product), graph.op("Mul", [scale, scales])])
     return graph.op("Add", [rescaled, bias])

@@ -28,14 +28,10 @@ _BFLOAT16 = 14
 
 @dataclass(frozen=True)
 class BundleEntry:
-    """Where the bytes of one variable are.
+    """Where the bytes of one variable are: from ``offset`` in the data file number ``shard``.
 
     Attributes:
         dtype: TensorFlow's number for the element type (1 is float32).
-        shape: the variable's shape.
-        shard: number of the data file.
-        offset: first byte in the data file.
-        size: number of bytes.
         crc: masked CRC-32C of the bytes.
         sliced: whether the variable is stored in partitions.
     """

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import read_json
@@ -40,12 +39,7 @@ _NOT_WEIGHTS = re.compile(
 
 
 class Variable(NamedTuple):
-    """A TensorFlow variable and how it lies there.
-
-    Attributes:
-        name: its name in the checkpoint.
-        transposed: whether it is [in, out], as TensorFlow's kernels are, and torch wants [out, in].
-    """
+    """A TensorFlow variable; ``transposed`` if it is [in, out], where torch wants [out, in]."""
 
     name: str
     transposed: bool
@@ -56,8 +50,6 @@ class Imported:
     """What an import found.
 
     Attributes:
-        head: ``encoder``, ``pretraining`` or ``squad2``.
-        config: the model's shape.
         num_variables: variables that became parameters.
         num_skipped: optimizer slots and counters.
         tokenizer: whether a SentencePiece model was found.
@@ -111,7 +103,8 @@ def build(
     expected = {prefix + name: tuple(t.shape) for name, t in model.state_dict().items()}
     state: dict[str, torch.Tensor] = {}
     for ours, variable in variables.items():
-        array = _read(bundle, variable)
+        array = bundle.read(variable.name)
+        array = array.T if variable.transposed else array
         if array.shape != expected[ours]:
             stored = bundle.entries[variable.name].shape
             raise CheckpointError(
@@ -123,11 +116,6 @@ def build(
     return model.eval()
 
 
-def _read(bundle: TensorBundle, variable: Variable) -> npt.NDArray[np.float32]:
-    array = bundle.read(variable.name)
-    return array.T if variable.transposed else array
-
-
 def _check_names(bundle: TensorBundle, variables: Mapping[str, Variable]) -> None:
     """Every variable of the model must be there, and no other beside counters and slots."""
     wanted = {variable.name for variable in variables.values()}
@@ -135,11 +123,8 @@ def _check_names(bundle: TensorBundle, variables: Mapping[str, Variable]) -> Non
     missing = sorted(wanted - set(bundle.entries))
     if missing:
         raise CheckpointError(f"{bundle.prefix} lacks {len(missing)} variables: {_some(missing)}")
-    foreign = [
-        name
-        for name in sorted(bundle.entries)
-        if name not in wanted and not _NOT_WEIGHTS.fullmatch(name)
-    ]
+    others = sorted(set(bundle.entries) - wanted)
+    foreign = [name for name in others if not _NOT_WEIGHTS.fullmatch(name)]
     if foreign:
         raise CheckpointError(
             f"{bundle.prefix} has {len(foreign)} variables that fit nowhere: {_some(foreign)}"

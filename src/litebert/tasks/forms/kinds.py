@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal
 
 from litebert.model.head_table import Head
@@ -22,16 +21,14 @@ Kind = Literal[
     "token_classification",
 ]
 
-FORMS: Mapping[Kind, type[Form]] = MappingProxyType(
-    {
-        "classification": ClassificationForm,
-        "multi_label": MultiLabelForm,
-        "regression": RegressionForm,
-        "multiple_choice": ChoiceForm,
-        "span_extraction": SpanForm,
-        "token_classification": TagForm,
-    }
-)
+FORMS: Mapping[Kind, type[Form]] = {
+    "classification": ClassificationForm,
+    "multi_label": MultiLabelForm,
+    "regression": RegressionForm,
+    "multiple_choice": ChoiceForm,
+    "span_extraction": SpanForm,
+    "token_classification": TagForm,
+}
 
 
 def form_of_head(
