@@ -75,6 +75,10 @@ Gold = int | float | tuple[int, ...] | tuple[Answer, ...] | None
 """Class or choice index; score; label flags or tag indices; answers (empty: unanswerable)."""
 
 
+Value = int | float | str | tuple[int, ...]
+"""What is predicted: class or choice index; score; label flags or tag indices; answer text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """One example of any kind; ``id`` is unique within its file.
@@ -193,14 +197,13 @@ class Prediction:
     """What was predicted for one example.
 
     Args:
-        value: class or choice index; score; label flags or tag indices; answer text.
         scores: probability of each label or choice, where there are some.
         spans: the n best answers, best first (spans).
         no_answer: probability that the passage holds no answer (spans that may have none).
     """
 
     id: str
-    value: int | float | str | tuple[int, ...]
+    value: Value
     scores: tuple[float, ...] = ()
     spans: tuple[Span, ...] = ()
     no_answer: float | None = None
@@ -300,14 +303,10 @@ class Form(ABC):
         return gold
 
     @abstractmethod
-    def read_label(
-        self, value: object, example: Example, separator: str
-    ) -> int | float | str | tuple[int, ...]:
+    def read_label(self, value: object, example: Example, separator: str) -> Value:
         """Read a label, or a prediction in the same words, as a :class:`Prediction` holds it."""
 
-    def read_prediction(
-        self, value: object, example: Example, separator: str
-    ) -> int | float | str | tuple[int, ...]:
+    def read_prediction(self, value: object, example: Example, separator: str) -> Value:
         """Read what :meth:`written` wrote."""
         return self.read_label(value, example, separator)
 

@@ -9,11 +9,11 @@ from typing import Final, Literal
 from litebert.common.config import load_toml
 from litebert.common.errors import ConfigError, DataError, suggestion
 from litebert.common.rows import read_rows
-from litebert.tasks.base import Example, Examples, Form, Predictions
+from litebert.tasks.base import Example, Examples, Form, Predictions, Value
 from litebert.tasks.forms.kinds import FORMS, Kind
 from litebert.tasks.forms.requests import Cells, RowError
-from litebert.tasks.prediction_files import require_gold, score_rows, write_json_lines
-from litebert.tasks.problems import RowProblems
+from litebert.tasks.prediction_files import require_gold, score_rows
+from litebert.tasks.problems import RowProblems, write_json_lines
 from litebert.tasks.task_file import TaskFile
 
 PAIRS: Final = "pair_classification"
@@ -189,7 +189,9 @@ class CustomTask:
             {"id": p.id, "prediction": form.written(p), **form.describe(e, p)}
             for e, p in zip(examples, predictions, strict=True)
         ]
-        return [write_json_lines(folder / f"{split}-predictions.jsonl", rows)]
+        path = folder / f"{split}-predictions.jsonl"
+        write_json_lines(path, rows)
+        return [path]
 
     def score_file(
         self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
@@ -200,7 +202,7 @@ class CustomTask:
         """
         form, separator = self.form, self.config.label_separator
 
-        def read(value: object, example: Example) -> int | float | str | tuple[int, ...]:
+        def read(value: object, example: Example) -> Value:
             try:
                 return form.read_prediction(value, example, separator)
             except RowError as error:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import plain_suffix, read_json, write_text
+from litebert.common.files import plain_suffix, read_json
 from litebert.common.rows import read_rows
-from litebert.tasks.base import Example, Examples, Prediction, Task
+from litebert.tasks.base import Example, Examples, Prediction, Task, Value
 from litebert.tasks.problems import RowProblems
 
 _ID_NAMES = ("index", "id")
@@ -70,7 +69,7 @@ def score_rows(
     data: Path,
     split: str,
     problems: RowProblems,
-    read: Callable[[object, Example], int | float | str | tuple[int, ...]],
+    read: Callable[[object, Example], Value],
 ) -> dict[str, float]:
     """Score a predictions file by its rows; ``read`` makes a prediction's value of one of them."""
     examples = task.read(data, split, problems)
@@ -81,16 +80,3 @@ def score_rows(
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
     return task.score(examples, parsed)
-
-
-def write_table(path: Path, rows: Iterable[tuple[str, str]]) -> Path:
-    """Write a leaderboard table with the columns ``index`` and ``prediction``."""
-    lines = ["index\tprediction", *(f"{index}\t{value}" for index, value in rows)]
-    write_text(path, "\n".join(lines) + "\n")
-    return path
-
-
-def write_json_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> Path:
-    """Write one JSON object a line."""
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    return path

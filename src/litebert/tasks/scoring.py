@@ -124,16 +124,8 @@ def label_order(
 ) -> tuple[int, ...] | None:
     """Return at which output of a model each label of a task stands; None: in the task's order.
 
-    Outputs that nobody named are taken to be in the task's order.
-
-    Args:
-        found: the model's labels, in the order of its outputs.
-        wanted: the task's labels.
-        task: the task's name, for the error line.
-        model: the model's name, for the error line.
-
-    Raises:
-        InputError: they are other labels, or not as many.
+    ``found`` are the model's labels in the order of its outputs; those that nobody named are taken
+    to be in the task's order. An InputError says that they are other labels, or not as many.
 
     Example:
         >>> label_order(("yes", "no"), ("no", "yes"), "mine")

@@ -12,8 +12,7 @@ from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder, write_json
 from litebert.interop.folder import CONFIG_FILE, ModelFolder
 from litebert.interop.names import POOLER
-from litebert.interop.onnx.graph import Array, Precision
-from litebert.interop.onnx.int8 import Int8
+from litebert.interop.onnx.graph import Array, Int8, Precision
 from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import verify_export
 from litebert.model.config import TASK_FILE, ModelConfig

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import READ_ERRORS, open_binary
-from litebert.tasks.base import Example, Examples, Form, Gold, Prediction, Predictions
+from litebert.common.files import READ_ERRORS, open_binary, write_text
+from litebert.tasks.base import Example, Examples, Form, Prediction, Predictions
 from litebert.tasks.benchmarks.locate import find_file
 from litebert.tasks.forms.requests import RowError
 from litebert.tasks.forms.texts import (
@@ -19,7 +19,7 @@ from litebert.tasks.forms.texts import (
     label_index,
 )
 from litebert.tasks.metrics import Values, accuracy, f1, matthews, pearson, spearman
-from litebert.tasks.prediction_files import require_gold, score_rows, write_table
+from litebert.tasks.prediction_files import require_gold, score_rows
 from litebert.tasks.problems import RowProblems
 
 METRICS: dict[str, Callable[[Values, Values], float]] = {
@@ -30,7 +30,7 @@ METRICS: dict[str, Callable[[Values, Values], float]] = {
     "spearman": spearman,
 }
 
-_STSB_RANGE = (0.0, 5.0)
+_LARGEST_SCORE = 5.0  # of STS-B, from 0
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,18 @@ class GlueTask:
         _, header = next(lines, (0, []))
         if not header:
             raise DataError(f"{path} is empty; expected a table of sentences")
-        columns = self._columns(header)
-        if columns is None:
+        text, text_pair, label = (
+            next((header.index(name) for name in names if name in header), None)
+            for names in (self.text, self.text_pair, self.label)
+        )
+        if text is None or (self.text_pair and text_pair is None):
             if self.headerless is None:
                 raise _missing_column(path, self.text + self.text_pair, header)
             text, label = self.headerless
-            columns = _Columns(text, None, label)
             lines = read_table(path)  # the first line is data
-        elif training and columns.label is None:
+        elif training and label is None:
             raise _missing_column(path, self.label, header)
+        columns = _Columns(text, text_pair, label)
         examples = []
         for index, (row, cells) in enumerate(lines):
             example = self._example(path, row, index, cells, columns, problems, split)
@@ -114,8 +117,9 @@ class GlueTask:
         """Write the table that the leaderboard takes, such as ``MNLI-m.tsv``."""
         names = dict(zip(self.test_splits, self.leaderboard, strict=True))
         path = folder / names.get(split, f"{self.folder}-{split}.tsv")
-        rows = ((p.id, self._written(p, for_leaderboard=split in names)) for p in predictions)
-        return [write_table(path, rows)]
+        rows = (f"{p.id}\t{self._written(p, split in names)}\n" for p in predictions)
+        write_text(path, "index\tprediction\n" + "".join(rows))
+        return [path]
 
     def score_file(
         self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
@@ -129,13 +133,6 @@ class GlueTask:
             expected = self._expected() if self.labels else "a number"
             raise DataError(f"prediction {value!r} for row {example.id} is not {expected}")
         return answer
-
-    def _columns(self, header: Sequence[str]) -> _Columns | None:
-        text = _position(header, self.text)
-        text_pair = _position(header, self.text_pair)
-        if text is None or (self.text_pair and text_pair is None):
-            return None
-        return _Columns(text, text_pair, _position(header, self.label))
 
     def _example(
         self,
@@ -162,21 +159,16 @@ class GlueTask:
         for part in (text, text_pair):
             if part is not None and not problems.check_text(path, row, part, "text", training):
                 return None
-        gold: Gold = None
+        gold = None
         if columns.label is not None:
-            gold = self._parse_label(cells[columns.label])
+            gold = self._parse(cells[columns.label])
+            if gold is not None and not self.labels and not 0 <= gold <= _LARGEST_SCORE:
+                gold = None
             if gold is None and not is_hidden:
                 detail = f"{cells[columns.label]!r} is not {self._expected()}"
                 problems.add(path, row, "unknown label", detail)
                 return None
         return Example(str(index), text, text_pair, gold=gold)
-
-    def _parse_label(self, value: str) -> int | float | None:
-        """Return a gold label; a score must lie in its range."""
-        label = self._parse(value)
-        if label is None or self.labels:
-            return label
-        return label if _STSB_RANGE[0] <= label <= _STSB_RANGE[1] else None
 
     def _parse(self, value: str) -> int | float | None:
         """Return a label's index, or any finite number for regression."""
@@ -196,7 +188,7 @@ class GlueTask:
         assert isinstance(prediction.value, float)
         if not for_leaderboard:
             return repr(prediction.value)
-        return f"{min(max(prediction.value, _STSB_RANGE[0]), _STSB_RANGE[1]):.3f}"
+        return f"{min(max(prediction.value, 0.0), _LARGEST_SCORE):.3f}"
 
 
 @dataclass(frozen=True)
@@ -232,10 +224,6 @@ def _missing_column(path: Path, names: Sequence[str], header: Sequence[str]) -> 
     return DataError(
         f"{path} has no column {' or '.join(map(repr, names))}; its header is: {', '.join(header)}"
     )
-
-
-def _position(header: Sequence[str], names: Sequence[str]) -> int | None:
-    return next((header.index(name) for name in names if name in header), None)
 
 
 _BINARY = ("0", "1")

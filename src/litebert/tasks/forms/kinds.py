@@ -34,13 +34,7 @@ FORMS: Mapping[Kind, type[Form]] = {
 def form_of_head(
     head: Head, classes: tuple[str, ...] = (), *, multi_label: bool = False
 ) -> Form | None:
-    """Return the form of a model that says no more than its head; None if that does no task.
-
-    Args:
-        head: the model's head.
-        classes: names of its classes or tags.
-        multi_label: whether a classifier gives several labels at once.
-    """
+    """Return the form of a model that says no more than its head; None if that does no task."""
     for form in FORMS.values():
         if head in form.heads and form.multi_label == multi_label:
             return form.of_head(head, classes)

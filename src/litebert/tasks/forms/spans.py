@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ from litebert.tasks.forms.windows import (
     PiecePassage,
     align,
     answer_alignment,
+    first_answer,
     max_context,
     window_starts,
 )
@@ -209,7 +210,7 @@ class SpanForm(Form):
 
     def window_counts(self, examples: Examples, features: Features) -> dict[str, int]:
         """Return the answers that windows hold exactly, widened to pieces, or not."""
-        return asdict(answer_alignment(examples, features))
+        return answer_alignment(examples, features)
 
     def _windows(
         self,
@@ -330,11 +331,8 @@ def _encode_passage(text: str, tokenizer: TextEncoder) -> PiecePassage:
 
 def _gold_pieces(example: Example, passage: PiecePassage) -> tuple[int, int] | None:
     """Return the pieces of the first gold answer, or None for an unanswerable question."""
-    if not isinstance(example.gold, tuple) or not example.gold:
-        return None
-    answer = example.gold[0]
-    assert not isinstance(answer, int), "the gold of a span example is a tuple of answers"
-    if answer.start < 0:
+    answer = first_answer(example)
+    if answer is None or answer.start < 0:
         return None
     return align(passage, answer.start, answer.start + len(answer.text))
 
@@ -358,10 +356,8 @@ def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
     if not spans:
         return ()
     probabilities = softmax(np.array([span.score for span in spans]))
-    return tuple(
-        Span(span.text, span.start, span.end, span.score, probability)
-        for span, probability in zip(spans, probabilities.tolist(), strict=True)
-    )
+    pairs = zip(spans, probabilities.tolist(), strict=True)
+    return tuple(replace(span, probability=probability) for span, probability in pairs)
 
 
 def _combine_beams(outputs: Sequence[Outputs]) -> Outputs:
