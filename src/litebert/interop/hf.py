@@ -142,7 +142,7 @@ def build_model(
 
 
 def load_model(
-    source: Path | str,
+    source: Path | str | ModelFolder,
     head: Head | None = None,
     new_head: bool = False,
     num_labels: int | None = None,
@@ -157,7 +157,7 @@ def load_model(
     through ``logging``.
 
     Args:
-        source: a model folder, or a hub name such as ``albert/albert-base-v2``.
+        source: a model folder (its path, or opened), or a hub name: ``albert/albert-base-v2``.
         head: the head to load; by default the one that the folder holds. ``masked_lm`` gives a
             pretraining model whose sentence head may be missing.
         new_head: start with a fresh head. A pretraining head keeps the parts that are there.
@@ -168,16 +168,7 @@ def load_model(
     if head is not None and head not in HEADS:
         known = ", ".join(HEADS)
         raise ConfigError(f"unknown head '{head}': use one of {known}.{suggestion(head, HEADS)}")
-    return _load(ModelFolder(source, overrides), head, new_head, num_labels, generator)
-
-
-def _load(
-    folder: ModelFolder,
-    head: Head | None = None,
-    new_head: bool = False,
-    num_labels: int | None = None,
-    generator: torch.Generator | None = None,
-) -> nn.Module:
+    folder = source if isinstance(source, ModelFolder) else ModelFolder(source, overrides)
     head = folder.head if head is None else head
     num_labels = _number_of_labels(folder, head, num_labels, new_head)
     parameters = folder.parameters(HEADS[head].part_of or head)
@@ -206,7 +197,7 @@ def copy_model(
 ) -> Head:
     """Copy a folder or hub model with some settings replaced; return its head."""
     folder = ModelFolder(source, overrides)
-    model = _load(folder)
+    model = load_model(folder)
     has_tokenizer = any((folder.path / name).is_file() for name in TOKENIZER_FILES)
     with atomic_folder(out) as temporary:
         save_model(

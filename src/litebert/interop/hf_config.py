@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from litebert.common.config import from_dict
-from litebert.common.errors import CheckpointError, ConfigError
+from litebert.common.errors import CheckpointError, ConfigError, DataError
+from litebert.common.files import read_json
 from litebert.interop.names import is_foreign
 from litebert.model.config import Activation, ModelConfig
 from litebert.model.head_table import HEADS, Head
@@ -64,6 +66,14 @@ _DEFAULTS: Mapping[str, object] = {
 }
 """What an absent key means to transformers and to the official code (ALBERT-xxlarge), where that
 differs from our own default."""
+
+
+def read_settings(path: Path) -> dict[str, object]:
+    """Read the JSON object of a model's settings."""
+    try:
+        return read_json(path)
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
 
 
 def foreign_config(

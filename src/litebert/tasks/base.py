@@ -151,7 +151,6 @@ class Feature:
             answer) or int64 [S] (tags, :data:`IGNORED_LABEL` elsewhere).
         passage: the passage pieces (spans).
         word_positions: position of each word's first piece (token classification), int64 [W].
-        first_word: index of the first of these words in the example.
         masked: positions whose word the masked-language-model head shall predict.
     """
 
@@ -160,7 +159,6 @@ class Feature:
     target: npt.NDArray[np.generic] | None = None
     passage: Passage | None = None
     word_positions: IntArray | None = None
-    first_word: int = 0
     masked: tuple[int, ...] = ()
 
     def __len__(self) -> int:

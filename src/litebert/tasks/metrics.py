@@ -82,17 +82,10 @@ def multi_label_scores(
 
     Both are 0 or 1, [num_examples, num_labels].
     """
-    right = np.sum((gold == 1) & (predicted == 1), axis=0)
-    predicted_counts, gold_counts = predicted.sum(axis=0), gold.sum(axis=0)
-    per_label = [
-        _f1_of_counts(int(a), int(b), int(c))
-        for a, b, c in zip(right, predicted_counts, gold_counts, strict=True)
-    ]
+    labels = zip(gold.T, predicted.T, strict=True)
     return {
-        "f1_micro": _f1_of_counts(
-            int(right.sum()), int(predicted_counts.sum()), int(gold_counts.sum())
-        ),
-        "f1_macro": float(np.mean(per_label)),
+        "f1_micro": f1(gold.ravel(), predicted.ravel()),
+        "f1_macro": float(np.mean([f1(*label) for label in labels])),
         "exact_match": float(np.mean(np.all(gold == predicted, axis=1))),
     }
 

@@ -1,4 +1,4 @@
-"""Between a model and a task's score: splits with their inputs, the order of labels, decoding."""
+"""Between a model and a task's score: splits with inputs, order of labels, worst mistakes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from litebert.tasks.base import (
     Form,
     Outputs,
     Prediction,
+    Predictions,
     Task,
     TextEncoder,
 )
@@ -23,6 +24,8 @@ from litebert.tasks.problems import RowProblems
 
 _BY_LABEL = frozenset({"logits", "token_logits"})
 """Outputs whose last axis is that of the labels."""
+
+_LONGEST_TEXT = 400  # of a mistake that is shown
 
 
 @dataclass(frozen=True)
@@ -151,3 +154,30 @@ def in_order(outputs: Outputs, order: Sequence[int] | None) -> Outputs:
         name: values[..., list(order)] if name in _BY_LABEL else values
         for name, values in outputs.items()
     }
+
+
+def worst_mistakes(
+    form: Form, examples: Examples, predictions: Predictions, count: int = 20
+) -> list[dict[str, object]]:
+    """Return the wrong predictions the model was surest of, worst first."""
+    ranked = []
+    for example, prediction in zip(examples, predictions, strict=True):
+        badness = 0.0 if example.gold is None else form.badness(example, prediction)
+        if badness > 0:
+            ranked.append((badness, example, prediction))
+    ranked.sort(key=lambda entry: -entry[0])
+    return [
+        {
+            "id": example.id,
+            "text": _shorten(example.text or " ".join(example.words)),
+            **({} if example.text_pair is None else {"text_pair": _shorten(example.text_pair)}),
+            "gold": form.named(example, example.gold),
+            "predicted": form.named(example, prediction.value),
+            "badness": round(badness, 4),
+        }
+        for badness, example, prediction in ranked[:count]
+    ]
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."

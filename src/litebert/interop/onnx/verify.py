@@ -131,10 +131,7 @@ class ReferenceModel:
     """The formulas of the specification, written for reading and not for speed."""
 
     def __init__(
-        self,
-        config: ModelConfig,
-        parameters: Mapping[str, npt.NDArray[np.generic]],
-        depth: int | None = None,
+        self, config: ModelConfig, parameters: Mapping[str, Array], depth: int | None = None
     ) -> None:
         self.config = config
         self.weights = {name: array.astype(np.float64) for name, array in parameters.items()}

@@ -21,8 +21,8 @@ _FOOTER_BYTES = 48
 _TABLE_MAGIC = 0xDB4775248B80FB57
 _BLOCK_TRAILER_BYTES = 5
 
-_FLOAT_TYPES: dict[int, str] = {1: "<f4", 2: "<f8", 19: "<f2"}
-_BFLOAT16 = 14
+_BFLOAT16 = 14  # the upper half of a float32
+_FLOAT_TYPES: dict[int, str] = {1: "<f4", 2: "<f8", 19: "<f2", _BFLOAT16: "<u2"}
 
 _REVERSED_POLYNOMIAL = 0x82F63B78
 _MASK_DELTA = 0xA282EAD8
@@ -76,17 +76,16 @@ class TensorBundle:
     def read(self, name: str) -> npt.NDArray[np.float32]:
         """Return a variable as float32, its bytes checked against the stored checksum."""
         entry = self.entries[name]
-        itemsize = 2 if entry.dtype == _BFLOAT16 else np.dtype(_float_type(name, entry)).itemsize
-        if entry.size != math.prod(entry.shape) * itemsize:
+        if entry.dtype not in _FLOAT_TYPES:
+            raise CheckpointError(f"variable {name} has element type {entry.dtype}, not a float")
+        dtype = np.dtype(_FLOAT_TYPES[entry.dtype])
+        if entry.size != math.prod(entry.shape) * dtype.itemsize:
             raise CheckpointError(
                 f"{self.index_path}: {name} has {entry.size} bytes for shape {entry.shape}"
             )
-        data = self._bytes(name, entry)
+        values = np.frombuffer(self._bytes(name, entry), dtype)
         if entry.dtype == _BFLOAT16:
-            # The upper half of a float32: widen and view.
-            values = (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
-        else:
-            values = np.frombuffer(data, _float_type(name, entry))
+            values = (values.astype("<u4") << 16).view("<f4")
         return values.astype(np.float32).reshape(entry.shape)
 
     def _bytes(self, name: str, entry: BundleEntry) -> bytes:
@@ -109,15 +108,6 @@ class TensorBundle:
 
 class _FormatError(ValueError):
     """What makes a file no index table, said for people."""
-
-
-def _float_type(name: str, entry: BundleEntry) -> str:
-    try:
-        return _FLOAT_TYPES[entry.dtype]
-    except KeyError:
-        raise CheckpointError(
-            f"variable {name} has element type {entry.dtype}, not a float"
-        ) from None
 
 
 # The index table: blocks of prefix-compressed keys, an index block over them, a footer.

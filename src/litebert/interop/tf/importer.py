@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from litebert.common.errors import CheckpointError, DataError
-from litebert.common.files import read_json
-from litebert.interop.hf_config import OWN_TYPE, model_config
+from litebert.common.errors import CheckpointError
+from litebert.interop.hf_config import OWN_TYPE, model_config, read_settings
 from litebert.interop.names import tensor_names
 from litebert.interop.tf.bundle import TensorBundle
 from litebert.model.config import ModelConfig
@@ -160,10 +159,7 @@ def find_checkpoint(path: Path) -> Path:
 def read_config(folder: Path) -> ModelConfig:
     """Read ``albert_config.json``, whose ``gelu`` is the tanh form and whose groups may differ."""
     path = folder / CONFIG_FILE
-    try:
-        values = read_json(path)
-    except DataError as error:
-        raise CheckpointError(str(error)) from None
+    values = read_settings(path)
     if "vocab_size" not in values:
         raise CheckpointError(f"{path} has no vocab_size: it is not an ALBERT configuration")
     # Our own type: whether transformers could run the model does not matter here.

@@ -95,9 +95,9 @@ class GlueTask:
             lines = read_table(path)  # the first line is data
         elif training and label is None:
             raise _missing_column(path, self.label, header)
-        columns = _Columns(text, text_pair, label)
         examples = []
         for index, (row, cells) in enumerate(lines):
+            columns = (text, text_pair, label)
             example = self._example(path, row, index, cells, columns, problems, split)
             if example is not None:
                 examples.append(example)
@@ -140,7 +140,7 @@ class GlueTask:
         row: int,
         index: int,
         cells: Sequence[str],
-        columns: _Columns,
+        columns: tuple[int, int | None, int | None],
         problems: RowProblems,
         split: str,
     ) -> Example | None:
@@ -150,22 +150,22 @@ class GlueTask:
         """
         training = split == "train"
         is_hidden = split in self.test_splits and split not in self.eval_splits
-        needed = max(p for p in (columns.text, columns.text_pair, columns.label) if p is not None)
+        text_at, pair_at, label_at = columns
+        needed = max(position for position in columns if position is not None)
         if len(cells) <= needed:
             problems.add(path, row, "missing column", f"{len(cells)} of {needed + 1} columns")
             return None
-        text = cells[columns.text]
-        text_pair = None if columns.text_pair is None else cells[columns.text_pair]
+        text, text_pair = cells[text_at], None if pair_at is None else cells[pair_at]
         for part in (text, text_pair):
             if part is not None and not problems.check_text(path, row, part, "text", training):
                 return None
         gold = None
-        if columns.label is not None:
-            gold = self._parse(cells[columns.label])
+        if label_at is not None:
+            gold = self._parse(cells[label_at])
             if gold is not None and not self.labels and not 0 <= gold <= _LARGEST_SCORE:
                 gold = None
             if gold is None and not is_hidden:
-                detail = f"{cells[columns.label]!r} is not {self._expected()}"
+                detail = f"{cells[label_at]!r} is not {self._expected()}"
                 problems.add(path, row, "unknown label", detail)
                 return None
         return Example(str(index), text, text_pair, gold=gold)
@@ -189,15 +189,6 @@ class GlueTask:
         if not for_leaderboard:
             return repr(prediction.value)
         return f"{min(max(prediction.value, 0.0), _LARGEST_SCORE):.3f}"
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Positions of the cells that a task reads."""
-
-    text: int
-    text_pair: int | None
-    label: int | None
 
 
 def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -32,11 +32,6 @@ class SquadTask:
     eval_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
 
-    @property
-    def unanswerable(self) -> bool:
-        """Whether questions may have no answer (2.0)."""
-        return self.form.may_be_unanswerable
-
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read ``<split>-v1.1.json`` (``-v2.0``) or ``<split>.json``; rows count questions."""
         path = self._file(data, split)
@@ -65,7 +60,7 @@ class SquadTask:
         """
         require_gold(examples, "question", "gold answers")
         scores = self.form.score(examples, predictions)
-        if not self.unanswerable:
+        if not self.form.may_be_unanswerable:
             return scores
         golds = {example.id: gold_texts(example) for example in examples}
         odds = {p.id: p.no_answer or 0.0 for p in predictions}
@@ -84,7 +79,7 @@ class SquadTask:
             "predictions.json": {p.id: p.value for p in predictions},
             "nbest.json": {p.id: _nbest(p) for p in predictions},
         }
-        if self.unanswerable:
+        if self.form.may_be_unanswerable:
             files["null_odds.json"] = {p.id: p.no_answer for p in predictions}
             files["answers.json"] = _best_spans(predictions)
         for name, values in files.items():
@@ -110,7 +105,7 @@ class SquadTask:
             if not isinstance(text, str):
                 raise DataError(f"{file}: the answer to {id} is {text!r}; expected a text")
             answers[id] = text
-        if not self.unanswerable:
+        if not self.form.may_be_unanswerable:
             return squad1_scores(golds, answers)
         return squad2_scores(golds, answers, None if null_odds is None else _read_odds(null_odds))
 
@@ -141,7 +136,7 @@ class SquadTask:
             if training:
                 return None
         impossible = bool(question.get("is_impossible", False)) or not answers
-        if impossible and not self.unanswerable:
+        if impossible and not self.form.may_be_unanswerable:
             raise RowError("question without answer", f"question {id}")
         return Example(id, context, text, gold=() if impossible else answers)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
-    Row,
     TextEncoder,
 )
 from litebert.tasks.forms.arrays import mean_log_probability
@@ -28,7 +28,7 @@ from litebert.tasks.forms.requests import (
     required_list,
     required_text,
 )
-from litebert.tasks.forms.rows import encode_unique
+from litebert.tasks.forms.rows import encode_unique, pair_row
 from litebert.tasks.forms.texts import gold_and_predicted, likeliest
 from litebert.tasks.metrics import accuracy
 
@@ -71,22 +71,20 @@ class ChoiceForm(Form):
             tuple(fill_question(example.text_pair or "", option) for option in example.options)
             for example in examples
         ]
-        encoded = encode_unique(
-            (
-                text
-                for e, questions in zip(examples, asked, strict=True)
-                for text in (e.text, *questions)
-            ),
-            tokenizer,
-        )
+        passages = (example.text for example in examples)
+        encoded = encode_unique(chain(passages, *asked), tokenizer)
+        longest = min(self.max_question_length, max_length - 3)
         features = []
         for index, (example, questions) in enumerate(zip(examples, asked, strict=True)):
-            rows = tuple(
-                self._row(encoded[example.text], encoded[question], tokenizer, max_length)
-                for question in questions
-            )
+            rows = []
+            for question in questions:
+                # As the official code: the end of the question (with the option) counts most, and
+                # the passage gives way.
+                kept = encoded[question][-longest:]
+                passage = encoded[example.text][: max_length - 3 - len(kept)]
+                rows.append(pair_row(passage, kept, tokenizer, max_length))
             target = None if example.gold is None else np.array(example.gold, np.int64)
-            features.append(Feature(index, rows, target))
+            features.append(Feature(index, tuple(rows), target))
         return features
 
     def decode(
@@ -139,22 +137,6 @@ class ChoiceForm(Form):
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the accuracy."""
         return {"accuracy": accuracy(*gold_and_predicted(examples, predictions))}
-
-    def _row(
-        self,
-        passage: Sequence[int],
-        question: Sequence[int],
-        tokenizer: TextEncoder,
-        max_length: int,
-    ) -> Row:
-        # As the official code: the end of the question (with the option) counts most, and the
-        # passage gives way.
-        kept = question[-min(self.max_question_length, max_length - 3) :]
-        room = max_length - 3 - len(kept)
-        first = passage[:room]
-        sep = tokenizer.sep_id
-        ids = [tokenizer.cls_id, *first, sep, *kept, sep]
-        return Row(np.array(ids, np.int32), len(first) + 2)
 
 
 def fill_question(question: str, option: str) -> str:

@@ -136,7 +136,7 @@ class TagForm(Form):
 
     def badness(self, example: Example, prediction: Prediction) -> float:
         """Count the wrong tags."""
-        return num_wrong(example.gold, prediction.value)
+        return num_wrong(example, prediction)
 
     def _names(self, tags: object) -> list[str]:
         assert isinstance(tags, tuple), "tags come as tuples"
@@ -162,7 +162,7 @@ class TagForm(Form):
         if isinstance(example.gold, tuple):
             target = np.full(len(row), IGNORED_LABEL, np.int64)
             target[word_positions] = np.array(example.gold[begin:end], np.int64)
-        return Feature(index, (row,), target, word_positions=word_positions, first_word=begin)
+        return Feature(index, (row,), target, word_positions=word_positions)
 
 
 def _fitting_words(

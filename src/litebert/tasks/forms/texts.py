@@ -198,7 +198,7 @@ class MultiLabelForm(TextForm):
 
     def badness(self, example: Example, prediction: Prediction) -> float:
         """Count the wrong labels."""
-        return num_wrong(example.gold, prediction.value)
+        return num_wrong(example, prediction)
 
 
 @dataclass(frozen=True)
@@ -268,11 +268,10 @@ def finite_number(value: object) -> float:
     return number
 
 
-def num_wrong(gold: object, value: object) -> float:
-    """Return how many entries of two tuples differ."""
-    assert isinstance(gold, tuple)
-    assert isinstance(value, tuple)
-    return float(sum(g != v for g, v in zip(gold, value, strict=True)))
+def num_wrong(example: Example, prediction: Prediction) -> float:
+    """Return how many labels or tags are wrong."""
+    gold, predicted = gold_and_predicted([example], [prediction])
+    return float((gold != predicted).sum())
 
 
 def gold_and_predicted(

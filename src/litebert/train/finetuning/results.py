@@ -19,9 +19,8 @@ from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import Head
 from litebert.tasks.base import Prediction
-from litebert.tasks.mistakes import worst_mistakes
 from litebert.tasks.problems import BAD_ROWS_FILE
-from litebert.tasks.scoring import TaskSplit
+from litebert.tasks.scoring import TaskSplit, worst_mistakes
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.data import TaskData
