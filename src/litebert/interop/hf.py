@@ -16,7 +16,7 @@ from litebert.common.files import atomic_folder, write_json, write_text
 from litebert.interop.card import model_card
 from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder, Parameters, load_config
 from litebert.interop.hf_config import default_labels, foreign_config
-from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, tensor_names
+from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, some_of, tensor_names
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head, head_class, head_of_class
 from litebert.text.tokenizer import JSON_FILE, MODEL_FILE, TOKENIZER_FILES
@@ -242,14 +242,14 @@ def _fresh_names(
     pooler = missing & set(POOLER)
     in_encoder = {name for name in missing if name.startswith("encoder.")} - pooler
     if in_encoder:
-        raise CheckpointError(f"{folder.path} lacks weights of the encoder: {_some(in_encoder)}")
+        raise CheckpointError(f"{folder.path} lacks weights of the encoder: {some_of(in_encoder)}")
     if not HEADS[head].pooled:
         missing -= pooler  # nobody looks at it: it becomes zero
     optional = set(POOLER) if HEADS[head].bare else _left_out(folder.config, head)
     needed = missing - optional
     if needed and not new_head:
         raise CheckpointError(
-            f"{folder.path} lacks weights of the head '{head}': {_some(needed)}; "
+            f"{folder.path} lacks weights of the head '{head}': {some_of(needed)}; "
             "choose the head it holds, or ask for a new one"
         )
     if new_head and not HEADS[head].pretrained:
@@ -269,7 +269,7 @@ def _check_shapes(
     ]
     if wrong:
         raise CheckpointError(
-            f"{folder.path}: weights and {CONFIG_FILE} are of different shape: {_some(wrong)}"
+            f"{folder.path}: weights and {CONFIG_FILE} are of different shape: {some_of(wrong)}"
         )
 
 
@@ -277,18 +277,11 @@ def _report(folder: ModelFolder, head: Head, parameters: Parameters, fresh: froz
     """Say what was not used and what is random; nothing is passed over in silence."""
     unknown = folder.unknown(parameters.surplus)
     if unknown:
-        _logger.warning("%s: unknown tensors are not used: %s", folder.path, _some(unknown))
+        _logger.warning("%s: unknown tensors are not used: %s", folder.path, some_of(unknown))
     others = set(parameters.surplus) - set(unknown)
     if others:
-        _logger.info("%s: not used by '%s': %s", folder.path, head, _some(others))
+        _logger.info("%s: not used by '%s': %s", folder.path, head, some_of(others))
     if fresh & set(POOLER):
         _logger.warning("%s has no pooler: it starts from random values", folder.path)
     if fresh - set(POOLER):
-        _logger.info("%s: new, from random values: %s", folder.path, _some(fresh - set(POOLER)))
-
-
-def _some(names: set[str] | frozenset[str] | Sequence[str], limit: int = 4) -> str:
-    """The first few names, and how many more there are."""
-    ordered = sorted(names)
-    rest = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
-    return ", ".join(ordered[:limit]) + rest
+        _logger.info("%s: new, from random values: %s", folder.path, some_of(fresh - set(POOLER)))

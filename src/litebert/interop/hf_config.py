@@ -140,7 +140,11 @@ def model_config(
         raise CheckpointError(f"{source}: tie_word_embeddings is off; only a tied decoder is read")
     present = {**_DEFAULTS, **{key: value for key, value in values.items() if value is not None}}
     fields = {ours: present[theirs] for theirs, ours in _FIELDS.items() if theirs in present}
-    fields["activation"] = _activation(present["hidden_act"], source)
+    activation = present["hidden_act"]
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise CheckpointError(f"{source}: hidden_act is {activation!r}; known are {known}")
+    fields["activation"] = _ACTIVATIONS[activation]
     num_groups = present["num_hidden_groups"]
     one, each = num_groups == 1, num_groups == present["num_hidden_layers"]
     sharing: object = "all" if one else "none" if each else "groups"
@@ -167,13 +171,6 @@ def model_config(
             "layers to other groups than l * G // L, so its folders of this shape cannot be read"
         )
     return config
-
-
-def _activation(name: object, source: str) -> Activation:
-    if not isinstance(name, str) or name not in _ACTIVATIONS:
-        known = ", ".join(_ACTIVATIONS)
-        raise CheckpointError(f"{source}: hidden_act is {name!r}; known are {known}")
-    return _ACTIVATIONS[name]
 
 
 def head_of(values: Mapping[str, object], source: str) -> Head:

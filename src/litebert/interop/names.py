@@ -8,7 +8,7 @@ SQuAD 2.0 head, and the few depths whose groups it rounds differently) the folde
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
@@ -43,6 +43,13 @@ def is_foreign(config: ModelConfig, head: Head) -> bool:
         and [block // config.inner_group_num for block in plan.attention[:: config.inner_group_num]]
         == theirs
     )
+
+
+def some_of(names: Iterable[str], limit: int = 4) -> str:
+    """Return the first few names, and how many more there are."""
+    ordered = sorted(names)
+    rest = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
+    return ", ".join(ordered[:limit]) + rest
 
 
 def tensor_names(config: ModelConfig, head: Head, *, foreign: bool | None = None) -> dict[str, str]:

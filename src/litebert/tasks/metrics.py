@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+Floats = npt.NDArray[np.float64]
 Values = Sequence[float] | Sequence[int] | npt.NDArray[np.generic]
 
 
@@ -75,9 +76,7 @@ def mean_squared_error(gold: Values, predicted: Values) -> float:
     return float(np.mean((gold_array - predicted_array) ** 2))
 
 
-def multi_label_scores(
-    gold: npt.NDArray[np.float64], predicted: npt.NDArray[np.float64]
-) -> dict[str, float]:
+def multi_label_scores(gold: Floats, predicted: Floats) -> dict[str, float]:
     """Return micro and macro F1 and the share of rows with all labels right.
 
     Both are 0 or 1, [num_examples, num_labels].
@@ -145,16 +144,14 @@ def _f1_of_counts(right: int, num_predicted: int, num_gold: int) -> float:
     return 2 * right / (num_predicted + num_gold) if num_predicted + num_gold else 0.0
 
 
-def _mean_ranks(values: Values) -> npt.NDArray[np.float64]:
+def _mean_ranks(values: Values) -> Floats:
     _, codes, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     last = np.cumsum(counts).astype(np.float64)
-    ranks: npt.NDArray[np.float64] = (last - (counts - 1) / 2)[codes]
+    ranks: Floats = (last - (counts - 1) / 2)[codes]
     return ranks
 
 
-def _aligned(
-    gold: Values, predicted: Values
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _aligned(gold: Values, predicted: Values) -> tuple[Floats, Floats]:
     gold_array = np.asarray(gold, np.float64)
     predicted_array = np.asarray(predicted, np.float64)
     assert gold_array.shape == predicted_array.shape, "as many predictions as gold values"

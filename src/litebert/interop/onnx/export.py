@@ -42,11 +42,8 @@ class OnnxReport:
     """What an export wrote and how exact it is."""
 
     path: Path
-    """the folder"""
     head: Head
-    """the model's head"""
     precision: PrecisionName
-    """float32 or int8"""
     num_layers: int
     """layers that run"""
     file_bytes: int
@@ -92,7 +89,9 @@ def export_onnx(
     with atomic_folder(out) as temporary:
         weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
         _write(model, temporary / MODEL_FILE, weight_bytes)
-        _copy_beside(folder.path, temporary)
+        for name in (CONFIG_FILE, TASK_FILE, "README.md", *TOKENIZER_FILES):
+            if (folder.path / name).is_file():
+                shutil.copyfile(folder.path / name, temporary / name)
         if HEADS[head].pretrained:
             _write_embedding_files(temporary, folder.config, pooling)
         checked = verify_export(temporary / MODEL_FILE, folder.config, parameters, head, depth)
@@ -154,12 +153,6 @@ def _write(model: ModelProto, path: Path, weight_bytes: int) -> None:
     onnx.save_model(
         model, path, save_as_external_data=True, location=f"{MODEL_FILE}_data", size_threshold=1024
     )
-
-
-def _copy_beside(source: Path, target: Path) -> None:
-    for name in (CONFIG_FILE, TASK_FILE, "README.md", *TOKENIZER_FILES):
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
 
 
 def _write_embedding_files(folder: Path, config: ModelConfig, pooling: Pooling) -> None:

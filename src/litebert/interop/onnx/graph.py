@@ -100,25 +100,13 @@ class Graph:
 
         return self.op("Cast", [x], {"to": TensorProto.FLOAT})
 
-    def layer_norm(self, x: str, name: str, weight: Array, bias: Array, eps: float) -> str:
-        """Normalise the last dimension."""
-        gain, shift = self.weight(f"{name}.weight", weight), self.weight(f"{name}.bias", bias)
-        return self.op("LayerNormalization", [x, gain, shift], {"axis": -1, "epsilon": eps})
-
     def activate(self, x: str, activation: str) -> str:
         """Apply one of the model's activations."""
-        match activation:
-            case "gelu_tanh":
-                return self.op("Gelu", [x], {"approximate": "tanh"})
-            case "gelu":
-                return self.op("Gelu", [x])
-            case "relu":
-                return self.op("Relu", [x])
-            case "tanh":
-                return self.op("Tanh", [x])
-            case "linear":
-                return x
-        raise AssertionError(f"unknown activation {activation}")
+        if activation == "linear":
+            return x
+        if activation == "gelu_tanh":
+            return self.op("Gelu", [x], {"approximate": "tanh"})
+        return self.op({"gelu": "Gelu", "relu": "Relu", "tanh": "Tanh"}[activation], [x])
 
     def model(self, metadata: Mapping[str, str]) -> ModelProto:
         """Return the finished model."""

@@ -114,12 +114,10 @@ class ModelGraph:
             x = self._project(x)
         length = self.graph.op("Slice", [self.graph.op("Shape", [ids]), *self._range(1, 2)])
         # The small tables stay in float32: int8 would save 0.2 MB.
-        name = "encoder.embeddings.position.weight"
-        table = self.graph.weight(name, self.parameters[name])
+        table = self._weight("encoder.embeddings.position.weight")
         start = self.graph.constant([0], np.int64)
         x = self.graph.op("Add", [x, self.graph.op("Slice", [table, start, length])])
-        name = "encoder.embeddings.segment.weight"
-        segment = self.graph.weight(name, self.parameters[name])
+        segment = self._weight("encoder.embeddings.segment.weight")
         x = self.graph.op("Add", [x, self.graph.op("Gather", [segment, types])])
         x = self._norm(x, "encoder.embeddings.norm")
         return x if words_first else self._project(x)
@@ -289,12 +287,16 @@ class ModelGraph:
     def _small(self, x: str, name: str) -> str:
         """A last linear map to a few outputs: too small to gain from int8, so always float."""
         matrix = self.graph.weight(f"{name}.weight", self.parameters[f"{name}.weight"].T)
-        bias = self.graph.weight(f"{name}.bias", self.parameters[f"{name}.bias"])
-        return self.graph.op("Add", [self.graph.op("MatMul", [x, matrix]), bias])
+        product = self.graph.op("MatMul", [x, matrix])
+        return self.graph.op("Add", [product, self._weight(f"{name}.bias")])
 
     def _norm(self, x: str, name: str) -> str:
-        weight, bias = self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"]
-        return self.graph.layer_norm(x, name, weight, bias, self.config.layer_norm_eps)
+        parts = [x, self._weight(f"{name}.weight"), self._weight(f"{name}.bias")]
+        attributes = {"axis": -1, "epsilon": self.config.layer_norm_eps}
+        return self.graph.op("LayerNormalization", parts, attributes)
+
+    def _weight(self, name: str) -> str:
+        return self.graph.weight(name, self.parameters[name])
 
     def _range(self, start: int, stop: int) -> list[str]:
         return [self.graph.constant([value], np.int64) for value in (start, stop)]

@@ -18,7 +18,7 @@ import numpy as np
 
 from litebert.common.errors import CheckpointError
 from litebert.interop.hf_config import OWN_TYPE, model_config, read_settings
-from litebert.interop.names import tensor_names
+from litebert.interop.names import some_of, tensor_names
 from litebert.interop.tf.bundle import TensorBundle
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 CONFIG_FILE = "albert_config.json"
+_SHOWN = 8  # names in an error line
 
 _NOT_WEIGHTS = re.compile(
     r"(global_step|save_counter(/.*)?|_CHECKPOINTABLE_OBJECT_GRAPH|beta[12]_power"
@@ -121,18 +122,16 @@ def _check_names(bundle: TensorBundle, variables: Mapping[str, Variable]) -> Non
     assert len(wanted) == len(variables), "each variable is used once"
     missing = sorted(wanted - set(bundle.entries))
     if missing:
-        raise CheckpointError(f"{bundle.prefix} lacks {len(missing)} variables: {_some(missing)}")
+        raise CheckpointError(
+            f"{bundle.prefix} lacks {len(missing)} variables: {some_of(missing, _SHOWN)}"
+        )
     others = sorted(set(bundle.entries) - wanted)
     foreign = [name for name in others if not _NOT_WEIGHTS.fullmatch(name)]
     if foreign:
         raise CheckpointError(
-            f"{bundle.prefix} has {len(foreign)} variables that fit nowhere: {_some(foreign)}"
+            f"{bundle.prefix} has {len(foreign)} variables that fit nowhere: "
+            f"{some_of(foreign, _SHOWN)}"
         )
-
-
-def _some(names: list[str], limit: int = 8) -> str:
-    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + rest
 
 
 # Files of the official archives.
@@ -153,7 +152,9 @@ def find_checkpoint(path: Path) -> Path:
     if best in prefixes:
         return best
     names = [prefix.name for prefix in prefixes]
-    raise CheckpointError(f"{path} has several checkpoints; give one of them: {_some(names)}")
+    raise CheckpointError(
+        f"{path} has several checkpoints; give one of them: {some_of(names, _SHOWN)}"
+    )
 
 
 def read_config(folder: Path) -> ModelConfig:

@@ -145,7 +145,8 @@ def _examples(
     name = str(passage.get("id", f"{path.stem}-{row}"))
     group = level or next((known for known in LEVELS if name.startswith(known)), "")
     for number, (question, choices) in enumerate(zip(questions, options, strict=False)):
-        if not isinstance(choices, list) or len(choices) < 2 or not all(map(_is_text, choices)):
+        is_list = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
+        if not is_list or len(choices) < 2:
             problems.add(path, row, "missing column", f"options of question {number + 1}")
             continue
         texts = (question if isinstance(question, str) else "", *choices)
@@ -167,7 +168,3 @@ def _predicted(value: object, example: Example) -> int:
         last = ascii_uppercase[len(example.options) - 1]
         raise DataError(f"prediction {value!r} for {example.id} is not a letter from A to {last}")
     return index
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)

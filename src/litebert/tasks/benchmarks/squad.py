@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,13 +210,8 @@ def _locate_answer(context: str, answer: Answer) -> Answer:
     text, start = answer.text, answer.start
     if text and start >= 0 and context.startswith(text, start):
         return answer
-    places = []
-    place = context.find(text) if text else -1
-    while place >= 0:
-        places.append(place)
-        place = context.find(text, place + 1)
-    nearest = min(places, key=lambda place: abs(place - start), default=-1)
-    return Answer(text, nearest)
+    places = [] if not text else [m.start() for m in re.finditer(f"(?={re.escape(text)})", context)]
+    return Answer(text, min(places, key=lambda place: abs(place - start), default=-1))
 
 
 def _best_spans(predictions: Predictions) -> dict[str, str]:

@@ -21,13 +21,7 @@ from litebert.tasks.base import (
     TextEncoder,
 )
 from litebert.tasks.forms.arrays import mean_log_probability, require_labels, softmax
-from litebert.tasks.forms.requests import (
-    Cells,
-    RowError,
-    required_list,
-    required_text,
-    split_cell,
-)
+from litebert.tasks.forms.requests import Cells, RowError, required_list, required_text, split_cell
 from litebert.tasks.forms.rows import encode_unique, single_row
 from litebert.tasks.forms.texts import label_index, num_wrong
 from litebert.tasks.metrics import entities, entity_scores

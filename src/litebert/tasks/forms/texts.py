@@ -15,6 +15,7 @@ from litebert.tasks.base import (
     Examples,
     Feature,
     Features,
+    FloatArray,
     Form,
     Outputs,
     Prediction,
@@ -31,6 +32,7 @@ from litebert.tasks.forms.arrays import (
 from litebert.tasks.forms.requests import Cells, RowError, optional_text, required_text, split_cell
 from litebert.tasks.forms.rows import encode_unique, pair_row, single_row
 from litebert.tasks.metrics import (
+    Floats,
     accuracy,
     confusion_matrix,
     f1,
@@ -94,7 +96,7 @@ class TextForm(Form):
         return np.array(example.gold, np.float32)
 
     @abstractmethod
-    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+    def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Return the prediction for one example from its logits."""
 
 
@@ -114,7 +116,7 @@ class ClassificationForm(TextForm):
         """Return the class."""
         return np.array(example.gold, np.int64)
 
-    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+    def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Take the likeliest class."""
         require_labels(len(logits), self.labels)
         return likeliest(id, logits)
@@ -170,7 +172,7 @@ class MultiLabelForm(TextForm):
     labels: tuple[str, ...]
     threshold: float = 0.5
 
-    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+    def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Take the labels above the threshold."""
         require_labels(len(logits), self.labels)
         probabilities = sigmoid(logits)
@@ -211,7 +213,7 @@ class RegressionForm(TextForm):
     main_metric = "pearson"
     how_bad = "error"
 
-    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+    def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Take the number itself."""
         return Prediction(id, float(logits.reshape(())))
 
@@ -243,7 +245,7 @@ class RegressionForm(TextForm):
         return float(abs(gold - predicted)[0])
 
 
-def likeliest(id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+def likeliest(id: str, logits: FloatArray) -> Prediction:
     """Return the prediction of the likeliest class or choice."""
     probabilities = softmax(logits)
     return Prediction(id, int(probabilities.argmax()), tuple(probabilities.tolist()))
@@ -274,9 +276,7 @@ def num_wrong(example: Example, prediction: Prediction) -> float:
     return float((gold != predicted).sum())
 
 
-def gold_and_predicted(
-    examples: Examples, predictions: Predictions
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def gold_and_predicted(examples: Examples, predictions: Predictions) -> tuple[Floats, Floats]:
     """Return classes, choices or scores [n], or label flags [n, num_labels], as numbers."""
     gold = np.array([example.gold for example in examples], np.float64)
     return gold, np.array([prediction.value for prediction in predictions], np.float64)
