@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
@@ -13,7 +13,6 @@ from litebert.predict.backend import Backend, open_backend, run_features
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
 from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Task
-from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, in_order, is_scored, read_splits, score_split
@@ -69,7 +68,9 @@ def evaluate_models(
     num_asked = len(named)
     if len(models) > 1 and not is_scored(task, *named[0]):
         named += _dev_beside(task, where, choose, bad_rows)
-    form, length = _asked_form(task, purposes[0]), min(p.length_for(task) for p in purposes)
+    # Windows overlap as the model learned them.
+    form = task.form.changed(stride=None if (own := purposes[0].task) is None else own.stride)
+    length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
     outputs = [
         _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device)
@@ -85,12 +86,11 @@ def evaluate_models(
     ]
     if len(splits) > num_asked:
         scores, _ = score_split(task, splits[judge], averaged[judge])
-        tuned = _with_threshold(task.form, scores.get("best_f1_thresh"))
+        threshold = scores.get("best_f1_thresh")
     else:
         described = purposes[members[0]].task
-        tuned = _with_threshold(
-            task.form, None if described is None else described.no_answer_threshold
-        )
+        threshold = None if described is None else described.no_answer_threshold
+    tuned = task.form.changed(no_answer_threshold=threshold)  # tuned on dev
     names = tuple(str(models[member]) for member in members)
     return [
         _evaluate_split(task, tuned, splits[number], averaged[number], names, out)
@@ -239,20 +239,6 @@ def _shared_tokenizer(
                 f"{folder} has another head than {folders[0]}: an ensemble needs one"
             )
     return tokenizers[0]
-
-
-def _asked_form(task: Task, purpose: Purpose) -> Form:
-    """Return the form that makes a task's inputs: windows overlap as the model learned them."""
-    if isinstance(task.form, SpanForm) and purpose.task is not None:
-        return replace(task.form, stride=purpose.task.stride)
-    return task.form
-
-
-def _with_threshold(form: Form, threshold: float | None) -> Form:
-    """Return the form with the no-answer threshold tuned on dev, for data without labels."""
-    if threshold is None or not isinstance(form, SpanForm):
-        return form
-    return replace(form, no_answer_threshold=threshold)
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from litebert.model.head_table import Head
 from litebert.predict.evaluate import outputs_of
 from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Prediction
-from litebert.tasks.mistakes import worst_mistakes
-from litebert.tasks.scoring import TaskSplit, score_split
+from litebert.tasks.scoring import TaskSplit, score_split, worst_mistakes
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.setup import TaskData
