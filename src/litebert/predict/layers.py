@@ -192,7 +192,7 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
         analyses: the models.
         path: a file that ends in .png, .svg or .pdf.
     """
-    check_plot_path(path)
+    check_figure_path(path)
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -240,7 +240,7 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
         figure.savefig(temporary, dpi=150, format=path.suffix[1:])
 
 
-def check_plot_path(path: Path) -> None:
+def check_figure_path(path: Path) -> None:
     """Refuse a file that cannot be drawn to, before any long work."""
     if path.suffix not in PLOT_FORMATS:
         raise ConfigError(f"cannot draw to {path}: its name should end in .png, .svg or .pdf")
