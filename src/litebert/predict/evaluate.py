@@ -52,7 +52,7 @@ def evaluate_models(
         task: a benchmark, a task file, or the task itself.
         models: model folders, ONNX folders or hub names, in any mixture.
         data: folder or file with the task's data.
-        split: a split by name; by default all that have labels.
+        split: by default all that have labels.
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
         problems: collects bad rows.
@@ -83,14 +83,13 @@ def evaluate_models(
         average(task.form, [outputs[member][number] for member in members])
         for number in range(len(splits))
     ]
+    described, tuned = purposes[members[0]].task, task.form
+    threshold = None if described is None else described.no_answer_threshold
     if len(splits) > num_asked:
         scores, _ = score_split(task, splits[judge], averaged[judge])
-        tuned = _with_threshold(task.form, scores.get("best_f1_thresh"))
-    else:
-        described = purposes[members[0]].task
-        tuned = _with_threshold(
-            task.form, None if described is None else described.no_answer_threshold
-        )
+        threshold = scores.get("best_f1_thresh")
+    if threshold is not None and isinstance(tuned, SpanForm):
+        tuned = replace(tuned, no_answer_threshold=threshold)
     names = tuple(str(models[member]) for member in members)
     return [
         _evaluate_split(task, tuned, splits[number], averaged[number], names, out)
@@ -110,14 +109,7 @@ def outputs_of(
 ) -> list[Outputs]:
     """Return what a model says about each feature of a task, in their order.
 
-    Args:
-        backend: the model; ``TorchBackend(model, head)`` wraps one that is being trained.
-        form: the kind of task.
-        features: model inputs.
-        pad_id: the tokenizer's.
-        max_tokens: tokens of one batch.
-        depth: layers to run; None runs all.
-        bar: counts finished features.
+    ``TorchBackend(model, head)`` wraps a model that is being trained.
     """
     names = form.outputs(backend.info.outputs)
     rows = single_rows(features)
@@ -134,13 +126,10 @@ def _dev_beside(
     task: Task, where: Path, must: bool, problems: RowProblems
 ) -> list[tuple[str, list[Example]]]:
     """Read dev beside a split without labels: it chooses an ensemble and tunes its threshold."""
-    needed = must or task.form.may_be_unanswerable
-    if not needed:
-        return []
     name = task.eval_splits[0]
-    if where.is_file():
-        if must:
-            raise ConfigError(f"--choose needs the {name} split: give the folder as --data")
+    if where.is_file() and must:
+        raise ConfigError(f"--choose needs the {name} split: give the folder as --data")
+    if where.is_file() or not (must or task.form.may_be_unanswerable):
         return []
     try:
         return [(name, task.read(where, name, problems))]
@@ -162,10 +151,7 @@ def choose_ensemble(
 ) -> list[int]:
     """Return the models of the best ensemble found by adding the most helpful one at a time.
 
-    Args:
-        task: scores the ensembles by its main metric.
-        split: examples with labels: dev.
-        outputs: for each model, its outputs for the split's features.
+    ``outputs`` are those of each model for the features of a split with labels.
     """
     chosen: list[int] = []
     best = float("-inf")
@@ -197,9 +183,9 @@ def _evaluate_split(
         scores, predictions = score_split(task, split, outputs)
     else:
         scores, predictions = {}, tuned.decode(split.examples, split.features, outputs)
-    files: list[Path] = []
-    if out is not None:
-        files = task.write_predictions(out, split.name, split.examples, predictions)
+    if out is None:
+        return TaskEvaluation(split.name, scores, models)
+    files = task.write_predictions(out, split.name, split.examples, predictions)
     return TaskEvaluation(split.name, scores, models, tuple(files))
 
 
@@ -246,13 +232,6 @@ def _asked_form(task: Task, purpose: Purpose) -> Form:
     if isinstance(task.form, SpanForm) and purpose.task is not None:
         return replace(task.form, stride=purpose.task.stride)
     return task.form
-
-
-def _with_threshold(form: Form, threshold: float | None) -> Form:
-    """Return the form with the no-answer threshold tuned on dev, for data without labels."""
-    if threshold is None or not isinstance(form, SpanForm):
-        return form
-    return replace(form, no_answer_threshold=threshold)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from litebert.interop.folder import resolve
 from litebert.predict import questions
 from litebert.predict.backend import Backend, Runtime, open_backend, run_batch, run_features
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
+from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose, check_depth
 from litebert.predict.questions import FilledText, LayerPath, Pooling, Question, SentenceOrder
 from litebert.tasks.base import Feature, FloatArray, Form, Outputs, Task
@@ -59,8 +60,8 @@ class Predictor:
         Args:
             folder: the model folder.
             runtime: ``auto`` takes the ONNX file if there is one.
-            threads: processor threads; None lets the runtime decide.
-            max_tokens: tokens of one batch.
+            threads: of the processor; None lets the runtime decide.
+            max_tokens: of one batch.
             depth: layers to run; None runs all. Needs a model trained for it (`train_exits`).
             force_depth: run at that depth even if the model was not trained for it.
         """
@@ -129,8 +130,14 @@ class Predictor:
         info = self.backend.info
         outputs = form.outputs(info.outputs)
         info.require(outputs)
-        length = self.purpose.length(max_length)
-        return questions.ask_task(record, form, self.tokenizer, length, outputs)
+        example = form.parse(record, str(record.get("id", "0")))
+        features = form.features([example], self.tokenizer, self.purpose.length(max_length))
+
+        def described(said: Sequence[Outputs]) -> dict[str, object]:
+            (prediction,) = form.decode([example], features, join_rows(features, said))
+            return form.describe(example, prediction)
+
+        return Question(single_rows(features), outputs, described)
 
     def form(self) -> Form:
         """Return the form that the model was fine-tuned for, or else the one of its head."""

@@ -34,7 +34,7 @@ def answer_rows(
     pooling: Pooling = "mean",
     top_k: int = 5,
 ) -> Iterator[Json]:
-    """Answer numbered rows in bounded memory.
+    """Answer numbered rows in bounded memory; an answer has the row's ``id`` if that has one.
 
     Args:
         predictor: the loaded model.
@@ -44,11 +44,8 @@ def answer_rows(
         source: name of the input, for error lines.
         strict: stop at a row that cannot be answered, after the answers to those before it;
             otherwise its answer is ``{"error": ...}``, so that answers stay in step with the rows.
-        pooling: how ``embed`` makes one vector of a text.
-        top_k: candidates of ``fill-mask``.
-
-    Yields:
-        One answer per row, with the row's ``id`` if it has one.
+        pooling: of ``embed``.
+        top_k: of ``fill-mask``.
     """
     ask = _asker(predictor, task, pooling, top_k)
     identities: deque[Json] = deque()  # of the rows that were taken and not answered yet

@@ -59,16 +59,6 @@ class _Unit:
         return id(self.predictor), self.outputs
 
 
-@dataclass(frozen=True)
-class BatchReport:
-    """One batch that ran, for the metrics."""
-
-    num_inputs: int
-    num_tokens: int
-    seconds: float
-    longest_wait_s: float
-
-
 @dataclass
 class Batcher:
     """Answers questions from many requests with few model calls.
@@ -81,7 +71,8 @@ class Batcher:
     max_tokens: int
     max_delay_s: float
     max_queue_tokens: int
-    on_batch: Callable[[BatchReport], None] = lambda report: None
+    on_batch: Callable[[int, int, float, float], None] = lambda *report: None
+    """told of each batch: inputs, tokens, seconds, the longest wait of an input in seconds"""
     queued_tokens: int = field(default=0, init=False)
     tokens_per_s: float = field(default=1000.0, init=False)
     _queue: list[_Unit] = field(default_factory=list, init=False)
@@ -156,7 +147,9 @@ class Batcher:
                 try:
                     said = await loop.run_in_executor(executor, _run, batch)
                 except Exception as error:  # the fault of one batch must not stop the worker
-                    _fail(batch, error)
+                    for unit in batch:
+                        if not unit.job.done.done():
+                            unit.job.done.set_exception(error)
                 else:
                     self._deliver(batch, said, started)
 
@@ -179,10 +172,10 @@ class Batcher:
     def _take(self) -> list[_Unit]:
         """Take the next batch out of the queue; inputs that nobody waits for are dropped."""
         left = [unit for unit in self._queue if not unit.job.done.done()]
-        same = [unit for unit in left if unit.group == left[0].group] if left else []
-        lengths = [len(unit.feature) for unit in same]
         batch: list[_Unit] = []
-        if same:
+        if left:
+            same = [unit for unit in left if unit.group == left[0].group]
+            lengths = [len(unit.feature) for unit in same]
             chosen = first_batch(lengths, self.max_tokens, same[0].predictor.pads)
             batch = [same[index] for index in chosen]
         taken = set(map(id, batch))
@@ -202,7 +195,7 @@ class Batcher:
             if job.missing == 0 and not job.done.done():
                 job.done.set_result([outputs for outputs in job.said if outputs is not None])
         longest_wait = started - min(unit.queued_at for unit in batch)
-        self.on_batch(BatchReport(len(batch), num_tokens, seconds, longest_wait))
+        self.on_batch(len(batch), num_tokens, seconds, longest_wait)
 
 
 def _run(batch: Sequence[_Unit]) -> list[Outputs]:
@@ -225,9 +218,3 @@ def _answers(questions: Sequence[Question[Result]], said: Sequence[Outputs]) -> 
         answers.append(question.decode(said[start:stop]))
         start = stop
     return answers
-
-
-def _fail(batch: Sequence[_Unit], error: Exception) -> None:
-    for unit in batch:
-        if not unit.job.done.done():
-            unit.job.done.set_exception(error)

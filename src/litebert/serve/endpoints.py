@@ -42,11 +42,14 @@ class Endpoints:
 
         def build() -> list[Question[FilledText]]:
             asked = [questions.fill_mask(text, tokenizer, length, body.top_k) for text in texts]
-            self._check_masks(asked)
+            # At each mask the model gives a number for every word.
+            num_masks = sum(len(feature.masked) for one in asked for feature in one.features)
+            limit = self._config.max_masks
+            if num_masks > limit:
+                raise InputError(f"the request has {num_masks:,} [MASK], the limit is {limit:,}")
             return asked
 
-        results = await self._ask(request, predictor, build, texts)
-        return s.FillMaskResponse(results=results)
+        return s.FillMaskResponse(results=await self._ask(request, predictor, build, texts))
 
     async def order(self, body: s.OrderRequest, request: Request) -> SentenceOrder:
         """Return the probability that two sentences stand in their original order."""
@@ -73,15 +76,14 @@ class Endpoints:
                     f"text has {len(texts)} entries and text_pair {len(pairs)}; give as many"
                 )
         form = predictor.form()
-        records = [
-            {"text": text, "text_pair": pair} for text, pair in zip(texts, pairs, strict=True)
-        ]
-        results = await self._ask(
-            request,
-            predictor,
-            lambda: [predictor.question(record, form) for record in records],
-            [*texts, *(pair or "" for pair in pairs)],
-        )
+
+        def build() -> list[Question[dict[str, object]]]:
+            rows = zip(texts, pairs, strict=True)
+            records = [{"text": text, "text_pair": pair} for text, pair in rows]
+            return [predictor.question(record, form) for record in records]
+
+        read = [*texts, *(pair or "" for pair in pairs)]
+        results = await self._ask(request, predictor, build, read)
         return s.ClassifyResponse(results=[s.Classified.model_validate(r) for r in results])
 
     async def answer(self, body: s.AnswerRequest, request: Request) -> s.AnswerResponse:
@@ -108,10 +110,7 @@ class Endpoints:
         predictor = self._predictor("tag", body.model)
         if (body.text is None) == (body.words is None):
             raise InputError("give either text or words")
-        if body.text is not None:
-            record: dict[str, object] = {"text": body.text}
-        else:
-            record = {"words": body.words}
+        record = {"words": body.words} if body.text is None else {"text": body.text}
         self._check_lengths([body.text or " ".join(body.words or ())])
         answer = await self._ask_record(request, predictor, record, predictor.form())
         return s.TagResponse.model_validate(answer)
@@ -138,13 +137,12 @@ class Endpoints:
     async def tokenize(self, body: s.TokenizeRequest) -> s.TokenizeResponse:
         """Return the pieces and ids of a text."""
         tokenizer = self._predictor("tokenize", body.model).tokenizer
-        texts = self._checked(body.text)
-        return await _worked(
-            lambda: s.TokenizeResponse(
-                pieces=tokenizer.pieces(body.text), ids=tokenizer.encode(body.text)
-            ),
-            texts,
-        )
+        (text,) = self._checked(body.text)
+
+        def work() -> s.TokenizeResponse:
+            return s.TokenizeResponse(pieces=tokenizer.pieces(text), ids=tokenizer.encode(text))
+
+        return await _worked(work, [text])
 
     async def layers(self, body: s.LayersRequest, request: Request) -> LayerPath:
         """Return how far each block moves the tokens of a text: Figure 1, for one input."""
@@ -165,28 +163,17 @@ class Endpoints:
     def _checked(self, texts: str | Sequence[str]) -> list[str]:
         """Return the texts of a request as a list, or say which limit they pass."""
         listed = [texts] if isinstance(texts, str) else list(texts)
-        if len(listed) > self._config.max_inputs:
-            raise InputError(
-                f"the request has {len(listed)} texts, the limit is {self._config.max_inputs}"
-            )
+        limit = self._config.max_inputs
+        if len(listed) > limit:
+            raise InputError(f"the request has {len(listed)} texts, the limit is {limit}")
         return self._check_lengths(listed)
 
     def _check_lengths(self, texts: list[str]) -> list[str]:
         """Return the texts, or say that one of them is too long."""
-        longest = max(map(len, texts))
-        if longest > self._config.max_characters:
-            raise InputError(
-                f"a text has {longest:,} characters, the limit is {self._config.max_characters:,}"
-            )
+        longest, limit = max(map(len, texts)), self._config.max_characters
+        if longest > limit:
+            raise InputError(f"a text has {longest:,} characters, the limit is {limit:,}")
         return texts
-
-    def _check_masks(self, asked: Sequence[Question[FilledText]]) -> None:
-        """Refuse too many masks: at each of them the model gives a number for every word."""
-        num_masks = sum(len(feature.masked) for question in asked for feature in question.features)
-        if num_masks > self._config.max_masks:
-            raise InputError(
-                f"the request has {num_masks:,} [MASK], the limit is {self._config.max_masks:,}"
-            )
 
     async def _ask_record(
         self, request: Request, predictor: Predictor, record: Mapping[str, object], form: Form

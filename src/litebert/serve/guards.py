@@ -69,8 +69,7 @@ class Observe:
             self.metrics.active.dec()
             seconds = time.monotonic() - started
             # The matched route, not the raw path: a scanner must not make endless labels.
-            route = scope.get("route")
-            path = getattr(route, "path", "other")
+            path = getattr(scope.get("route"), "path", "other")
             self.metrics.request(path, status, seconds)
             if self.log is not None:
                 client = scope["client"][0] if scope.get("client") else "-"
@@ -86,7 +85,7 @@ class RequireKey:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on if it carries the key."""
-        if scope["type"] != "http" or _is_open(scope["path"]) or self._has_key(scope):
+        if scope["type"] != "http" or self._is_allowed(scope):
             await self.app(scope, receive, send)
             return
         response = error_response(
@@ -97,7 +96,9 @@ class RequireKey:
         )
         await response(scope, receive, send)
 
-    def _has_key(self, scope: Scope) -> bool:
+    def _is_allowed(self, scope: Scope) -> bool:
+        if scope["path"] in OPEN_PATHS or scope["path"].startswith("/static/"):
+            return True
         header: bytes = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, sent = header.partition(b" ")
         # Compared in constant time, so that the time taken tells nothing about the key.
@@ -122,8 +123,7 @@ class LimitBody:
             return
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         too_large = declared.isdigit() and int(declared) > self.max_bytes
-        body = b""
-        more = not too_large
+        body, more = b"", not too_large
         try:
             async with asyncio.timeout(self.timeout_s or None):
                 while more:
@@ -198,7 +198,3 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
-
-
-def _is_open(path: str) -> bool:
-    return path in OPEN_PATHS or path.startswith("/static/")

@@ -6,18 +6,11 @@ import json
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TextIO
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
-
-from litebert.serve.batcher import BatchReport
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import generate_latest
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -39,24 +32,16 @@ class Metrics:
         self._requests = Counter(
             "litebert_requests", "Requests by path and status.", ["path", "status"], registry=own
         )
-        self._seconds = Histogram(
-            "litebert_request_seconds",
-            "Time from request to response.",
-            ["path"],
-            buckets=_SECONDS,
-            registry=own,
+        timed = partial(Histogram, buckets=_SECONDS, registry=own)
+        self._seconds = timed(
+            "litebert_request_seconds", "Time from request to response.", ["path"]
         )
         self._batches = Histogram(
             "litebert_batch_inputs", "Inputs per model call.", buckets=_SIZES, registry=own
         )
-        self._model_seconds = Histogram(
-            "litebert_model_seconds", "Time of a model call.", buckets=_SECONDS, registry=own
-        )
-        self._wait = Histogram(
-            "litebert_queue_seconds",
-            "Longest time in the queue of a batch's inputs.",
-            buckets=_SECONDS,
-            registry=own,
+        self._model_seconds = timed("litebert_model_seconds", "Time of a model call.")
+        self._wait = timed(
+            "litebert_queue_seconds", "Longest time in the queue of a batch's inputs."
         )
         self._tokens = Counter("litebert_tokens", "Tokens read by the models.", registry=own)
         self.active = Gauge("litebert_active_requests", "Requests under way.", registry=own)
@@ -67,12 +52,14 @@ class Metrics:
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def batch(self, report: BatchReport) -> None:
+    def batch(
+        self, num_inputs: int, num_tokens: int, seconds: float, longest_wait_s: float
+    ) -> None:
         """Count a model call."""
-        self._batches.observe(report.num_inputs)
-        self._model_seconds.observe(report.seconds)
-        self._wait.observe(report.longest_wait_s)
-        self._tokens.inc(report.num_tokens)
+        self._batches.observe(num_inputs)
+        self._model_seconds.observe(seconds)
+        self._wait.observe(longest_wait_s)
+        self._tokens.inc(num_tokens)
 
     def text(self) -> bytes:
         """Return the metrics in Prometheus' format."""
