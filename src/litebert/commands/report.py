@@ -28,8 +28,7 @@ def report(
         table: file for the table of scores.
     """
     from litebert.common.files import write_text
-    from litebert.report.scores import score_table
-    from litebert.report.write import write_reports
+    from litebert.report.write import score_table, write_reports
 
     if table is not None:
         text = score_table(run)

@@ -92,11 +92,7 @@ class DemoStage:
 
 
 def demo(config: DemoConfig, screen: Screen) -> int:
-    """Run every stage that is not finished yet and show what it made.
-
-    Returns:
-        The signal that stopped it, 0 if it came to its end.
-    """
+    """Run every stage that is not finished yet; the signal that stopped it, 0 at its end."""
     missing = [name for name in _NEEDED_PACKAGES if find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -180,20 +176,14 @@ def run_stages(stages: Sequence[DemoStage], folder: DemoFolder, screen: Screen) 
 
 def learn_vocabulary(folder: DemoFolder) -> None:
     """Learn the pieces; a small text gets fewer."""
-    train_tokenizer(
-        TokenizerTrainConfig(
-            input=(folder.corpus,), out=folder.tokenizer, vocab_size=4_000, shrink=True
-        )
-    )
+    source, out = (folder.corpus,), folder.tokenizer
+    train_tokenizer(TokenizerTrainConfig(input=source, out=out, vocab_size=4_000, shrink=True))
 
 
 def tokenise(folder: DemoFolder) -> None:
     """Turn the text into shards."""
-    prepare(
-        PrepareConfig(
-            input=(folder.corpus,), tokenizer=folder.tokenizer, out=folder.shards, dev_fraction=0.05
-        )
-    )
+    source, tokenizer, out = (folder.corpus,), folder.tokenizer, folder.shards
+    prepare(PrepareConfig(input=source, tokenizer=tokenizer, out=out, dev_fraction=0.05))
 
 
 def pretrain_tiny(folder: DemoFolder) -> None:
@@ -228,10 +218,9 @@ def fill_masks(folder: DemoFolder) -> None:
 
 def cut_labels(folder: DemoFolder) -> None:
     """Cut a labelled task from the same text, or write down why there is none."""
-    if folder.config.corpus is None:
-        cut_task(python_parts(folder.text), folder.task)
-    else:
-        cut_task(corpus_parts(folder.config.corpus, folder.root), folder.task)
+    corpus = folder.config.corpus
+    parts = python_parts(folder.text) if corpus is None else corpus_parts(corpus, folder.root)
+    cut_task(parts, folder.task)
 
 
 def finetune_task(folder: DemoFolder, start: Literal["weights", "random"]) -> None:

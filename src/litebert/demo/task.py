@@ -137,9 +137,7 @@ def python_parts(corpus: Path) -> Parts:
 def corpus_parts(corpus: Path, skip: Path) -> Parts:
     """Return the parts of a user's text: its folders, else its files, else its documents.
 
-    Args:
-        corpus: a file or a folder.
-        skip: the output folder, never taken as input.
+    The folder ``skip``, that of the output, is never taken as input.
     """
     found = find_inputs([corpus], "train", "auto", "en", skip)[0]
     files = found.files[:: max(1, len(found.files) // _MAX_FILES)]
@@ -205,9 +203,8 @@ def _split(documents: dict[str, list[str]], seen: set[str]) -> tuple[list[Row], 
     if not for_dev and sum(map(bool, new.values())) == 1:
         end = round((1 - _DEV_SHARE) * len(rows))
         return rows[:end], rows[end:]
-    return [row for row in rows if row[0] not in for_dev], [
-        row for row in rows if row[0] in for_dev
-    ]
+    train = [row for row in rows if row[0] not in for_dev]
+    return train, [row for row in rows if row[0] in for_dev]
 
 
 def _new_sentences(sentences: Sequence[str], seen: set[str]) -> list[str]:
