@@ -51,8 +51,7 @@ def predict(
     """
     from litebert.common.progress import progress
     from litebert.common.rows import read_rows_or_errors
-    from litebert.predict.predictor import Predictor
-    from litebert.predict.stream import answer_rows
+    from litebert.predict.predictor import Predictor, answer_rows
 
     predictor = Predictor.load(
         model, runtime, max_tokens=max_tokens, depth=depth, force_depth=force_depth

@@ -9,10 +9,7 @@ from cyclopts import Parameter
 
 
 def report(
-    run: Annotated[tuple[Path, ...], Parameter(negative="")],
-    /,
-    *,
-    table: Path | None = None,
+    run: Annotated[tuple[Path, ...], Parameter(negative="")], /, *, table: Path | None = None
 ) -> None:
     """Write report.html into run folders, also of runs that are still going.
 

@@ -87,17 +87,14 @@ def first_batch(lengths: Sequence[int], max_tokens: int, pads: bool = True) -> l
         [0, 1, 2]
     """
     chosen, num_tokens, longest = [0], lengths[0], lengths[0]
+    most_padded = max_tokens if pads else MAX_PADDING * max_tokens
     for index in range(1, len(lengths)):
         length = lengths[index]
         shorter, longer = sorted((lengths[0], length))
         if pads and longer > shorter + max(2, shorter // 8):
             continue
         padded = (len(chosen) + 1) * max(longest, length)
-        if pads:
-            fits = padded <= max_tokens
-        else:
-            fits = num_tokens + length <= max_tokens and padded <= MAX_PADDING * max_tokens
-        if fits:
+        if num_tokens + length <= max_tokens and padded <= most_padded:
             chosen.append(index)
             num_tokens += length
             longest = max(longest, length)

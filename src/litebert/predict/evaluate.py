@@ -69,7 +69,10 @@ def evaluate_models(
     num_asked = len(named)
     if len(models) > 1 and not is_scored(task, *named[0]):
         named += _dev_beside(task, where, choose, bad_rows)
-    form, length = _asked_form(task, purposes[0]), min(p.length_for(task) for p in purposes)
+    form, described = task.form, purposes[0].task
+    if isinstance(form, SpanForm) and described is not None:
+        form = replace(form, stride=described.stride)  # windows overlap as the model learned them
+    length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
     outputs = [
         _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device)
@@ -225,13 +228,6 @@ def _shared_tokenizer(
                 f"{folder} has another head than {folders[0]}: an ensemble needs one"
             )
     return tokenizers[0]
-
-
-def _asked_form(task: Task, purpose: Purpose) -> Form:
-    """Return the form that makes a task's inputs: windows overlap as the model learned them."""
-    if isinstance(task.form, SpanForm) and purpose.task is not None:
-        return replace(task.form, stride=purpose.task.stride)
-    return task.form
 
 
 @dataclass(frozen=True)

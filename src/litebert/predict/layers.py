@@ -187,20 +187,20 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     panels = figure.subplots(1, 2)
-    titles = ("L2 distance", "Angle (degrees)")
+    quantities = {"distance": "L2 distance", "angle_degrees": "Angle (degrees)"}
     # Okabe and Ito's colours, told apart by everyone, with a marker of its own for each.
     styles = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"))
     names = short_names([analysis.model for analysis in analyses])
     for index, (name, analysis) in enumerate(zip(names, analyses, strict=True)):
         colour, marker = styles[index % len(styles)]
         numbers = [layer.layer for layer in analysis.layers]
-        for panel, quantity in zip(panels, ("distance", "angle_degrees"), strict=True):
+        for panel, quantity in zip(panels, quantities, strict=True):
             spreads: list[Spread] = [getattr(layer, quantity) for layer in analysis.layers]
             low, high = [s.p10 for s in spreads], [s.p90 for s in spreads]
             panel.fill_between(numbers, low, high, color=colour, alpha=0.15, linewidth=0)
             means = [s.mean for s in spreads]
             panel.plot(numbers, means, color=colour, marker=marker, markersize=4, label=name)
-    for panel, title in zip(panels, titles, strict=True):
+    for panel, title in zip(panels, quantities.values(), strict=True):
         panel.set_title(f"{title} between a layer's input and output", fontsize=11, loc="left")
         panel.set_xlabel("layer")
         panel.set_ylim(bottom=0)

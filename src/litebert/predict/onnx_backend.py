@@ -81,9 +81,11 @@ class OnnxBackend:
         return computed
 
     def _feeds(self, batch: PaddedBatch) -> dict[str, np.ndarray]:
+        mask = batch.attention_mask
+        ones = np.ones_like(batch.input_ids)
         feeds = {
             "input_ids": batch.input_ids,
-            "attention_mask": batch.full_mask().astype(np.int64),
+            "attention_mask": ones if mask is None else mask.astype(np.int64),
             "token_type_ids": batch.token_type_ids,
         }
         if HEADS[self.info.head].choices:  # each row is a question of one choice

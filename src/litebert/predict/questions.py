@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -84,16 +84,24 @@ class Question(Generic[Result_co]):
         return sum(map(len, self.features))
 
 
-def fill_mask(text: str, tokenizer: Tokenizer, max_length: int, top_k: int) -> Question[FilledText]:
+class Reader(Protocol):
+    """What makes inputs of texts; a predictor is one."""
+
+    tokenizer: Tokenizer
+    max_length: int
+
+
+def fill_mask(text: str, reader: Reader, top_k: int) -> Question[FilledText]:
     """Ask for the words that may stand at each ``[MASK]`` of a text."""
     check_top_k(top_k)
+    tokenizer = reader.tokenizer
     body = _encode_with_masks(text, tokenizer)
     masked = tuple(i + 1 for i, token in enumerate(body) if token == tokenizer.mask_id)
     if not masked:
         shown = text if len(text) <= 60 else text[:57] + "..."
         raise InputError(f"the text has no [MASK]: {shown!r}; write one where a word is missing")
-    _check_length(len(body) + 2, max_length)
-    feature = Feature(0, (single_row(body, tokenizer, max_length),), masked=masked)
+    _check_length(len(body) + 2, reader)
+    feature = Feature(0, (single_row(body, tokenizer, reader.max_length),), masked=masked)
 
     def filled(said: Sequence[Outputs]) -> FilledText:
         ids = feature.rows[0].ids.tolist()
@@ -111,24 +119,20 @@ def check_top_k(top_k: int) -> None:
         raise InputError(f"top_k is {top_k}; ask for at least 1 candidate")
 
 
-def order(
-    first: str, second: str, tokenizer: Tokenizer, max_length: int
-) -> Question[SentenceOrder]:
+def order(first: str, second: str, reader: Reader) -> Question[SentenceOrder]:
     """Ask whether two sentences stand in their original order."""
-    ids = tokenizer.encode_batch([first, second])
+    ids = reader.tokenizer.encode_batch([first, second])
     if not all(ids):
         raise InputError("sentence order needs two sentences; one of them is empty")
-    _check_length(len(ids[0]) + len(ids[1]) + 3, max_length)
-    feature = Feature(0, (pair_row(ids[0], ids[1], tokenizer, max_length),))
+    _check_length(len(ids[0]) + len(ids[1]) + 3, reader)
+    feature = Feature(0, (pair_row(ids[0], ids[1], reader.tokenizer, reader.max_length),))
     return Question([feature], ("sop_logits",), _sentence_order)
 
 
-def embed(
-    text: str, tokenizer: Tokenizer, max_length: int, pooling: Pooling
-) -> Question[FloatArray]:
+def embed(text: str, reader: Reader, pooling: Pooling) -> Question[FloatArray]:
     """Ask for one vector: the mean over the tokens, or the state at ``[CLS]``; float32 [H].
 
-    ``[CLS]`` and ``[SEP]`` count as tokens; a text beyond ``max_length`` is cut at its end.
+    ``[CLS]`` and ``[SEP]`` count as tokens; a text that is too long is cut at its end.
     """
 
     def vector(said: Sequence[Outputs]) -> FloatArray:
@@ -136,20 +140,20 @@ def embed(
         pooled = hidden_SH.mean(axis=0) if pooling == "mean" else hidden_SH[0]
         return np.array(pooled, np.float32)
 
-    return Question([plain(text, tokenizer, max_length)], ("last_hidden_state",), vector)
+    return Question([plain(text, reader)], ("last_hidden_state",), vector)
 
 
-def layer_path(text: str, tokenizer: Tokenizer, max_length: int) -> Question[LayerPath]:
+def layer_path(text: str, reader: Reader) -> Question[LayerPath]:
     """Ask how far each block moves the tokens of a text: Figure 1 of the paper, for one input."""
-    return Question([plain(text, tokenizer, max_length)], ("hidden_states",), _layer_path)
+    return Question([plain(text, reader)], ("hidden_states",), _layer_path)
 
 
-def plain(text: str, tokenizer: Tokenizer, max_length: int) -> Feature:
+def plain(text: str, reader: Reader) -> Feature:
     """Return one text as a feature, cut at its end if it is too long."""
-    ids = tokenizer.encode(text)
+    ids = reader.tokenizer.encode(text)
     if not ids:
         raise InputError("the text is empty; write some words")
-    return Feature(0, (single_row(ids, tokenizer, max_length),))
+    return Feature(0, (single_row(ids, reader.tokenizer, reader.max_length),))
 
 
 def _sentence_order(said: Sequence[Outputs]) -> SentenceOrder:
@@ -208,8 +212,8 @@ def _join_bytes(pieces: list[str], tokens: list[int]) -> None:
             tokens[start + 1 : start + size] = []
 
 
-def _check_length(num_tokens: int, max_length: int) -> None:
-    if num_tokens > max_length:
+def _check_length(num_tokens: int, reader: Reader) -> None:
+    if num_tokens > reader.max_length:
         raise InputError(
-            f"the text has {num_tokens} tokens, the model reads {max_length}; shorten it"
+            f"the text has {num_tokens} tokens, the model reads {reader.max_length}; shorten it"
         )

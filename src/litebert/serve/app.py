@@ -30,9 +30,16 @@ from litebert.serve import schemas
 from litebert.serve.batcher import Batcher, QueueFullError
 from litebert.serve.config import LIMITS, ServeConfig
 from litebert.serve.endpoints import Endpoints
-from litebert.serve.guards import LimitBody, Observe, RequireKey, TimedProtocol, error_response
+from litebert.serve.guards import (
+    AccessLog,
+    LimitBody,
+    Metrics,
+    Observe,
+    RequireKey,
+    TimedProtocol,
+    error_response,
+)
 from litebert.serve.service import CannotAnswerError, Service, UnknownModelError
-from litebert.serve.telemetry import AccessLog, Metrics
 
 STATIC = Path(__file__).parent / "static"
 KEY_VARIABLE = "LITEBERT_API_KEY"

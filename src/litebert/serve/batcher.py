@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 from litebert.common.errors import LitebertError
@@ -120,8 +121,13 @@ class Batcher:
         self.queued_tokens += sum(unit.cost for unit in units)
         self._arrived.set()
         said = await job.done
+
+        def read() -> list[Result]:
+            parts = iter(said)
+            return [q.decode(list(islice(parts, len(q.features)))) for q in questions]
+
         # Reading an answer out of large outputs takes a while; other requests do not wait for it.
-        return await loop.run_in_executor(None, _answers, questions, said)
+        return await loop.run_in_executor(None, read)
 
     def refuse_if_full(self) -> None:
         """Raise QueueFullError if the queue is full: asked before any work on a request.
@@ -208,13 +214,3 @@ def _run(batch: Sequence[_Unit]) -> list[Outputs]:
         else {name: values.copy() for name, values in outputs.items()}
         for unit, outputs in zip(batch, said, strict=True)
     ]
-
-
-def _answers(questions: Sequence[Question[Result]], said: Sequence[Outputs]) -> list[Result]:
-    """Read the answer to each question out of what the model said; in a thread."""
-    answers, start = [], 0
-    for question in questions:
-        stop = start + len(question.features)
-        answers.append(question.decode(said[start:stop]))
-        start = stop
-    return answers

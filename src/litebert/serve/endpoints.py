@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal, TypeVar
 
 from starlette.requests import Request
@@ -38,10 +39,9 @@ class Endpoints:
         """Return the likeliest words at each `[MASK]` of each text."""
         predictor = self._predictor("fill-mask", body.model)
         texts = self._checked(body.text)
-        tokenizer, length = predictor.tokenizer, predictor.max_length
 
         def build() -> list[Question[FilledText]]:
-            asked = [questions.fill_mask(text, tokenizer, length, body.top_k) for text in texts]
+            asked = [questions.fill_mask(text, predictor, body.top_k) for text in texts]
             # At each mask the model gives a number for every word.
             num_masks = sum(len(feature.masked) for one in asked for feature in one.features)
             limit = self._config.max_masks
@@ -54,15 +54,9 @@ class Endpoints:
     async def order(self, body: s.OrderRequest, request: Request) -> SentenceOrder:
         """Return the probability that two sentences stand in their original order."""
         predictor = self._predictor("order", body.model)
-        first, second = self._check_lengths([body.first, body.second])
-        tokenizer, length = predictor.tokenizer, predictor.max_length
-        (answer,) = await self._ask(
-            request,
-            predictor,
-            lambda: [questions.order(first, second, tokenizer, length)],
-            [first, second],
-        )
-        return answer
+        texts = self._check_lengths([body.first, body.second])
+        question = partial(questions.order, body.first, body.second, predictor)
+        return await self._ask_one(request, predictor, question, texts)
 
     async def classify(self, body: s.ClassifyRequest, request: Request) -> s.ClassifyResponse:
         """Return a class, labels or a number for each text or pair of texts."""
@@ -120,12 +114,11 @@ class Endpoints:
         model = self._service.find("embeddings", body.model)
         predictor = model.predictor
         texts = self._checked(body.input)
-        tokenizer, length = predictor.tokenizer, predictor.max_length
         num_tokens = 0
 
         def build() -> list[Question[FloatArray]]:
             nonlocal num_tokens
-            asked = [questions.embed(text, tokenizer, length, body.pooling) for text in texts]
+            asked = [questions.embed(text, predictor, body.pooling) for text in texts]
             num_tokens = sum(question.num_tokens for question in asked)
             return asked
 
@@ -147,15 +140,9 @@ class Endpoints:
     async def layers(self, body: s.LayersRequest, request: Request) -> LayerPath:
         """Return how far each block moves the tokens of a text: Figure 1, for one input."""
         predictor = self._predictor("layers", body.model)
-        self._checked(body.text)
-        tokenizer, length = predictor.tokenizer, predictor.max_length
-        (path,) = await self._ask(
-            request,
-            predictor,
-            lambda: [questions.layer_path(body.text, tokenizer, length)],
-            [body.text],
-        )
-        return path
+        texts = self._checked(body.text)
+        question = partial(questions.layer_path, body.text, predictor)
+        return await self._ask_one(request, predictor, question, texts)
 
     def _predictor(self, ability: str, name: str | None) -> Predictor:
         return self._service.find(ability, name).predictor
@@ -179,13 +166,18 @@ class Endpoints:
         self, request: Request, predictor: Predictor, record: Mapping[str, object], form: Form
     ) -> dict[str, object]:
         """Ask a fine-tuned model about one record."""
-        (answer,) = await self._ask(
-            request,
-            predictor,
-            lambda: [predictor.question(record, form)],
-            [str(value) for value in record.values()],
-        )
-        return answer
+        texts = [str(value) for value in record.values()]
+        question = partial(predictor.question, record, form)
+        return await self._ask_one(request, predictor, question, texts)
+
+    async def _ask_one(
+        self,
+        request: Request,
+        predictor: Predictor,
+        question: Callable[[], Question[Result]],
+        texts: Sequence[str],
+    ) -> Result:
+        return (await self._ask(request, predictor, lambda: [question()], texts))[0]
 
     async def _ask(
         self,
