@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from litebert.commands.flags import JSON, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.tasks.problems import BAD_ROWS_FILE, RowProblems
-
-if TYPE_CHECKING:
-    from litebert.predict.evaluate import TaskEvaluation
 
 
 def evaluate(
@@ -75,7 +72,13 @@ def evaluate(
         for evaluation in evaluations[1:]:
             scores |= {f"{evaluation.split}_{k}": v for k, v in evaluation.scores.items()}
         for evaluation in evaluations:
-            _print_notes(evaluation, choose)
+            if choose:
+                print(f"ensemble: {', '.join(evaluation.models)}", file=sys.stderr)
+            if not evaluation.scores:
+                reason = "it is a test split, or has no labels"
+                print(f"no score for {evaluation.split}: {reason}", file=sys.stderr)
+            for file in evaluation.files:
+                print(f"wrote {file}", file=sys.stderr)
     if out is not None:
         problems.write(out / BAD_ROWS_FILE)
     for line in problems.report():
@@ -92,13 +95,3 @@ def evaluate(
 def _refuse(is_given: bool, flag: str, other: str) -> None:
     if is_given:
         raise ConfigError(f"{flag} does nothing together with {other}")
-
-
-def _print_notes(evaluation: TaskEvaluation, chosen: bool) -> None:
-    if chosen:
-        print(f"ensemble: {', '.join(evaluation.models)}", file=sys.stderr)
-    if not evaluation.scores:
-        reason = "it is a test split, or has no labels"
-        print(f"no score for {evaluation.split}: {reason}", file=sys.stderr)
-    for file in evaluation.files:
-        print(f"wrote {file}", file=sys.stderr)

@@ -70,13 +70,10 @@ class DemoStage:
     name: str
     """its key in ``demo.json``"""
     title: str
-    """what is going to happen"""
     outputs: tuple[Path, ...]
     """what it makes; the last of them is written last and proves that it is finished"""
     work: Callable[[DemoFolder], None]
-    """makes them"""
     show: Callable[[DemoFolder, Screen], None]
-    """says what was made"""
     resumes: bool = False
     """the work goes on where an interruption left it; otherwise it begins anew"""
     needs_task: bool = False

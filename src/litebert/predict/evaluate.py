@@ -12,7 +12,7 @@ from litebert.interop.folder import resolve
 from litebert.predict.backend import Backend, open_backend, run_features
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
-from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Task
+from litebert.tasks.base import Example, Feature, Form, Outputs, Task
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
@@ -51,11 +51,9 @@ def evaluate_models(
     Args:
         task: a benchmark, a task file, or the task itself.
         models: model folders, ONNX folders or hub names, in any mixture.
-        data: folder or file with the task's data.
         split: by default all that have labels.
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
-        problems: collects bad rows.
         device: where torch runs; ``auto`` takes a GPU if there is one.
     """
     task = find_task(task) if isinstance(task, str) else task
@@ -94,10 +92,18 @@ def evaluate_models(
     if threshold is not None and isinstance(tuned, SpanForm):
         tuned = replace(tuned, no_answer_threshold=threshold)
     names = tuple(str(models[member]) for member in members)
-    return [
-        _evaluate_split(task, tuned, splits[number], averaged[number], names, out)
-        for number in range(num_asked)
-    ]
+    evaluations = []
+    for part, said in zip(splits[:num_asked], averaged[:num_asked], strict=True):
+        found: dict[str, float] = {}
+        if is_scored(task, part.name, part.examples):
+            found, predictions = score_split(task, part, said)
+        else:
+            predictions = tuned.decode(part.examples, part.features, said)
+        files: list[Path] = []
+        if out is not None:
+            files = task.write_predictions(out, part.name, part.examples, predictions)
+        evaluations.append(TaskEvaluation(part.name, found, names, tuple(files)))
+    return evaluations
 
 
 def outputs_of(
@@ -171,25 +177,6 @@ def choose_ensemble(
         best = scores[candidate]
         chosen.append(candidate)
     return chosen
-
-
-def _evaluate_split(
-    task: Task,
-    tuned: Form,
-    split: TaskSplit,
-    outputs: list[Outputs],
-    models: tuple[str, ...],
-    out: Path | None,
-) -> TaskEvaluation:
-    predictions: list[Prediction]
-    if is_scored(task, split.name, split.examples):
-        scores, predictions = score_split(task, split, outputs)
-    else:
-        scores, predictions = {}, tuned.decode(split.examples, split.features, outputs)
-    if out is None:
-        return TaskEvaluation(split.name, scores, models)
-    files = task.write_predictions(out, split.name, split.examples, predictions)
-    return TaskEvaluation(split.name, scores, models, tuple(files))
 
 
 def _all_outputs(

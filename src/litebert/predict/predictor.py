@@ -69,10 +69,8 @@ class Predictor:
         """Load a model folder (torch) or an ONNX folder (onnxruntime, no torch needed).
 
         Args:
-            folder: the model folder.
             runtime: ``auto`` takes the ONNX file if there is one.
             threads: of the processor; None lets the runtime decide.
-            max_tokens: of one batch.
             depth: layers to run; None runs all. Needs a model trained for it (`train_exits`).
             force_depth: run at that depth even if the model was not trained for it.
         """

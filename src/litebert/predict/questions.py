@@ -126,7 +126,12 @@ def order(first: str, second: str, reader: Reader) -> Question[SentenceOrder]:
         raise InputError("sentence order needs two sentences; one of them is empty")
     _check_length(len(ids[0]) + len(ids[1]) + 3, reader)
     feature = Feature(0, (pair_row(ids[0], ids[1], reader.tokenizer, reader.max_length),))
-    return Question([feature], ("sop_logits",), _sentence_order)
+
+    def read(said: Sequence[Outputs]) -> SentenceOrder:
+        # Label 0 of the head means in order, label 1 swapped.
+        return SentenceOrder(*softmax(said[0]["sop_logits"]).tolist())
+
+    return Question([feature], ("sop_logits",), read)
 
 
 def embed(text: str, reader: Reader, pooling: Pooling) -> Question[FloatArray]:
@@ -154,11 +159,6 @@ def plain(text: str, reader: Reader) -> Feature:
     if not ids:
         raise InputError("the text is empty; write some words")
     return Feature(0, (single_row(ids, reader.tokenizer, reader.max_length),))
-
-
-def _sentence_order(said: Sequence[Outputs]) -> SentenceOrder:
-    # Label 0 of the head means in order, label 1 swapped.
-    return SentenceOrder(*softmax(said[0]["sop_logits"]).tolist())
 
 
 def _layer_path(said: Sequence[Outputs]) -> LayerPath:

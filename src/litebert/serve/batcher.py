@@ -136,11 +136,8 @@ class Batcher:
         at most, and a large one is not refused for as long as small ones keep coming.
         """
         if self._draining or self.queued_tokens >= self.max_queue_tokens:
-            raise QueueFullError(self.retry_after_s())
-
-    def retry_after_s(self) -> int:
-        """Return the whole seconds after which the present queue is probably done."""
-        return max(1, round(self.queued_tokens / self.tokens_per_s))
+            # The whole seconds after which the present queue is probably done.
+            raise QueueFullError(max(1, round(self.queued_tokens / self.tokens_per_s)))
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
