@@ -51,9 +51,8 @@ def params(
             print(f"{name}: {config.num_layers} layers, sharing {config.sharing}")
             print(draw(plans[name]))
         return
-    tables: Mapping[str, Sequence[ParameterReport]] = {
-        "Parameters": [report(name, config) for name, config in configs.items()]
-    }
+    counted = [report(name, config) for name, config in configs.items()]
+    tables: Mapping[str, Sequence[ParameterReport]] = {"Parameters": counted}
     if not configs:
         tables = paper_tables()
     if json_:

@@ -195,7 +195,8 @@ def _split(documents: dict[str, list[str]], seen: set[str]) -> tuple[list[Row], 
     rows = [(name, sentence) for name, sentences in new.items() for sentence in sentences]
     for_dev: set[str] = set()
     num_dev = 0
-    for name in sorted(filter(new.get, new), key=_hash):
+    hashes = {name: hashlib.blake2b(name.encode(), digest_size=8).digest() for name in new}
+    for name in sorted(filter(new.get, new), key=hashes.__getitem__):
         fits = num_dev + len(new[name]) <= _LARGEST_DEV_SHARE * len(rows)
         if num_dev < _DEV_SHARE * len(rows) and fits:
             for_dev.add(name)
@@ -217,10 +218,6 @@ def _new_sentences(sentences: Sequence[str], seen: set[str]) -> list[str]:
             seen.add(key)
             found.append(sentence)
     return found
-
-
-def _hash(name: str) -> bytes:
-    return hashlib.blake2b(name.encode(), digest_size=8).digest()
 
 
 def _spread(rows: Sequence[Row], most: int) -> list[Row]:

@@ -81,11 +81,10 @@ class OnnxBackend:
         return computed
 
     def _feeds(self, batch: PaddedBatch) -> dict[str, np.ndarray]:
-        mask = batch.attention_mask
-        ones = np.ones_like(batch.input_ids)
+        ids, mask = batch.input_ids, batch.attention_mask
         feeds = {
-            "input_ids": batch.input_ids,
-            "attention_mask": ones if mask is None else mask.astype(np.int64),
+            "input_ids": ids,
+            "attention_mask": np.ones_like(ids) if mask is None else mask.astype(np.int64),
             "token_type_ids": batch.token_type_ids,
         }
         if HEADS[self.info.head].choices:  # each row is a question of one choice

@@ -1,5 +1,4 @@
-"""Ask a model folder questions, from Python or in the rows of a file: batched by length, answered
-in input order."""
+"""Ask a model folder questions from Python or in rows of a file; answers are in their order."""
 
 from __future__ import annotations
 

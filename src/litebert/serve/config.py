@@ -19,11 +19,7 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """What the server loads and how much it accepts.
-
-    >>> ServeConfig(model=(Path("exported"),), port=8080).max_inputs
-    64
-    """
+    """What the server loads and how much it accepts."""
 
     model: tuple[Path, ...] = ()
     """a model folder or ONNX folder; several may be given, each question goes to the first that \

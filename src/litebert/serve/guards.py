@@ -42,14 +42,7 @@ def error_response(
 
 
 class Metrics:
-    """Counters of one server; a registry of its own, so that two servers do not mix.
-
-    Example:
-        >>> metrics = Metrics()
-        >>> metrics.request("/fill-mask", 200, seconds=0.02)
-        >>> metrics.text().startswith(b"# HELP")
-        True
-    """
+    """Counters of one server; a registry of its own, so that two servers do not mix."""
 
     def __init__(self) -> None:
         own = self.registry = CollectorRegistry()
