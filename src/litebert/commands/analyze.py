@@ -13,7 +13,7 @@ from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON
 
 if TYPE_CHECKING:
-    from litebert.predict.layers import LayerAnalysis, Spread
+    from litebert.predict.layers import LayerAnalysis
 
 
 def layers(
@@ -40,10 +40,10 @@ def layers(
         length: longest window in tokens; by default what the model allows.
         json_: print JSON.
     """
-    from litebert.predict.layers import analyze_layers, check_plot_path, plot_layers
+    from litebert.predict.layers import analyze_layers, check_figure_path, plot_layers
 
     if plot is not None:
-        check_plot_path(plot)
+        check_figure_path(plot)
     analyses = [analyze_layers(name, input, max_tokens=max_tokens, length=length) for name in model]
     if plot is not None:
         plot_layers(analyses, plot)
@@ -69,7 +69,8 @@ def _print_table(analyses: list[LayerAnalysis]) -> None:
         for analysis in analyses:
             if number < len(analysis.layers):
                 layer = analysis.layers[number]
-                row += [_text(layer.distance), _text(layer.angle_degrees)]
+                spreads = (layer.distance, layer.angle_degrees)
+                row += [f"{spread.mean:.2f} ± {spread.std:.2f}" for spread in spreads]
             else:
                 row += ["", ""]
         table.add_row(*row)
@@ -77,7 +78,3 @@ def _print_table(analyses: list[LayerAnalysis]) -> None:
     console.print(table)
     for analysis in analyses:
         console.print(f"{analysis.model}: {analysis.num_tokens:,} tokens", highlight=False)
-
-
-def _text(spread: Spread) -> str:
-    return f"{spread.mean:.2f} ± {spread.std:.2f}"

@@ -7,9 +7,8 @@ import json
 from litebert.common.files import read_json, write_text
 from litebert.common.runs import RunFolder
 from litebert.demo.folder import DemoFolder
-from litebert.report.finetuning import NamedLog, finetuning_charts
+from litebert.report.finetuning import NamedLog, confusion_table, finetuning_charts
 from litebert.report.log import Record, lines_with, number
-from litebert.report.mistakes import confusion_table
 from litebert.report.page import page, settings, table, tiles
 from litebert.report.pretraining import pretraining_charts, samples_table
 
