@@ -11,12 +11,7 @@ def rng(seed: int, purpose: str, *address: int) -> np.random.Generator:
     """Return the generator that belongs to an address, the same on every machine and rank.
 
     No state is carried from one address to the next, so workers, ranks and resumed runs
-    draw the same numbers without talking to each other.
-
-    Args:
-        seed: the run's seed.
-        purpose: what the numbers are for; two purposes never share a stream.
-        address: any integers, for example ``(epoch, window)``.
+    draw the same numbers without talking to each other. Two purposes never share a stream.
 
     Example:
         >>> rng(7, "mask", 0, 3).random() == rng(7, "mask", 0, 3).random()

@@ -61,7 +61,6 @@ class Embeddings(nn.Module):
     projected first; position, segment and norm live in H.
 
     Example:
-        >>> import torch
         >>> embeddings = Embeddings(ModelConfig(vocab_size=50))
         >>> embeddings(torch.tensor([[2, 7, 3]]), None).shape
         torch.Size([1, 3, 768])
@@ -112,7 +111,6 @@ class Encoder(nn.Module):
     which. `attention_implementation` and `checkpoint_activations` may be changed at any time.
 
     Example:
-        >>> import torch
         >>> encoder = Encoder(ModelConfig(vocab_size=100, hidden_size=64, num_layers=3))
         >>> out = encoder(torch.tensor([[2, 7, 3]]))
         >>> encoder.pool(out.sequence_BSH).shape

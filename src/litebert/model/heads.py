@@ -14,22 +14,7 @@ from litebert.model.config import IGNORED_LABEL, ModelConfig
 from litebert.model.encoder import Encoder, HeadInputs, first_rows
 from litebert.model.head_table import HEADS, Head, HeadRow
 from litebert.model.layers import Linear, at_least_float32, initialize
-from litebert.model.pretraining import PretrainingModel, PretrainingOutput
-
-__all__ = [
-    "ClassifierOutput",
-    "HeadInputs",
-    "LinearHead",
-    "MultipleChoice",
-    "PretrainingModel",
-    "PretrainingOutput",
-    "SequenceClassifier",
-    "SequenceRegressor",
-    "SpanExtractor",
-    "SpanOutput",
-    "TaskModel",
-    "TokenClassifier",
-]
+from litebert.model.pretraining import PretrainingModel as PretrainingModel
 
 
 class ClassifierOutput(NamedTuple):
@@ -79,9 +64,7 @@ class TaskModel(nn.Module, ABC):
     def read(self, states: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
         """Outputs by their names in the table of heads.
 
-        Args:
-            states: the encoder's output at `rows`, [rows, H]; [R, S, H] if all are read.
-            inputs: the batch.
+        `states` is the encoder's output at `rows`, [rows, H]; [R, S, H] if all are read.
         """
 
     @abstractmethod
@@ -97,11 +80,7 @@ class TaskModel(nn.Module, ABC):
     def states(self, inputs: HeadInputs, num_layers: int | None = None) -> Tensor:
         """The encoder's output at the rows that the head reads, where the last block runs."""
         states: Tensor = self.encoder(
-            inputs.ids_RS,
-            inputs.mask_RS,
-            inputs.segments_RS,
-            num_layers,
-            rows_R=self.rows(inputs),
+            inputs.ids_RS, inputs.mask_RS, inputs.segments_RS, num_layers, rows_R=self.rows(inputs)
         ).sequence_BSH
         return states
 

@@ -66,9 +66,7 @@ class Squad2Model(TaskModel):
         self.end = Linear(hidden, 1)
         self.answer_hidden = Linear(2 * hidden, hidden)
         self.answer = Linear(hidden, 1, bias=False)
-        for part in (self.start, self.end_hidden, self.end_norm, self.end):
-            initialize(part, config.initializer_range, generator)
-        for part in (self.answer_hidden, self.answer):
+        for part in list(self.children())[1:]:  # the encoder has its weights
             initialize(part, config.initializer_range, generator)
 
     def forward(

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from litebert.common.errors import ConfigError, DataError, LitebertError
-from litebert.common.processes import interrupts_held
 from litebert.common.rng import rng
+from litebert.common.signals import interrupts_held
 from litebert.data.batches.example import Batch, ExampleConfig, Ints, Vocabulary
 from litebert.data.batches.masks import draw_masks, ranges
 from litebert.data.batches.order import Corpus, Window
@@ -88,20 +88,14 @@ class Loader:
         config: ExampleConfig,
         seed: int,
         *,
-        weights: Sequence[float] | None = None,
         split: Split = "train",
-        stage: int = 0,
     ) -> Loader:
-        """Open prepared folders of one tokenizer; without weights each counts by its tokens."""
+        """Open prepared folders of one tokenizer; each counts by its tokens."""
         sources = [ShardSet.open(folder, split) for folder in folders]
         if not sources:
             raise ConfigError("no corpus given; name at least one folder of shards")
-        if weights is None:
-            weights = [max(1, shards.num_tokens) for shards in sources]
-        if len(weights) != len(sources):
-            raise ConfigError(f"{len(weights)} weights for {len(sources)} corpora; give one each")
-        pairs = list(zip(sources, weights, strict=True))
-        return cls(pairs, config, seed, Vocabulary.of(tokenizer_of(sources)), stage)
+        weighted = [(shards, max(1, shards.num_tokens)) for shards in sources]
+        return cls(weighted, config, seed, Vocabulary.of(tokenizer_of(sources)))
 
     def with_mask_rate(self, rate: float) -> Loader:
         """A loader of the same examples in the same order, masked at another rate."""

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.common.errors import DataError
-from litebert.common.files import READ_ERRORS, open_binary, plain_suffix, sha256_file
+from litebert.common.files import (
+    READ_ERRORS,
+    open_binary,
+    plain_suffix,
+    sha256_file,
+    write_json_lines,
+)
 from litebert.data.corpus.config import Layout
 from litebert.data.corpus.layouts import TextLayout, detect_layout
 from litebert.data.corpus.manifest import Split
@@ -147,10 +153,7 @@ def _hash(path: Path) -> str:
 
 def write_sources(path: Path, sources: Iterable[Source], *, times: bool) -> None:
     """Write one source a line; with ``times`` for an unfinished build's own use."""
-    with path.open("w", encoding="utf-8") as stream:
-        for source in sources:
-            record = asdict(source) if times else source.record()
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+    write_json_lines(path, (asdict(s) if times else s.record() for s in sources))
 
 
 def read_sources(path: Path) -> Iterator[Source]:

@@ -442,8 +442,6 @@ def test_opened_folders_share_a_tokenizer_and_count_by_tokens(
     settings_file.write_text(json.dumps(values))
     with pytest.raises(DataError, match="another tokenizer"):
         Loader.open([tiny_shards_dir, other], CONFIG, seed=1)
-    with pytest.raises(ConfigError, match="1 weights for 2 corpora"):
-        Loader.open([tiny_shards_dir, same], CONFIG, seed=1, weights=[1.0])
 
 
 def test_a_corpus_of_one_sentence_still_gives_batches(tmp_path: Path) -> None:
