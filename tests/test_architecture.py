@@ -86,6 +86,8 @@ SAME_NAME: dict[str, str] = {
         "the command and the function it calls",
     ),
     "main": "the program and its command table",
+    "Embedding": "a table of vectors, and a vector in OpenAI's words",
+    "Status": "what OpenAPI calls an answer of the health route",
 }  # fmt: skip
 
 

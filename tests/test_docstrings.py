@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src"
 MODULES = [
     ".".join(path.relative_to(SOURCE).with_suffix("").parts)
     for path in sorted(SOURCE.glob("litebert/**/*.py"))
-    if ">>>" in path.read_text(encoding="utf-8")
+    if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
 ]
 
 
