@@ -170,10 +170,9 @@ class ScoreHead(LinearHead):
 class SequenceClassifier(ScoreHead):
     """Classes of a text or a pair of texts.
 
-    Example:
-        >>> model = SequenceClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=3)
-        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
-        torch.Size([1, 3])
+    >>> model = SequenceClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=3)
+    >>> model(torch.tensor([[2, 7, 3]])).logits.shape
+    torch.Size([1, 3])
     """
 
     head: ClassVar[Head] = "classification"
@@ -189,10 +188,9 @@ class SequenceClassifier(ScoreHead):
 class TokenClassifier(SequenceClassifier):
     """A class for every token, such as named entities; a label of -100 does not count.
 
-    Example:
-        >>> model = TokenClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=5)
-        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
-        torch.Size([1, 3, 5])
+    >>> model = TokenClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=5)
+    >>> model(torch.tensor([[2, 7, 3]])).logits.shape
+    torch.Size([1, 3, 5])
     """
 
     head: ClassVar[Head] = "token_classification"
@@ -201,10 +199,9 @@ class TokenClassifier(SequenceClassifier):
 class MultipleChoice(SequenceClassifier):
     """The best of several texts, such as the answers to a question.
 
-    Example:
-        >>> model = MultipleChoice(ModelConfig(vocab_size=100, hidden_size=64))
-        >>> model(torch.tensor([[[2, 7, 3], [2, 8, 3]]])).logits.shape
-        torch.Size([1, 2])
+    >>> model = MultipleChoice(ModelConfig(vocab_size=100, hidden_size=64))
+    >>> model(torch.tensor([[[2, 7, 3], [2, 8, 3]]])).logits.shape
+    torch.Size([1, 2])
     """
 
     head: ClassVar[Head] = "multiple_choice"
@@ -213,10 +210,9 @@ class MultipleChoice(SequenceClassifier):
 class SequenceRegressor(ScoreHead):
     """A number for a text or a pair of texts, such as a similarity.
 
-    Example:
-        >>> model = SequenceRegressor(ModelConfig(vocab_size=100, hidden_size=64))
-        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
-        torch.Size([1, 1])
+    >>> model = SequenceRegressor(ModelConfig(vocab_size=100, hidden_size=64))
+    >>> model(torch.tensor([[2, 7, 3]])).logits.shape
+    torch.Size([1, 1])
     """
 
     head: ClassVar[Head] = "regression"
@@ -230,10 +226,9 @@ class SequenceRegressor(ScoreHead):
 class SpanExtractor(LinearHead):
     """Start and end of an answer, scored independently (SQuAD v1.1).
 
-    Example:
-        >>> model = SpanExtractor(ModelConfig(vocab_size=100, hidden_size=64))
-        >>> model(torch.tensor([[2, 7, 3]])).start_logits_BS.shape
-        torch.Size([1, 3])
+    >>> model = SpanExtractor(ModelConfig(vocab_size=100, hidden_size=64))
+    >>> model(torch.tensor([[2, 7, 3]])).start_logits_BS.shape
+    torch.Size([1, 3])
     """
 
     head: ClassVar[Head] = "span"

@@ -111,10 +111,9 @@ class Attention(nn.Module):
 
     Query, key and value are separate parameters, as in the folder and for LAMB's trust ratios.
 
-    Example:
-        >>> attention = Attention(ModelConfig(hidden_size=64, num_heads=2))
-        >>> attention(torch.randn(2, 5, 64)).shape
-        torch.Size([2, 5, 64])
+    >>> attention = Attention(ModelConfig(hidden_size=64, num_heads=2))
+    >>> attention(torch.randn(2, 5, 64)).shape
+    torch.Size([2, 5, 64])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -150,7 +149,9 @@ class Attention(nn.Module):
             part_BSH.view(head_shape).transpose(1, 2) for part_BSH in projected
         )
         dropout = self.dropout if self.training else 0.0
-        attend = sdpa_attention if context.implementation == "sdpa" else eager_attention
+        # torch's fused kernel never holds the [S, S] weights.
+        fused = context.implementation == "sdpa"
+        attend = F.scaled_dot_product_attention if fused else eager_attention
         mixed_BASD = attend(query_BASD, key_BASD, value_BASD, context.mask_B11S, dropout)
         return mixed_BASD.transpose(1, 2).reshape(batch, length, hidden)
 
@@ -172,19 +173,6 @@ class Attention(nn.Module):
         return torch.cat(mixed)
 
 
-def sdpa_attention(
-    query_BASD: Tensor,
-    key_BASD: Tensor,
-    value_BASD: Tensor,
-    mask_B11S: Tensor | None,
-    dropout: float,
-) -> Tensor:
-    """Attention by torch's fused kernel, which never holds the [S, S] weights."""
-    return F.scaled_dot_product_attention(
-        query_BASD, key_BASD, value_BASD, attn_mask=mask_B11S, dropout_p=dropout
-    )
-
-
 def eager_attention(
     query_BASD: Tensor,
     key_BASD: Tensor,
@@ -204,9 +192,8 @@ def eager_attention(
 class FeedForward(nn.Module):
     """H -> FFN width -> H, token by token, with the activation between.
 
-    Example:
-        >>> FeedForward(ModelConfig(hidden_size=64))(torch.randn(2, 5, 64)).shape
-        torch.Size([2, 5, 64])
+    >>> FeedForward(ModelConfig(hidden_size=64))(torch.randn(2, 5, 64)).shape
+    torch.Size([2, 5, 64])
     """
 
     def __init__(self, config: ModelConfig) -> None:

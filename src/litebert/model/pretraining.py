@@ -45,10 +45,9 @@ class PretrainingOutput(NamedTuple):
 class MaskedWordHead(nn.Module):
     """Predicts words through E with the word table as decoder.
 
-    Example:
-        >>> head = MaskedWordHead(ModelConfig(vocab_size=50))
-        >>> head(torch.randn(7, 768)).shape
-        torch.Size([7, 128])
+    >>> head = MaskedWordHead(ModelConfig(vocab_size=50))
+    >>> head(torch.randn(7, 768)).shape
+    torch.Size([7, 128])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -67,12 +66,11 @@ class MaskedWordHead(nn.Module):
 class PretrainingModel(nn.Module):
     """Encoder with the masked-word and the sentence head (order or next sentence).
 
-    Example:
-        >>> model = PretrainingModel(ModelConfig(vocab_size=100, hidden_size=64, num_layers=2))
-        >>> ids = torch.tensor([[2, 4, 7, 3]])
-        >>> where, words = torch.tensor([1]), torch.tensor([9])
-        >>> out = model(ids, masked_positions_M=where, masked_labels_M=words)
-        >>> out.loss.backward()
+    >>> model = PretrainingModel(ModelConfig(vocab_size=100, hidden_size=64, num_layers=2))
+    >>> ids = torch.tensor([[2, 4, 7, 3]])
+    >>> where, words = torch.tensor([1]), torch.tensor([9])
+    >>> out = model(ids, masked_positions_M=where, masked_labels_M=words)
+    >>> out.loss.backward()
     """
 
     def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:

@@ -9,11 +9,12 @@ from typing import Final, Literal
 
 from litebert.common.config import load_toml
 from litebert.common.errors import ConfigError, DataError, suggestion
+from litebert.common.files import write_json_lines
 from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Form, Prediction
 from litebert.tasks.forms.kinds import FORMS, Kind
 from litebert.tasks.forms.requests import Cells, RowError
-from litebert.tasks.prediction_files import match_predictions, read_predictions, write_json_lines
+from litebert.tasks.prediction_files import match_predictions, read_predictions
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.task_file import TaskFile
 
@@ -201,7 +202,9 @@ class CustomTask:
             {"id": p.id, "prediction": form.written(p), **form.describe(e, p)}
             for e, p in zip(examples, predictions, strict=True)
         ]
-        return [write_json_lines(folder / f"{split}-predictions.jsonl", rows)]
+        path = folder / f"{split}-predictions.jsonl"
+        write_json_lines(path, rows)
+        return [path]
 
     def score_file(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -64,10 +63,4 @@ def write_table(path: Path, rows: Iterable[tuple[str, str]]) -> Path:
     """Write a leaderboard table with the columns ``index`` and ``prediction``."""
     lines = ["index\tprediction", *(f"{index}\t{value}" for index, value in rows)]
     write_text(path, "\n".join(lines) + "\n")
-    return path
-
-
-def write_json_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> Path:
-    """Write one JSON object a line."""
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     return path

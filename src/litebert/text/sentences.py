@@ -15,9 +15,8 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     A line break inside a paragraph ends no sentence, a blank line does. The language is an ISO 639
     code; sentencex knows abbreviations and marks of many; an unknown one is treated like English.
 
-    Example:
-        >>> split_sentences("Dr. Smith came at 5 p.m. sharp. He left soon.")
-        ['Dr. Smith came at 5 p.m. sharp.', 'He left soon.']
+    >>> split_sentences("Dr. Smith came at 5 p.m. sharp. He left soon.")
+    ['Dr. Smith came at 5 p.m. sharp.', 'He left soon.']
     """
     from sentencex import segment
 

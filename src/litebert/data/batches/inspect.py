@@ -42,11 +42,10 @@ COLORS = ("#4878a8", "#d08c3c")
 class Histogram:
     """Counts of values in [edge, next edge); the last bin may be open.
 
-    Example:
-        >>> Histogram.of(np.array([1, 2, 7]), (1, 5, 10))
-        Histogram(edges=(1, 5, 10), counts=(2, 1))
-        >>> Histogram((1, 5, OPEN), (3, 4)).names
-        ['1-4', '5+']
+    >>> Histogram.of(np.array([1, 2, 7]), (1, 5, 10))
+    Histogram(edges=(1, 5, 10), counts=(2, 1))
+    >>> Histogram((1, 5, OPEN), (3, 4)).names
+    ['1-4', '5+']
     """
 
     edges: tuple[int, ...]

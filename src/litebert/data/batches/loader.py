@@ -41,9 +41,7 @@ class Loader:
 
     Args:
         sources: corpora with their weights, the shares of batches they get.
-        config: what examples and batches are like.
         seed: of all pairs, masks and orders.
-        vocabulary: special ids and word starts of the tokenizer that made the shards.
         stage: number of the stage of a curriculum. Other lengths need another loader: give it the
             next stage and begin at position 0, and it draws an order of its own.
     """

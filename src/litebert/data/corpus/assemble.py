@@ -170,9 +170,7 @@ def find_duplicates(
 
     Args:
         hashes: 128-bit hashes of consecutive documents, arrays of uint64 [n, 2].
-        num_documents: how many there are in all.
         spill_folder: made and removed again; not used if one partition is enough.
-        partition_records: hashes in a partition, about.
     """
     num_partitions = min(_MAX_PARTITIONS, -(-num_documents // partition_records))
     records = _numbered(hashes)

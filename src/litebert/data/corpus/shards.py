@@ -48,10 +48,9 @@ def offsets_of(lengths: Integers) -> Integers:
 class Documents:
     """Whole documents as columns: cut, selected and joined without a loop over tokens.
 
-    Example:
-        >>> two = Documents.of([[[5, 6], [7]], [[8]]], vocab_size=10)
-        >>> two.select(np.array([False, True])).tokens
-        array([8], dtype=uint16)
+    >>> two = Documents.of([[[5, 6], [7]], [[8]]], vocab_size=10)
+    >>> two.select(np.array([False, True])).tokens
+    array([8], dtype=uint16)
     """
 
     tokens: Tokens
@@ -290,12 +289,11 @@ class ShardCutter:
 
     Where it cuts depends on the documents alone, not on how they were grouped when added.
 
-    Example:
-        >>> cutter = ShardCutter(shard_tokens=3)
-        >>> [len(d.tokens) for d in cutter.add(Documents.of([[[1, 2]], [[3, 4]], [[5]]], 10))]
-        [4]
-        >>> len(cutter.rest().tokens)
-        1
+    >>> cutter = ShardCutter(shard_tokens=3)
+    >>> [len(d.tokens) for d in cutter.add(Documents.of([[[1, 2]], [[3, 4]], [[5]]], 10))]
+    [4]
+    >>> len(cutter.rest().tokens)
+    1
     """
 
     def __init__(self, shard_tokens: int) -> None:
