@@ -118,8 +118,6 @@ def read_json(path: Path | str) -> dict[str, object]:
     try:
         with open_binary(path) as stream:
             value = json.loads(stream.read().decode("utf-8-sig"))
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
     except READ_ERRORS as error:
         raise DataError(f"{path} cannot be read: {error}") from None
     except ValueError as error:

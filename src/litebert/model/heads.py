@@ -243,12 +243,11 @@ class SpanExtractor(LinearHead):
         num_layers: int | None = None,
     ) -> SpanOutput:
         """Boundary logits [B, S]; gold positions outside the sequence do not count."""
-        gold = None
-        if start_positions is not None and end_positions is not None:
-            gold = torch.stack((start_positions, end_positions), dim=1)
         inputs = HeadInputs(input_ids, attention_mask, token_type_ids)
         outputs = self.named_outputs(inputs, num_layers)
-        loss = None if gold is None else self.loss(outputs, gold)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = self.loss(outputs, torch.stack((start_positions, end_positions), dim=1))
         return SpanOutput(outputs["start_logits"], outputs["end_logits"], loss)
 
     def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:

@@ -116,10 +116,24 @@ class PretrainingModel(nn.Module):
                 input_ids, attention_mask, token_type_ids, num_layers, rows_R=rows_R
             ).sequence_BSH
             first_BH, hidden_MH = rows_RH[: len(input_ids)], rows_RH[len(input_ids) :]
-        out = self._judge_sentences(first_BH, sentence_labels_B)
+        logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
+        out = PretrainingOutput(logits_B2)
+        if sentence_labels_B is not None:
+            wide_B2 = at_least_float32(logits_B2)
+            loss_sum = F.cross_entropy(wide_B2, sentence_labels_B, reduction="sum")
+            out = PretrainingOutput(logits_B2, sentence_loss_sum=loss_sum)
         if masked_positions_M is None and not all_positions:
             return out
-        return self._predict_words(out, self.mlm(hidden_MH), masked_labels_M)
+        hidden_ME = self.mlm(hidden_MH)
+        if masked_labels_M is None:
+            return out._replace(mlm_logits_MV=self._words(hidden_ME))
+        table_VE = self.encoder.embeddings.word.weight
+        words = vocabulary_loss(hidden_ME, table_VE, self.mlm.bias, masked_labels_M)
+        return out._replace(
+            mlm_loss_sum=words.loss_sum,
+            mlm_correct=words.num_correct,
+            mlm_count=(masked_labels_M != IGNORED_LABEL).sum(),
+        )
 
     def rows(self, inputs: HeadInputs) -> Tensor:
         """Where the first tokens are, then the masked ones."""
@@ -138,23 +152,3 @@ class PretrainingModel(nn.Module):
     def _words(self, hidden_ME: Tensor) -> Tensor:
         """[M, V] through the word table."""
         return F.linear(hidden_ME, self.encoder.embeddings.word.weight, self.mlm.bias)
-
-    def _judge_sentences(self, first_BH: Tensor, labels_B: Tensor | None) -> PretrainingOutput:
-        logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
-        if labels_B is None:
-            return PretrainingOutput(logits_B2)
-        loss_sum = F.cross_entropy(at_least_float32(logits_B2), labels_B, reduction="sum")
-        return PretrainingOutput(logits_B2, sentence_loss_sum=loss_sum)
-
-    def _predict_words(
-        self, out: PretrainingOutput, hidden_ME: Tensor, labels_M: Tensor | None
-    ) -> PretrainingOutput:
-        if labels_M is None:
-            return out._replace(mlm_logits_MV=self._words(hidden_ME))
-        table_VE = self.encoder.embeddings.word.weight
-        words = vocabulary_loss(hidden_ME, table_VE, self.mlm.bias, labels_M)
-        return out._replace(
-            mlm_loss_sum=words.loss_sum,
-            mlm_correct=words.num_correct,
-            mlm_count=(labels_M != IGNORED_LABEL).sum(),
-        )

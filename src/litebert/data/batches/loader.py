@@ -11,6 +11,7 @@ import os
 import signal
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
@@ -294,19 +295,14 @@ def _work(loader: Loader, sender: Connection, start: int, stride: int) -> None:
     # Signals to the whole process group (Ctrl-C, a launcher that stops) are for the parent alone.
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        for batch in loader.iterate(start, stride=stride):
-            sender.send(batch)
-    except (BrokenPipeError, ConnectionResetError):
-        return
-    except LitebertError as error:
-        _report(sender, error)
-    except Exception:  # any other failure is a bug: show where, in the parent
-        _report(sender, RuntimeError(f"a loader worker failed:\n{traceback.format_exc()}"))
-
-
-def _report(sender: Connection, error: Exception) -> None:
-    try:
-        sender.send(error)
-    except (BrokenPipeError, ConnectionResetError):
-        return
+    parent_is_gone = (BrokenPipeError, ConnectionResetError)
+    with suppress(*parent_is_gone):
+        try:
+            for batch in loader.iterate(start, stride=stride):
+                sender.send(batch)
+        except parent_is_gone:
+            raise
+        except LitebertError as error:
+            sender.send(error)
+        except Exception:  # any other failure is a bug: show where, in the parent
+            sender.send(RuntimeError(f"a loader worker failed:\n{traceback.format_exc()}"))

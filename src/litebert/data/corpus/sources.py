@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -130,18 +130,17 @@ def fingerprint_sources(inputs: Sequence[Input], known: Iterable[Source]) -> Ite
             seen.add(resolved)
             kind = format_of(path)
             status = path.stat()
-            source = Source(
+            old = trusted.get(str(path))
+            unchanged = old and (old.bytes, old.mtime_ns) == (status.st_size, status.st_mtime_ns)
+            yield Source(
                 path=str(path),
                 format=kind,
                 layout=group.layout if kind == "text" else None,
                 split=group.split,
                 bytes=status.st_size,
-                sha256="",
+                sha256=old.sha256 if old and unchanged else _hash(path),
                 mtime_ns=status.st_mtime_ns,
             )
-            old = trusted.get(source.path)
-            unchanged = old and (old.bytes, old.mtime_ns) == (source.bytes, source.mtime_ns)
-            yield replace(source, sha256=old.sha256 if old and unchanged else _hash(path))
 
 
 def _hash(path: Path) -> str:

@@ -26,7 +26,8 @@ from litebert.common.errors import ConfigError, DataError
 from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Vocabulary
 from litebert.data.batches.loader import MIXTURE_PERIOD, Loader, _shares
 from litebert.data.batches.order import deal
-from litebert.data.corpus.shards import ShardSet, write_documents
+from litebert.data.corpus.shards import ShardSet
+from small_shards import write_documents
 
 FIRST_ID = 5
 CONFIG = ExampleConfig(length=32, micro_batch_size=4, block_tokens=600, window_blocks=2)
