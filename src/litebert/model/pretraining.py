@@ -104,18 +104,16 @@ class PretrainingModel(nn.Module):
         """
         if masked_labels_M is not None and masked_positions_M is None and not all_positions:
             raise InputError("masked labels need masked_positions_M, or all_positions=True.")
-        if all_positions:
-            sequence_BSH = self.encoder(
-                input_ids, attention_mask, token_type_ids, num_layers
-            ).sequence_BSH
-            first_BH, hidden_MH = sequence_BSH[:, 0], sequence_BSH.flatten(0, 1)
-        else:
-            # Only these rows of the last block are read, so it computes no others.
+        rows_R = None
+        if not all_positions:  # the last block computes only these, for no others are read
             rows_R = self.rows(HeadInputs(input_ids, masked_M=masked_positions_M))
-            rows_RH = self.encoder(
-                input_ids, attention_mask, token_type_ids, num_layers, rows_R=rows_R
-            ).sequence_BSH
-            first_BH, hidden_MH = rows_RH[: len(input_ids)], rows_RH[len(input_ids) :]
+        states = self.encoder(
+            input_ids, attention_mask, token_type_ids, num_layers, rows_R=rows_R
+        ).sequence_BSH
+        if all_positions:
+            first_BH, hidden_MH = states[:, 0], states.flatten(0, 1)
+        else:
+            first_BH, hidden_MH = states[: len(input_ids)], states[len(input_ids) :]
         logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
         out = PretrainingOutput(logits_B2)
         if sentence_labels_B is not None:
