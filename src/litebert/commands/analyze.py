@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON
+from litebert.common.files import check_plot_path
 
 if TYPE_CHECKING:
     from litebert.predict.layers import LayerAnalysis
@@ -40,10 +41,10 @@ def layers(
         length: longest window in tokens; by default what the model allows.
         json_: print JSON.
     """
-    from litebert.predict.layers import analyze_layers, check_figure_path, plot_layers
+    from litebert.predict.layers import analyze_layers, plot_layers
 
     if plot is not None:
-        check_figure_path(plot)
+        check_plot_path(plot)
     analyses = [analyze_layers(name, input, max_tokens=max_tokens, length=length) for name in model]
     if plot is not None:
         plot_layers(analyses, plot)

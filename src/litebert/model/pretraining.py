@@ -45,10 +45,9 @@ class PretrainingOutput(NamedTuple):
 class MaskedWordHead(nn.Module):
     """Predicts words through E with the word table as decoder.
 
-    Example:
-        >>> head = MaskedWordHead(ModelConfig(vocab_size=50))
-        >>> head(torch.randn(7, 768)).shape
-        torch.Size([7, 128])
+    >>> head = MaskedWordHead(ModelConfig(vocab_size=50))
+    >>> head(torch.randn(7, 768)).shape
+    torch.Size([7, 128])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -67,12 +66,11 @@ class MaskedWordHead(nn.Module):
 class PretrainingModel(nn.Module):
     """Encoder with the masked-word and the sentence head (order or next sentence).
 
-    Example:
-        >>> model = PretrainingModel(ModelConfig(vocab_size=100, hidden_size=64, num_layers=2))
-        >>> ids = torch.tensor([[2, 4, 7, 3]])
-        >>> where, words = torch.tensor([1]), torch.tensor([9])
-        >>> out = model(ids, masked_positions_M=where, masked_labels_M=words)
-        >>> out.loss.backward()
+    >>> model = PretrainingModel(ModelConfig(vocab_size=100, hidden_size=64, num_layers=2))
+    >>> ids = torch.tensor([[2, 4, 7, 3]])
+    >>> where, words = torch.tensor([1]), torch.tensor([9])
+    >>> out = model(ids, masked_positions_M=where, masked_labels_M=words)
+    >>> out.loss.backward()
     """
 
     def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
@@ -106,22 +104,34 @@ class PretrainingModel(nn.Module):
         """
         if masked_labels_M is not None and masked_positions_M is None and not all_positions:
             raise InputError("masked labels need masked_positions_M, or all_positions=True.")
-        if all_positions:
-            sequence_BSH = self.encoder(
-                input_ids, attention_mask, token_type_ids, num_layers
-            ).sequence_BSH
-            first_BH, hidden_MH = sequence_BSH[:, 0], sequence_BSH.flatten(0, 1)
-        else:
-            # Only these rows of the last block are read, so it computes no others.
+        rows_R = None
+        if not all_positions:  # the last block computes only these, for no others are read
             rows_R = self.rows(HeadInputs(input_ids, masked_M=masked_positions_M))
-            rows_RH = self.encoder(
-                input_ids, attention_mask, token_type_ids, num_layers, rows_R=rows_R
-            ).sequence_BSH
-            first_BH, hidden_MH = rows_RH[: len(input_ids)], rows_RH[len(input_ids) :]
-        out = self._judge_sentences(first_BH, sentence_labels_B)
+        states = self.encoder(
+            input_ids, attention_mask, token_type_ids, num_layers, rows_R=rows_R
+        ).sequence_BSH
+        if all_positions:
+            first_BH, hidden_MH = states[:, 0], states.flatten(0, 1)
+        else:
+            first_BH, hidden_MH = states[: len(input_ids)], states[len(input_ids) :]
+        logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
+        out = PretrainingOutput(logits_B2)
+        if sentence_labels_B is not None:
+            wide_B2 = at_least_float32(logits_B2)
+            loss_sum = F.cross_entropy(wide_B2, sentence_labels_B, reduction="sum")
+            out = PretrainingOutput(logits_B2, sentence_loss_sum=loss_sum)
         if masked_positions_M is None and not all_positions:
             return out
-        return self._predict_words(out, self.mlm(hidden_MH), masked_labels_M)
+        hidden_ME = self.mlm(hidden_MH)
+        if masked_labels_M is None:
+            return out._replace(mlm_logits_MV=self._words(hidden_ME))
+        table_VE = self.encoder.embeddings.word.weight
+        words = vocabulary_loss(hidden_ME, table_VE, self.mlm.bias, masked_labels_M)
+        return out._replace(
+            mlm_loss_sum=words.loss_sum,
+            mlm_correct=words.num_correct,
+            mlm_count=(masked_labels_M != IGNORED_LABEL).sum(),
+        )
 
     def rows(self, inputs: HeadInputs) -> Tensor:
         """Where the first tokens are, then the masked ones."""
@@ -140,23 +150,3 @@ class PretrainingModel(nn.Module):
     def _words(self, hidden_ME: Tensor) -> Tensor:
         """[M, V] through the word table."""
         return F.linear(hidden_ME, self.encoder.embeddings.word.weight, self.mlm.bias)
-
-    def _judge_sentences(self, first_BH: Tensor, labels_B: Tensor | None) -> PretrainingOutput:
-        logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
-        if labels_B is None:
-            return PretrainingOutput(logits_B2)
-        loss_sum = F.cross_entropy(at_least_float32(logits_B2), labels_B, reduction="sum")
-        return PretrainingOutput(logits_B2, sentence_loss_sum=loss_sum)
-
-    def _predict_words(
-        self, out: PretrainingOutput, hidden_ME: Tensor, labels_M: Tensor | None
-    ) -> PretrainingOutput:
-        if labels_M is None:
-            return out._replace(mlm_logits_MV=self._words(hidden_ME))
-        table_VE = self.encoder.embeddings.word.weight
-        words = vocabulary_loss(hidden_ME, table_VE, self.mlm.bias, labels_M)
-        return out._replace(
-            mlm_loss_sum=words.loss_sum,
-            mlm_correct=words.num_correct,
-            mlm_count=(labels_M != IGNORED_LABEL).sum(),
-        )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import ConfigError, DataError
-from litebert.common.files import atomic_path, open_binary
+from litebert.common.files import atomic_path, check_plot_path, open_binary
 from litebert.common.progress import progress
 from litebert.interop.folder import resolve
 from litebert.predict.backend import Backend, open_backend, run_features
@@ -24,7 +24,6 @@ from litebert.text.tokenizer import Tokenizer
 
 Float64Array = npt.NDArray[np.float64]
 
-PLOT_FORMATS = (".png", ".svg", ".pdf")
 _PAD_ID = 0  # padding is left out, so any piece will do
 _SMALLEST_NORM = 1e-12
 
@@ -181,7 +180,7 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
 
     The band around a line holds the middle 80 % of the tokens.
     """
-    check_figure_path(path)
+    check_plot_path(path)
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -221,9 +220,3 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
     )
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=150, format=path.suffix[1:])
-
-
-def check_figure_path(path: Path) -> None:
-    """Refuse a file that cannot be drawn to, before any long work."""
-    if path.suffix not in PLOT_FORMATS:
-        raise ConfigError(f"cannot draw to {path}: its name should end in .png, .svg or .pdf")

@@ -8,12 +8,13 @@ from typing import Final, Literal
 
 from litebert.common.config import load_toml
 from litebert.common.errors import ConfigError, DataError, suggestion
+from litebert.common.files import write_json_lines
 from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Examples, Form, Predictions, Value
 from litebert.tasks.forms.kinds import FORMS, Kind
 from litebert.tasks.forms.requests import Cells, RowError
 from litebert.tasks.prediction_files import require_gold, score_rows
-from litebert.tasks.problems import RowProblems, write_json_lines
+from litebert.tasks.problems import RowProblems
 from litebert.tasks.task_file import TaskFile
 
 PAIRS: Final = "pair_classification"
