@@ -22,8 +22,16 @@ from litebert.common.files import open_binary
 from litebert.data.batches.example import ExampleConfig, Task
 from litebert.data.batches.loader import Loader
 from litebert.data.corpus.config import PrepareConfig
+from litebert.data.corpus.manifest import Manifest
 from litebert.data.corpus.prepare import prepare
-from litebert.data.corpus.shards import ShardSet, write_documents
+from litebert.data.corpus.shards import (
+    Documents,
+    ShardSet,
+    seal_split,
+    shard_path,
+    token_dtype,
+    write_shard,
+)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
@@ -56,7 +64,9 @@ def random_shards(folder: Path) -> Path:
          for size in 2 + generator.poisson(25, size=generator.integers(5, 300))]
         for _ in range(1500)
     ]  # fmt: skip
-    write_documents(folder, documents, 30_000)
+    write_shard(shard_path(folder, "train", 0), Documents.of(documents, 30_000))
+    splits = {"train": seal_split(folder, "train", 30_000)}
+    Manifest(30_000, token_dtype(30_000).name, splits=splits).write(folder)
     return folder
 
 

@@ -14,8 +14,8 @@ from litebert.common.errors import ConfigError, InputError
 from litebert.common.files import read_json
 from litebert.demo import pipeline
 from litebert.demo.folder import DemoConfig, DemoFolder
+from litebert.demo.pipeline import StageInterrupted
 from litebert.demo.show import Screen
-from litebert.demo.stages import StageInterrupted
 
 STEPS = 3
 

@@ -17,15 +17,16 @@ import torch
 
 from litebert.data.batches.example import ExampleConfig, Vocabulary
 from litebert.data.batches.loader import Loader
-from litebert.data.corpus.shards import ShardSet, write_documents
+from litebert.data.corpus.shards import ShardSet
 from litebert.interop.hf import build_model
 from litebert.model.config import ModelConfig
 from litebert.optim.build import build_optimizers, set_learning_rate
 from litebert.optim.config import OptimizerConfig
 from litebert.optim.schedule import ScheduleConfig, factor
+from litebert.train.loop import update
 from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.objective import PretrainingLoss, counts_of
-from litebert.train.step import update
+from small_shards import write_documents
 
 GOLDEN = Path(__file__).with_name("losses.json")
 STEPS, VOCABULARY = 20, 300

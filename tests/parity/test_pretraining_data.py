@@ -18,8 +18,9 @@ import pytest
 from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig
 from litebert.data.batches.inspect import kinds_of_masks, words_of_runs
 from litebert.data.batches.loader import Loader
-from litebert.data.corpus.shards import ShardSet, write_documents
+from litebert.data.corpus.shards import ShardSet
 from litebert.text.tokenizer import Tokenizer
+from small_shards import write_documents
 
 NUM_PASSES = 20
 REFERENCE_PASSES = 3

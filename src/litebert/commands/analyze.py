@@ -11,9 +11,10 @@ from cyclopts import Parameter
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON
+from litebert.common.files import check_plot_path
 
 if TYPE_CHECKING:
-    from litebert.predict.layers import LayerAnalysis, Spread
+    from litebert.predict.layers import LayerAnalysis
 
 
 def layers(
@@ -40,7 +41,7 @@ def layers(
         length: longest window in tokens; by default what the model allows.
         json_: print JSON.
     """
-    from litebert.predict.layers import analyze_layers, check_plot_path, plot_layers
+    from litebert.predict.layers import analyze_layers, plot_layers
 
     if plot is not None:
         check_plot_path(plot)
@@ -69,7 +70,8 @@ def _print_table(analyses: list[LayerAnalysis]) -> None:
         for analysis in analyses:
             if number < len(analysis.layers):
                 layer = analysis.layers[number]
-                row += [_text(layer.distance), _text(layer.angle_degrees)]
+                spreads = (layer.distance, layer.angle_degrees)
+                row += [f"{spread.mean:.2f} ± {spread.std:.2f}" for spread in spreads]
             else:
                 row += ["", ""]
         table.add_row(*row)
@@ -77,7 +79,3 @@ def _print_table(analyses: list[LayerAnalysis]) -> None:
     console.print(table)
     for analysis in analyses:
         console.print(f"{analysis.model}: {analysis.num_tokens:,} tokens", highlight=False)
-
-
-def _text(spread: Spread) -> str:
-    return f"{spread.mean:.2f} ± {spread.std:.2f}"

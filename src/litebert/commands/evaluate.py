@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from litebert.commands.flags import JSON, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.tasks.problems import BAD_ROWS_FILE, RowProblems
-
-if TYPE_CHECKING:
-    from litebert.predict.evaluate import TaskEvaluation
 
 
 def evaluate(
@@ -60,70 +56,42 @@ def evaluate(
     if predictions is not None:
         _refuse(out is not None, "--out", "--predictions")
         _refuse(choose, "--choose", "--predictions")
-        scores = _score_file(task, predictions, data, split, null_odds, problems)
+        from litebert.tasks.registry import data_folder, find_task
+
+        found = find_task(task)
+        where, name = data_folder(found, data), split or found.eval_splits[0]
+        scores = found.score_file(predictions, where, name, null_odds, problems)
     else:
         _refuse(null_odds is not None, "--null-odds", "--model")
         from litebert.predict.evaluate import evaluate_models
 
-        found = evaluate_models(
+        evaluations = evaluate_models(
             task, model or [], data, split=split, out=out, choose=choose, problems=problems
         )
-        scores = _flat_scores(found)
-        for evaluation in found:
-            _print_notes(evaluation, choose)
+        scores = dict(evaluations[0].scores)  # of other splits with the split's name
+        for evaluation in evaluations[1:]:
+            scores |= {f"{evaluation.split}_{k}": v for k, v in evaluation.scores.items()}
+        for evaluation in evaluations:
+            if choose:
+                print(f"ensemble: {', '.join(evaluation.models)}", file=sys.stderr)
+            if not evaluation.scores:
+                reason = "it is a test split, or has no labels"
+                print(f"no score for {evaluation.split}: {reason}", file=sys.stderr)
+            for file in evaluation.files:
+                print(f"wrote {file}", file=sys.stderr)
     if out is not None:
         problems.write(out / BAD_ROWS_FILE)
     for line in problems.report():
         print(line, file=sys.stderr)
-    _print_scores(scores, json_)
-
-
-def _refuse(is_given: bool, flag: str, other: str) -> None:
-    if is_given:
-        raise ConfigError(f"{flag} does nothing together with {other}")
-
-
-def _score_file(
-    task: str,
-    predictions: Path,
-    data: Path | None,
-    split: str | None,
-    null_odds: Path | None,
-    problems: RowProblems,
-) -> dict[str, float]:
-    from litebert.tasks.registry import data_folder, find_task
-
-    found = find_task(task)
-    where, name = data_folder(found, data), split or found.eval_splits[0]
-    return found.score_file(predictions, where, name, null_odds, problems)
-
-
-def _flat_scores(found: list[TaskEvaluation]) -> dict[str, float]:
-    """Return the scores of the first split by their own names, of others with the split's."""
-    scores = dict(found[0].scores)
-    for evaluation in found[1:]:
-        for name, value in evaluation.scores.items():
-            scores[f"{evaluation.split}_{name}"] = value
-    return scores
-
-
-def _print_notes(evaluation: TaskEvaluation, chosen: bool) -> None:
-    if chosen:
-        print(f"ensemble: {', '.join(evaluation.models)}", file=sys.stderr)
-    if not evaluation.scores:
-        print(
-            f"no score for {evaluation.split}: it is a test split, or has no labels",
-            file=sys.stderr,
-        )
-    for file in evaluation.files:
-        print(f"wrote {file}", file=sys.stderr)
-
-
-def _print_scores(scores: Mapping[str, float], as_json: bool) -> None:
-    if as_json:
+    if json_:
         print(json.dumps(scores))
         return
     width = max(map(len, scores), default=0)
     for name, value in scores.items():
         shown = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
         print(f"{name:<{width}}  {shown}")
+
+
+def _refuse(is_given: bool, flag: str, other: str) -> None:
+    if is_given:
+        raise ConfigError(f"{flag} does nothing together with {other}")

@@ -57,13 +57,9 @@ def onnx(
         from litebert.predict.evaluate import DevCheck
         from litebert.predict.export import export_checked
 
+        most = math.inf if force else max_drop
         report, drop = export_checked(
-            source,
-            out,
-            DevCheck.parse(dev),
-            int8=int8,
-            depth=depth,
-            max_drop=math.inf if force else max_drop,
+            source, out, DevCheck.parse(dev), int8=int8, depth=depth, max_drop=most
         )
     if json_:
         values = {**asdict(report), "path": str(report.path)}

@@ -33,12 +33,7 @@ def tf(checkpoint: Path, out: Path, /) -> None:
 
 
 def hf(
-    model: str,
-    out: Path,
-    /,
-    *,
-    activation: Activation | None = None,
-    num_heads: int | None = None,
+    model: str, out: Path, /, *, activation: Activation | None = None, num_heads: int | None = None
 ) -> None:
     """Copy a Hugging Face folder or hub model to a model folder, with its settings corrected.
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from litebert.commands.flags import JSON, SETTINGS
 from litebert.common.config import to_dict
+from litebert.common.errors import InputError
+from litebert.common.files import check_plot_path
 from litebert.data.batches.example import ExampleConfig
 from litebert.data.corpus.manifest import Split
 
@@ -69,17 +71,15 @@ def inspect(
         plot: image file for the histograms, for example shards.png.
         json_: print JSON.
     """
-    from litebert.data.batches.inspect import check_plot_path, inspect_shards, plot_inspection
+    from litebert.data.batches.inspect import inspect_shards, plot_inspection
 
     if plot is not None:
         check_plot_path(plot)
+        if not plot.absolute().parent.is_dir():
+            raise InputError(f"the folder of {plot} does not exist; make it first")
+    config = config or ExampleConfig()
     inspection = inspect_shards(
-        shards,
-        config or ExampleConfig(),
-        split=split,
-        num_batches=batches,
-        num_shown=show,
-        seed=seed,
+        shards, config, split=split, num_batches=batches, num_shown=show, seed=seed
     )
     if plot is not None:
         plot_inspection(inspection, plot)

@@ -43,11 +43,16 @@ def params(
     if plan:
         if not configs:
             raise ConfigError("--plan needs a model: name a preset, or give flags.")
-        _print_plans(configs, json_)
+        plans = {name: plan_of(config) for name, config in configs.items()}
+        if json_:
+            print(json.dumps([{"name": name, **asdict(one)} for name, one in plans.items()]))
+            return
+        for name, config in configs.items():
+            print(f"{name}: {config.num_layers} layers, sharing {config.sharing}")
+            print(draw(plans[name]))
         return
-    tables: Mapping[str, Sequence[ParameterReport]] = {
-        "Parameters": [report(name, config) for name, config in configs.items()]
-    }
+    counted = [report(name, config) for name, config in configs.items()]
+    tables: Mapping[str, Sequence[ParameterReport]] = {"Parameters": counted}
     if not configs:
         tables = paper_tables()
     if json_:
@@ -64,16 +69,6 @@ def _configs(presets: Sequence[str], changes: Mapping[str, object]) -> dict[str,
     if changes:
         return {FREE_SHAPE: preset("albert-base", **changes)}
     return {}
-
-
-def _print_plans(configs: Mapping[str, ModelConfig], as_json: bool) -> None:
-    if as_json:
-        plans = [{"name": name, **asdict(plan_of(config))} for name, config in configs.items()]
-        print(json.dumps(plans))
-        return
-    for name, config in configs.items():
-        print(f"{name}: {config.num_layers} layers, sharing {config.sharing}")
-        print(draw(plan_of(config)))
 
 
 def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:

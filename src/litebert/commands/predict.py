@@ -51,24 +51,15 @@ def predict(
     """
     from litebert.common.progress import progress
     from litebert.common.rows import read_rows_or_errors
-    from litebert.predict.predictor import Predictor
-    from litebert.predict.stream import answer_rows
+    from litebert.predict.predictor import Predictor, answer_rows
 
     predictor = Predictor.load(
         model, runtime, max_tokens=max_tokens, depth=depth, force_depth=force_depth
     )
-    if input is None:
-        rows = read_rows_or_errors("/dev/stdin", "jsonl")
-    else:
-        rows = read_rows_or_errors(input)
+    source = "standard input" if input is None else str(input)
+    rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
     answers = answer_rows(
-        predictor,
-        task,
-        rows,
-        source="standard input" if input is None else str(input),
-        strict=strict,
-        pooling=pooling,
-        top_k=top_k,
+        predictor, task, rows, source=source, strict=strict, pooling=pooling, top_k=top_k
     )
     num_rows = num_failed = 0
     with progress("predicting", unit="rows") as bar:

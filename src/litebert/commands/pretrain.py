@@ -49,24 +49,16 @@ def pretrain(
         if is_main_process():
             print(json.dumps(asdict(found)) if json_ else _describe_estimate(found))
         return
+    from litebert.report.write import write_report
     from litebert.train.pretraining.engine import pretrain as run
 
     result = run(config)
     if is_main_process():
-        _finish(result, json_=json_)
+        report = write_report(result.run)
+        values = {**asdict(result), "report": report}
+        print(json.dumps(values, default=str) if json_ else _describe_result(result, report))
     if result.interrupted_by:
         sys.exit(128 + result.interrupted_by)
-
-
-def _finish(result: PretrainResult, *, json_: bool) -> None:
-    from litebert.report.write import write_report
-
-    report = write_report(result.run)
-    if json_:
-        values = {**asdict(result), "report": report}
-        print(json.dumps(values, default=str))
-    else:
-        print(_describe_result(result, report))
 
 
 def _describe_result(result: PretrainResult, report: Path) -> str:

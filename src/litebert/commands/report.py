@@ -9,10 +9,7 @@ from cyclopts import Parameter
 
 
 def report(
-    run: Annotated[tuple[Path, ...], Parameter(negative="")],
-    /,
-    *,
-    table: Path | None = None,
+    run: Annotated[tuple[Path, ...], Parameter(negative="")], /, *, table: Path | None = None
 ) -> None:
     """Write report.html into run folders, also of runs that are still going.
 
@@ -28,8 +25,7 @@ def report(
         table: file for the table of scores.
     """
     from litebert.common.files import write_text
-    from litebert.report.scores import score_table
-    from litebert.report.write import write_reports
+    from litebert.report.write import score_table, write_reports
 
     if table is not None:
         text = score_table(run)

@@ -26,11 +26,7 @@ _OBEYS: dict[Rule, Callable[[float], bool]] = {
 def check_range(config: object, rule: Rule, *names: str, table: str = "") -> None:
     """Refuse a configuration with a number that does not obey the rule; None obeys every rule.
 
-    Args:
-        config: a dataclass, from its ``__post_init__``.
-        rule: what to use, as the error line says it.
-        names: fields of the configuration.
-        table: the TOML table it stands in.
+    ``table`` is the TOML table it stands in, for the error line.
     """
     for name in names:
         value = getattr(config, name)
@@ -39,12 +35,10 @@ def check_range(config: object, rule: Rule, *names: str, table: str = "") -> Non
 
 
 def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configuration") -> T:
-    """Build a configuration dataclass from plain values, checking every key and type.
+    """Build a configuration dataclass from plain TOML or JSON values, checking key and type.
 
-    Args:
-        cls: a dataclass; fields may be dataclasses themselves, or tuples of them (tables).
-        values: plain values as TOML or JSON give them.
-        source: where they come from, for the error line.
+    Fields may be dataclasses themselves, or tuples of them (tables). ``source`` is where the
+    values come from, for the error line.
     """
     return cast(T, _build(cls, values, source, ""))
 

@@ -11,14 +11,15 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from litebert.common.errors import DataError
+from litebert.common.errors import DataError, InputError
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 """What reading from :func:`open_binary` raises when a file is damaged or cut short."""
@@ -49,9 +50,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 def atomic_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder beside ``path``; on success it is synced and renamed to it.
 
-    Args:
-        path: the final folder. It must be absent or empty unless ``replace``.
-        replace: move an existing folder aside first and delete it after the rename.
+    ``path`` must be absent or empty; with ``replace`` what is there is deleted after the rename.
     """
     path = Path(path)
     occupied = path.is_dir() and any(path.iterdir())
@@ -88,6 +87,13 @@ def check_free(path: Path | str) -> None:
         raise DataError(f"{path} exists and is not empty; choose another output folder")
 
 
+def check_plot_path(path: Path) -> None:
+    """Refuse a file that cannot be drawn, before the work is done."""
+    if path.suffix not in PLOT_SUFFIXES:
+        known = ", ".join(PLOT_SUFFIXES)
+        raise InputError(f"cannot draw into {path}; name a file that ends in {known}")
+
+
 def write_text(path: Path | str, text: str) -> None:
     """Write a UTF-8 file atomically."""
     with atomic_path(path) as temporary:
@@ -99,14 +105,19 @@ def write_json(path: Path | str, value: object) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def write_json_lines(path: Path | str, rows: Iterable[Mapping[str, object]]) -> None:
+    """Write one JSON object a line, atomically."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        for row in rows:
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
 def read_json(path: Path | str) -> dict[str, object]:
     """Read a JSON object, compressed or not; a missing or corrupt file is a DataError."""
     path = Path(path)
     try:
         with open_binary(path) as stream:
             value = json.loads(stream.read().decode("utf-8-sig"))
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
     except READ_ERRORS as error:
         raise DataError(f"{path} cannot be read: {error}") from None
     except ValueError as error:

@@ -25,9 +25,8 @@ class Progress(Protocol):
 def progress(description: str, total: float | None = None, unit: str = "it") -> Iterator[Progress]:
     """Show progress with rate, in ``unit`` per second, and ETA while the block runs.
 
-    Example:
-        >>> with progress("tokenising", total=155.0, unit="MB") as bar:
-        ...     bar.advance(1.5)
+    >>> with progress("tokenising", total=155.0, unit="MB") as bar:
+    ...     bar.advance(1.5)
     """
     if sys.stderr.isatty():
         with _terminal_bar(description, total, unit) as bar:

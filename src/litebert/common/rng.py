@@ -11,16 +11,10 @@ def rng(seed: int, purpose: str, *address: int) -> np.random.Generator:
     """Return the generator that belongs to an address, the same on every machine and rank.
 
     No state is carried from one address to the next, so workers, ranks and resumed runs
-    draw the same numbers without talking to each other.
+    draw the same numbers without talking to each other. Two purposes never share a stream.
 
-    Args:
-        seed: the run's seed.
-        purpose: what the numbers are for; two purposes never share a stream.
-        address: any integers, for example ``(epoch, window)``.
-
-    Example:
-        >>> rng(7, "mask", 0, 3).random() == rng(7, "mask", 0, 3).random()
-        True
+    >>> rng(7, "mask", 0, 3).random() == rng(7, "mask", 0, 3).random()
+    True
     """
     return np.random.Generator(np.random.Philox(key=_key(seed, purpose, address)))
 

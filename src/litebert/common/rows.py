@@ -33,29 +33,20 @@ def row_format(path: Path | str) -> RowFormat:
     return _BY_SUFFIX[suffix]
 
 
-def read_rows(
-    path: Path | str, format: RowFormat | None = None, *, quoting: bool | None = None
-) -> Iterator[tuple[int, Row]]:
+def read_rows(path: Path | str, format: RowFormat | None = None) -> Iterator[tuple[int, Row]]:
     """Yield ``(row number, columns)`` of a file with named columns, one row in memory at a time.
 
     Row numbers are those a person counts in an editor: the physical line on which the row ends
-    for CSV, TSV and JSON lines (a header is line 1), and 1, 2, ... for Parquet.
-
-    Args:
-        path: the file; ``.gz``, ``.xz`` and ``.zst`` are decompressed on the way.
-        format: overrides what the name says.
-        quoting: whether ``"`` quotes cells; default: yes for CSV, no for TSV (as in GLUE, where
-            quotation marks are text).
+    for CSV, TSV and JSON lines (a header is line 1), and 1, 2, ... for Parquet. ``format``
+    overrides what the name says.
     """
-    for number, row in read_rows_or_errors(path, format, quoting=quoting):
+    for number, row in read_rows_or_errors(path, format):
         if isinstance(row, DataError):
             raise DataError(f"{path}:{number}: {row}")
         yield number, row
 
 
-def read_rows_or_errors(
-    path: Path | str, format: RowFormat | None = None, *, quoting: bool | None = None
-) -> NumberedRows:
+def read_rows_or_errors(path: Path | str, format: RowFormat | None = None) -> NumberedRows:
     """Yield what :func:`read_rows` does, with an error in the place of a row that is malformed.
 
     The error says what is wrong with the row, not where it stands; reading goes on after it. A
@@ -71,7 +62,7 @@ def read_rows_or_errors(
             if kind == "jsonl":
                 yield from _json_rows(text)
             else:
-                yield from _delimited_rows(path, text, kind, quoting)
+                yield from _delimited_rows(path, text, kind)
         except UnicodeDecodeError as error:
             raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
         except READ_ERRORS as error:
@@ -96,10 +87,8 @@ def _json_row(line: str) -> Row | DataError:
     return value
 
 
-def _delimited_rows(
-    path: Path | str, text: io.TextIOWrapper, kind: RowFormat, quoting: bool | None
-) -> NumberedRows:
-    quoted = kind == "csv" if quoting is None else quoting
+def _delimited_rows(path: Path | str, text: io.TextIOWrapper, kind: RowFormat) -> NumberedRows:
+    quoted = kind == "csv"  # not in TSV, as in GLUE, where quotation marks are text
     csv.field_size_limit(1 << 30)  # the default of 128 KiB refuses long passages
     reader = csv.reader(
         text,

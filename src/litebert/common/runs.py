@@ -27,13 +27,7 @@ _REPORTED_PACKAGES = ("litebert", "torch", "numpy", "sentencepiece", "tokenizers
 
 
 class RunFolder:
-    """A folder that holds everything about one run; reports are made from it alone.
-
-    Example:
-        >>> run = RunFolder.create(Path("runs/a"), config={"steps": 10}, seeds={"run": 1})
-        >>> run.log(1, {"loss": 9.1})
-        >>> run.event("resume", step=1)
-    """
+    """A folder that holds everything about one run; reports are made from it alone."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as a request to save and leave, not as a sudden end."""
+"""SIGTERM and Ctrl-C as a request to save and leave; children that leave Ctrl-C to their parent."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ _SECONDS_UNTIL_IMPATIENT = 3.0
 
 
 class StopRequest:
-    """Whether, and by which signal, training was asked to stop.
-
-    Example:
-        >>> with stop_request() as stop:
-        ...     while not stop.signum:
-        ...         train_one_step()
-    """
+    """Whether, and by which signal, training was asked to stop."""
 
     def __init__(self) -> None:
         self.signum = 0
@@ -52,3 +46,17 @@ def stop_request() -> Iterator[StopRequest]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold SIGINT back while children start: they inherit the blocked signal.
+
+    A child that ignores SIGINT only once its code runs would still die with a traceback if Ctrl-C
+    came while it imports. The parent gets a held signal when the block ends.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,16 +1,20 @@
 """The whole way, small: raw text to a pretrained, fine-tuned, exported and served model.
 
-Read it from top to bottom: the table of the stages, then what each of them does.
+Read it from top to bottom: the table of the stages, how they run one after another, then what each
+of them does. What is finished is kept, what follows a redone stage is redone.
 """
 
 from __future__ import annotations
 
 import math
+import shutil
 import statistics
 import time
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 from litebert.common.config import from_dict, read_toml, recipe_path
@@ -25,7 +29,7 @@ from litebert.demo.folder import DemoConfig, DemoFolder
 from litebert.demo.python_text import write_corpus
 from litebert.demo.report import read_filled, write_demo_report
 from litebert.demo.request import ask_server
-from litebert.demo.stages import Stage, StageInterrupted, run_stages
+from litebert.demo.show import Screen
 from litebert.demo.task import corpus_parts, cut_task, python_parts
 from litebert.predict.predictor import Predictor
 from litebert.report.log import points
@@ -51,12 +55,41 @@ PROMPTS = (
 )
 
 
-def demo(config: DemoConfig, screen: show.Screen) -> int:
-    """Run every stage that is not finished yet and show what it made.
+class StageInterrupted(Exception):
+    """A signal asked to stop; the stage has saved its work."""
 
-    Returns:
-        The signal that stopped it, 0 if it came to its end.
-    """
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"signal {signum}")
+        self.signum = signum
+
+
+@dataclass(frozen=True)
+class DemoStage:
+    """One step of the way."""
+
+    name: str
+    """its key in ``demo.json``"""
+    title: str
+    outputs: tuple[Path, ...]
+    """what it makes; the last of them is written last and proves that it is finished"""
+    work: Callable[[DemoFolder], None]
+    show: Callable[[DemoFolder, Screen], None]
+    resumes: bool = False
+    """the work goes on where an interruption left it; otherwise it begins anew"""
+    needs_task: bool = False
+    """there is nothing to do without a labelled task"""
+
+    def forget(self) -> None:
+        """Remove what it made: an earlier stage was redone, or its work is half done."""
+        for path in self.outputs:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def demo(config: DemoConfig, screen: Screen) -> int:
+    """Run every stage that is not finished yet; the signal that stopped it, 0 at its end."""
     missing = [name for name in _NEEDED_PACKAGES if find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -79,63 +112,75 @@ def demo(config: DemoConfig, screen: show.Screen) -> int:
     return 0
 
 
-def the_way(folder: DemoFolder) -> list[Stage]:
+def the_way(folder: DemoFolder) -> list[DemoStage]:
     """Return the stages: name, title, what it makes, what makes it, what shows it."""
     f, config = folder, folder.config
     seconds = f"{PRETRAIN_SHARE * config.budget_s:.0f} s"
     length = seconds if config.steps is None else f"{config.steps:,} steps"
     stages = [
-        Stage("collect", "Collect the text that every Python carries",
-              (f.text,), collect, show.text),
-        Stage("vocabulary", "Learn a vocabulary",
-              (f.tokenizer,), learn_vocabulary, show.vocabulary),
-        Stage("shards", "Tokenise the text once, into shards",
-              (f.shards, f.shards / "manifest.json"), tokenise, show.shards, resumes=True),
-        Stage("pretrain", f"Pretrain albert-tiny: masked n-grams and sentence order ({length})",
-              (f.pretrain, f.model / "config.json"), pretrain_tiny, show.pretraining, resumes=True),
-        Stage("fill-mask", "Ask it for hidden words",
-              (f.filled,), fill_masks, show.filled),
-        Stage("task", "Cut a small labelled task: which part does a sentence come from?",
-              (f.task, f.task / "cut.json"), cut_labels, show.task),
-        Stage("finetune", "Fine-tune the pretrained model on it",
-              (f.finetune, f.finetune / RESULT_FILE), partial(finetune_task, start="weights"),
-              partial(show.finetuning, run=f.finetune), resumes=True, needs_task=True),
-        Stage("untrained", "The same from random weights, to see what pretraining gave",
-              (f.untrained, f.untrained / RESULT_FILE), partial(finetune_task, start="random"),
-              partial(show.finetuning, run=f.untrained), resumes=True, needs_task=True),
-        Stage("score", "Score them on documents that neither has seen labels of",
-              (f.scores,), score, show.scores, needs_task=True),
-        Stage("export", "Export to ONNX, 8-bit integers",
-              (f.int8, f.exported), export_int8, show.export),
-        Stage("serve", "Start the server, ask it one question, stop it",
-              (f.answer,), ask, show.answer),
-        Stage("report", "Write a page about all of it",
-              (f.report,), write_demo_report, show.page),
+        DemoStage("collect", "Collect the text that every Python carries",
+            (f.text,), lambda folder: write_corpus(folder.text), show.text),
+        DemoStage("vocabulary", "Learn a vocabulary",
+            (f.tokenizer,), learn_vocabulary, show.vocabulary),
+        DemoStage("shards", "Tokenise the text once, into shards",
+            (f.shards, f.shards / "manifest.json"), tokenise, show.shards, resumes=True),
+        DemoStage("pretrain", f"Pretrain albert-tiny: masked n-grams and sentence order ({length})",
+            (f.pretrain, f.model / "config.json"), pretrain_tiny, show.pretraining, resumes=True),
+        DemoStage("fill-mask", "Ask it for hidden words",
+            (f.filled,), fill_masks, show.filled),
+        DemoStage("task", "Cut a small labelled task: which part does a sentence come from?",
+            (f.task, f.task / "cut.json"), cut_labels, show.task),
+        DemoStage("finetune", "Fine-tune the pretrained model on it",
+            (f.finetune, f.finetune / RESULT_FILE), partial(finetune_task, start="weights"),
+            partial(show.finetuning, run=f.finetune), resumes=True, needs_task=True),
+        DemoStage("untrained", "The same from random weights, to see what pretraining gave",
+            (f.untrained, f.untrained / RESULT_FILE), partial(finetune_task, start="random"),
+            partial(show.finetuning, run=f.untrained), resumes=True, needs_task=True),
+        DemoStage("score", "Score them on documents that neither has seen labels of",
+            (f.scores,), score, show.scores, needs_task=True),
+        DemoStage("export", "Export to ONNX, 8-bit integers",
+            (f.int8, f.exported), export_int8, show.export),
+        DemoStage("serve", "Start the server, ask it one question, stop it",
+            (f.answer,), ask, show.answer),
+        DemoStage("report", "Write a page about all of it",
+            (f.report,), write_demo_report, show.written_page),
     ]  # fmt: skip
     return stages if config.corpus is None else stages[1:]
 
 
-def collect(folder: DemoFolder) -> None:
-    """Write the text that every Python carries."""
-    write_corpus(folder.text)
+def run_stages(stages: Sequence[DemoStage], folder: DemoFolder, screen: Screen) -> None:
+    """Run every stage that is not finished yet, and show what each has made."""
+    for number, stage in enumerate(stages, start=1):
+        head = f"[{number:>2}/{len(stages)}] "
+        if stage.needs_task and not folder.has_task:
+            screen.stage(head, stage.title, "skipped: there is no labelled task")
+            continue
+        if stage.outputs[-1].exists():
+            before = folder.seconds().get(stage.name)
+            took = "" if before is None else f" (it took {before:.1f} s)"
+            screen.stage(head, stage.title, f"kept from an earlier run{took}")
+        else:
+            screen.stage(head, stage.title)
+            for outdated in stages[number if stage.resumes else number - 1 :]:
+                outdated.forget()
+            started = time.monotonic()
+            stage.work(folder)
+            seconds = time.monotonic() - started
+            folder.record(stage.name, seconds)
+            screen.line(f"done in {seconds:.1f} s", style="green")
+        stage.show(folder, screen)
 
 
 def learn_vocabulary(folder: DemoFolder) -> None:
     """Learn the pieces; a small text gets fewer."""
-    train_tokenizer(
-        TokenizerTrainConfig(
-            input=(folder.corpus,), out=folder.tokenizer, vocab_size=4_000, shrink=True
-        )
-    )
+    source, out = (folder.corpus,), folder.tokenizer
+    train_tokenizer(TokenizerTrainConfig(input=source, out=out, vocab_size=4_000, shrink=True))
 
 
 def tokenise(folder: DemoFolder) -> None:
     """Turn the text into shards."""
-    prepare(
-        PrepareConfig(
-            input=(folder.corpus,), tokenizer=folder.tokenizer, out=folder.shards, dev_fraction=0.05
-        )
-    )
+    source, tokenizer, out = (folder.corpus,), folder.tokenizer, folder.shards
+    prepare(PrepareConfig(input=source, tokenizer=tokenizer, out=out, dev_fraction=0.05))
 
 
 def pretrain_tiny(folder: DemoFolder) -> None:
@@ -170,10 +215,9 @@ def fill_masks(folder: DemoFolder) -> None:
 
 def cut_labels(folder: DemoFolder) -> None:
     """Cut a labelled task from the same text, or write down why there is none."""
-    if folder.config.corpus is None:
-        cut_task(python_parts(folder.text), folder.task)
-    else:
-        cut_task(corpus_parts(folder.config.corpus, folder.root), folder.task)
+    corpus = folder.config.corpus
+    parts = python_parts(folder.text) if corpus is None else corpus_parts(corpus, folder.root)
+    cut_task(parts, folder.task)
 
 
 def finetune_task(folder: DemoFolder, start: Literal["weights", "random"]) -> None:

@@ -74,16 +74,14 @@ def _docstrings(path: Path) -> Iterator[str]:
 
 def _prose(text: str) -> list[str]:
     """Return the paragraphs of a documentation text that read like sentences, each on one line."""
-    blocks = re.split(r"\n\s*\n", inspect.cleandoc(text))
-    joined = (" ".join(block.split()) for block in blocks if not _is_code(block))
-    return [paragraph for paragraph in joined if _is_prose(paragraph)]
-
-
-def _is_code(block: str) -> bool:
-    indented = all(line.startswith("  ") for line in block.splitlines())
-    return indented or any(marker in block for marker in _CODE_MARKERS)
-
-
-def _is_prose(paragraph: str) -> bool:
-    letters = sum(character.isalpha() for character in paragraph)
-    return len(paragraph.split()) >= _MIN_WORDS and letters >= _MIN_LETTER_SHARE * len(paragraph)
+    found = []
+    for block in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        is_indented = all(line.startswith("  ") for line in block.splitlines())
+        if is_indented or any(marker in block for marker in _CODE_MARKERS):
+            continue
+        words = block.split()
+        paragraph = " ".join(words)
+        letters = sum(map(str.isalpha, paragraph))
+        if len(words) >= _MIN_WORDS and letters >= _MIN_LETTER_SHARE * len(paragraph):
+            found.append(paragraph)
+    return found

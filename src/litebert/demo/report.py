@@ -7,9 +7,8 @@ import json
 from litebert.common.files import read_json, write_text
 from litebert.common.runs import RunFolder
 from litebert.demo.folder import DemoFolder
-from litebert.report.finetuning import NamedLog, finetuning_charts
+from litebert.report.finetuning import NamedLog, confusion_table, finetuning_charts
 from litebert.report.log import Record, lines_with, number
-from litebert.report.mistakes import confusion_table
 from litebert.report.page import page, settings, table, tiles
 from litebert.report.pretraining import pretraining_charts, samples_table
 
@@ -55,8 +54,9 @@ def pretraining_headlines(folder: DemoFolder) -> list[Headline]:
         ("masked words right", f"{last('mlm_accuracy'):.1%}", f"of {words:,.0f} in dev documents"),
     ]
     if pairs:
-        rule = last("sop_length_rule")
-        note = f"of {pairs:,.0f} pairs; comparing their lengths alone {rule:.1%}"
+        rule = last("sop_length_rule")  # not in the logs of older runs
+        beside = f"comparing their lengths alone {rule:.1%}" if rule else "chance is 50 %"
+        note = f"of {pairs:,.0f} pairs; {beside}"
         found.append(("sentence order right", f"{last('sop_accuracy'):.1%}", note))
     return found
 

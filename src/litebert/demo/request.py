@@ -22,14 +22,8 @@ _ANSWER_S = 60.0
 def ask_server(model: Path, path: str, body: Mapping[str, object]) -> dict[str, object]:
     """Serve a model in a process of its own, ask one question, and stop the server.
 
-    Args:
-        model: a model folder or ONNX folder.
-        path: such as ``/classify``.
-        body: the JSON to send.
-
-    Returns:
-        What was asked and answered, in how many milliseconds over HTTP, and the server's exit
-        status: 0 if it ended cleanly.
+    Returns what was asked and answered, in how many milliseconds over HTTP, and the server's exit
+    status: 0 if it ended cleanly.
     """
     arguments = ["serve", "--port", "0", "--model", str(model)]
     # A key in the environment would be asked for; this server is ours alone.

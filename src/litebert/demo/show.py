@@ -298,6 +298,6 @@ def answer(folder: DemoFolder, screen: Screen) -> None:
     )
 
 
-def page(folder: DemoFolder, screen: Screen) -> None:
+def written_page(folder: DemoFolder, screen: Screen) -> None:
     """Show where the page is."""
     screen.line(f"{folder.report}  curves, scores, samples and settings in one file")

@@ -137,9 +137,7 @@ def python_parts(corpus: Path) -> Parts:
 def corpus_parts(corpus: Path, skip: Path) -> Parts:
     """Return the parts of a user's text: its folders, else its files, else its documents.
 
-    Args:
-        corpus: a file or a folder.
-        skip: the output folder, never taken as input.
+    The folder ``skip``, that of the output, is never taken as input.
     """
     found = find_inputs([corpus], "train", "auto", "en", skip)[0]
     files = found.files[:: max(1, len(found.files) // _MAX_FILES)]
@@ -197,7 +195,8 @@ def _split(documents: dict[str, list[str]], seen: set[str]) -> tuple[list[Row], 
     rows = [(name, sentence) for name, sentences in new.items() for sentence in sentences]
     for_dev: set[str] = set()
     num_dev = 0
-    for name in sorted(filter(new.get, new), key=_hash):
+    hashes = {name: hashlib.blake2b(name.encode(), digest_size=8).digest() for name in new}
+    for name in sorted(filter(new.get, new), key=hashes.__getitem__):
         fits = num_dev + len(new[name]) <= _LARGEST_DEV_SHARE * len(rows)
         if num_dev < _DEV_SHARE * len(rows) and fits:
             for_dev.add(name)
@@ -205,9 +204,8 @@ def _split(documents: dict[str, list[str]], seen: set[str]) -> tuple[list[Row], 
     if not for_dev and sum(map(bool, new.values())) == 1:
         end = round((1 - _DEV_SHARE) * len(rows))
         return rows[:end], rows[end:]
-    return [row for row in rows if row[0] not in for_dev], [
-        row for row in rows if row[0] in for_dev
-    ]
+    train = [row for row in rows if row[0] not in for_dev]
+    return train, [row for row in rows if row[0] in for_dev]
 
 
 def _new_sentences(sentences: Sequence[str], seen: set[str]) -> list[str]:
@@ -220,10 +218,6 @@ def _new_sentences(sentences: Sequence[str], seen: set[str]) -> list[str]:
             seen.add(key)
             found.append(sentence)
     return found
-
-
-def _hash(name: str) -> bytes:
-    return hashlib.blake2b(name.encode(), digest_size=8).digest()
 
 
 def _spread(rows: Sequence[Row], most: int) -> list[Row]:

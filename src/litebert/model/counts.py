@@ -19,9 +19,8 @@ GPU_PIECE_ELEMENTS = 2**27
 class ParameterCounts:
     """Numbers of parameters, by part.
 
-    Example:
-        >>> count_parameters(ModelConfig()).encoder
-        11683584
+    >>> count_parameters(ModelConfig()).encoder
+    11683584
     """
 
     embeddings: int
@@ -74,9 +73,8 @@ def count_parameters(config: ModelConfig) -> ParameterCounts:
 class ParameterReport:
     """One line of `litebert params`.
 
-    Example:
-        >>> report("albert-base", PRESETS["albert-base"]).total_parameters
-        11813810
+    >>> report("albert-base", PRESETS["albert-base"]).total_parameters
+    11813810
     """
 
     name: str

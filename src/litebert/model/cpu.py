@@ -37,19 +37,21 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return y
 
 
-class _Context(Protocol):
-    """What autograd keeps between forward and backward."""
+class AutogradContext(Protocol):
+    """What autograd keeps between forward and backward; torch's own class has no types."""
 
     saved_tensors: tuple[Tensor, ...]
 
-    def save_for_backward(self, *args: Tensor) -> None: ...
+    def save_for_backward(self, *args: Tensor) -> None: ...  # noqa: D102
+
+    def mark_non_differentiable(self, *args: Tensor) -> None: ...  # noqa: D102
 
 
 class _SigmoidGelu(torch.autograd.Function):
     """Chunk by chunk, so that the temporaries of a long expression never leave the cache."""
 
     @staticmethod
-    def forward(ctx: _Context, x: Tensor) -> Tensor:
+    def forward(ctx: AutogradContext, x: Tensor) -> Tensor:
         """Keeps only its input."""
         x = x.contiguous()
         ctx.save_for_backward(x)
@@ -64,7 +66,7 @@ class _SigmoidGelu(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Context, grad_y: Tensor) -> Tensor:
+    def backward(ctx: AutogradContext, grad_y: Tensor) -> Tensor:
         """grad * (s + s (1 - s) x k (1 + 3 c x^2)) with s the gate, k its scale, c the cubic."""
         (x,) = ctx.saved_tensors
         grad_x = torch.empty_like(x)

@@ -60,11 +60,9 @@ class Embeddings(nn.Module):
     normalised there, then projected. "projected_words" (albert_zh): only words live in E and are
     projected first; position, segment and norm live in H.
 
-    Example:
-        >>> import torch
-        >>> embeddings = Embeddings(ModelConfig(vocab_size=50))
-        >>> embeddings(torch.tensor([[2, 7, 3]]), None).shape
-        torch.Size([1, 3, 768])
+    >>> embeddings = Embeddings(ModelConfig(vocab_size=50))
+    >>> embeddings(torch.tensor([[2, 7, 3]]), None).shape
+    torch.Size([1, 3, 768])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -111,12 +109,10 @@ class Encoder(nn.Module):
     The sets are `attention`, `feed_forward` and `norms`; the sharing plan says which block uses
     which. `attention_implementation` and `checkpoint_activations` may be changed at any time.
 
-    Example:
-        >>> import torch
-        >>> encoder = Encoder(ModelConfig(vocab_size=100, hidden_size=64, num_layers=3))
-        >>> out = encoder(torch.tensor([[2, 7, 3]]))
-        >>> encoder.pool(out.sequence_BSH).shape
-        torch.Size([1, 64])
+    >>> encoder = Encoder(ModelConfig(vocab_size=100, hidden_size=64, num_layers=3))
+    >>> out = encoder(torch.tensor([[2, 7, 3]]))
+    >>> encoder.pool(out.sequence_BSH).shape
+    torch.Size([1, 64])
     """
 
     def __init__(

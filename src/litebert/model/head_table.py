@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -98,7 +99,7 @@ _POOLED = Output("pooler_output")
 _WORDS = Output("masked_logits", "mask", foreign_name="logits")
 _MLM_MODULES = {"mlm.transform": "predictions.dense", "mlm.norm": "predictions.LayerNorm"}
 _MLM_TENSORS = {"mlm.bias": "predictions.bias"}
-_CLASSIFIER = {"classifier": "classifier"}
+_classifier = partial(HeadRow, linear="classifier", modules={"classifier": "classifier"})
 _SQUAD2_MODULES = ("start", "end_hidden", "end_norm", "end", "answer_hidden")
 
 BEAM_OUTPUTS = (
@@ -136,46 +137,38 @@ HEADS: Mapping[Head, HeadRow] = MappingProxyType(
             part_of="pretraining",
             answers=("fill-mask",),
         ),
-        "classification": HeadRow(
+        "classification": _classifier(
             _HEADS + "SequenceClassifier",
             "ForSequenceClassification",
             (Output("logits", by_label=True),),
             pooled=True,
-            linear="classifier",
             labelled=True,
-            modules=_CLASSIFIER,
             problem_type="single_label_classification",
             answers=("classify",),
         ),
-        "regression": HeadRow(
+        "regression": _classifier(
             _HEADS + "SequenceRegressor",
             "ForSequenceClassification",
             (Output("logits"),),
             pooled=True,
-            linear="classifier",
             labelled=True,
-            modules=_CLASSIFIER,
             problem_type="regression",
             answers=("classify",),
         ),
-        "multiple_choice": HeadRow(
+        "multiple_choice": _classifier(
             _HEADS + "MultipleChoice",
             "ForMultipleChoice",
             (Output("logits"),),
             pooled=True,
-            linear="classifier",
             choices=True,
-            modules=_CLASSIFIER,
             answers=("multiple-choice",),
         ),
-        "token_classification": HeadRow(
+        "token_classification": _classifier(
             _HEADS + "TokenClassifier",
             "ForTokenClassification",
             (Output("token_logits", "token", by_label=True, foreign_name="logits"),),
             pooled=False,
-            linear="classifier",
             labelled=True,
-            modules=_CLASSIFIER,
             answers=("tag",),
         ),
         "span": HeadRow(
@@ -232,9 +225,8 @@ def head_of_class(model_class: type) -> Head | None:
 def head_class(head: Head) -> type[nn.Module]:
     """Import and return the class of a head.
 
-    Example:
-        >>> head_class("span").__name__
-        'SpanExtractor'
+    >>> head_class("span").__name__
+    'SpanExtractor'
     """
     module, _, name = HEADS[head].model_class.rpartition(".")
     found: type[nn.Module] = getattr(import_module(module), name)

@@ -14,22 +14,7 @@ from litebert.model.config import IGNORED_LABEL, ModelConfig
 from litebert.model.encoder import Encoder, HeadInputs, first_rows
 from litebert.model.head_table import HEADS, Head, HeadRow
 from litebert.model.layers import Linear, at_least_float32, initialize
-from litebert.model.pretraining import PretrainingModel, PretrainingOutput
-
-__all__ = [
-    "ClassifierOutput",
-    "HeadInputs",
-    "LinearHead",
-    "MultipleChoice",
-    "PretrainingModel",
-    "PretrainingOutput",
-    "SequenceClassifier",
-    "SequenceRegressor",
-    "SpanExtractor",
-    "SpanOutput",
-    "TaskModel",
-    "TokenClassifier",
-]
+from litebert.model.pretraining import PretrainingModel as PretrainingModel
 
 
 class ClassifierOutput(NamedTuple):
@@ -79,9 +64,7 @@ class TaskModel(nn.Module, ABC):
     def read(self, states: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
         """Outputs by their names in the table of heads.
 
-        Args:
-            states: the encoder's output at `rows`, [rows, H]; [R, S, H] if all are read.
-            inputs: the batch.
+        `states` is the encoder's output at `rows`, [rows, H]; [R, S, H] if all are read.
         """
 
     @abstractmethod
@@ -97,11 +80,7 @@ class TaskModel(nn.Module, ABC):
     def states(self, inputs: HeadInputs, num_layers: int | None = None) -> Tensor:
         """The encoder's output at the rows that the head reads, where the last block runs."""
         states: Tensor = self.encoder(
-            inputs.ids_RS,
-            inputs.mask_RS,
-            inputs.segments_RS,
-            num_layers,
-            rows_R=self.rows(inputs),
+            inputs.ids_RS, inputs.mask_RS, inputs.segments_RS, num_layers, rows_R=self.rows(inputs)
         ).sequence_BSH
         return states
 
@@ -191,10 +170,9 @@ class ScoreHead(LinearHead):
 class SequenceClassifier(ScoreHead):
     """Classes of a text or a pair of texts.
 
-    Example:
-        >>> model = SequenceClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=3)
-        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
-        torch.Size([1, 3])
+    >>> model = SequenceClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=3)
+    >>> model(torch.tensor([[2, 7, 3]])).logits.shape
+    torch.Size([1, 3])
     """
 
     head: ClassVar[Head] = "classification"
@@ -210,10 +188,9 @@ class SequenceClassifier(ScoreHead):
 class TokenClassifier(SequenceClassifier):
     """A class for every token, such as named entities; a label of -100 does not count.
 
-    Example:
-        >>> model = TokenClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=5)
-        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
-        torch.Size([1, 3, 5])
+    >>> model = TokenClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=5)
+    >>> model(torch.tensor([[2, 7, 3]])).logits.shape
+    torch.Size([1, 3, 5])
     """
 
     head: ClassVar[Head] = "token_classification"
@@ -222,10 +199,9 @@ class TokenClassifier(SequenceClassifier):
 class MultipleChoice(SequenceClassifier):
     """The best of several texts, such as the answers to a question.
 
-    Example:
-        >>> model = MultipleChoice(ModelConfig(vocab_size=100, hidden_size=64))
-        >>> model(torch.tensor([[[2, 7, 3], [2, 8, 3]]])).logits.shape
-        torch.Size([1, 2])
+    >>> model = MultipleChoice(ModelConfig(vocab_size=100, hidden_size=64))
+    >>> model(torch.tensor([[[2, 7, 3], [2, 8, 3]]])).logits.shape
+    torch.Size([1, 2])
     """
 
     head: ClassVar[Head] = "multiple_choice"
@@ -234,10 +210,9 @@ class MultipleChoice(SequenceClassifier):
 class SequenceRegressor(ScoreHead):
     """A number for a text or a pair of texts, such as a similarity.
 
-    Example:
-        >>> model = SequenceRegressor(ModelConfig(vocab_size=100, hidden_size=64))
-        >>> model(torch.tensor([[2, 7, 3]])).logits.shape
-        torch.Size([1, 1])
+    >>> model = SequenceRegressor(ModelConfig(vocab_size=100, hidden_size=64))
+    >>> model(torch.tensor([[2, 7, 3]])).logits.shape
+    torch.Size([1, 1])
     """
 
     head: ClassVar[Head] = "regression"
@@ -251,10 +226,9 @@ class SequenceRegressor(ScoreHead):
 class SpanExtractor(LinearHead):
     """Start and end of an answer, scored independently (SQuAD v1.1).
 
-    Example:
-        >>> model = SpanExtractor(ModelConfig(vocab_size=100, hidden_size=64))
-        >>> model(torch.tensor([[2, 7, 3]])).start_logits_BS.shape
-        torch.Size([1, 3])
+    >>> model = SpanExtractor(ModelConfig(vocab_size=100, hidden_size=64))
+    >>> model(torch.tensor([[2, 7, 3]])).start_logits_BS.shape
+    torch.Size([1, 3])
     """
 
     head: ClassVar[Head] = "span"
@@ -269,12 +243,11 @@ class SpanExtractor(LinearHead):
         num_layers: int | None = None,
     ) -> SpanOutput:
         """Boundary logits [B, S]; gold positions outside the sequence do not count."""
-        gold = None
-        if start_positions is not None and end_positions is not None:
-            gold = torch.stack((start_positions, end_positions), dim=1)
         inputs = HeadInputs(input_ids, attention_mask, token_type_ids)
         outputs = self.named_outputs(inputs, num_layers)
-        loss = None if gold is None else self.loss(outputs, gold)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = self.loss(outputs, torch.stack((start_positions, end_positions), dim=1))
         return SpanOutput(outputs["start_logits"], outputs["end_logits"], loss)
 
     def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:

@@ -61,11 +61,6 @@ class Linear(nn.Linear):
     """`nn.Linear` that leaves its parameters to `initialize`.
 
     torch's own draw would be thrown away, and costs seconds at the larger sizes.
-
-    Example:
-        >>> import torch
-        >>> Linear(4, 2)(torch.zeros(3, 4)).shape
-        torch.Size([3, 2])
     """
 
     def reset_parameters(self) -> None:
@@ -73,13 +68,7 @@ class Linear(nn.Linear):
 
 
 class Embedding(nn.Embedding):
-    """`nn.Embedding` that leaves its table to `initialize`.
-
-    Example:
-        >>> import torch
-        >>> Embedding(10, 4)(torch.tensor([1, 2])).shape
-        torch.Size([2, 4])
-    """
+    """`nn.Embedding` that leaves its table to `initialize`."""
 
     def reset_parameters(self) -> None:
         """Leave the memory as it is."""
@@ -90,11 +79,6 @@ class LayerNorm(nn.LayerNorm):
 
     The eps of 1e-12 vanishes in half precision, where a row of zeros would give NaN. The result
     has the type of the parameters: float32 under autocast.
-
-    Example:
-        >>> import torch
-        >>> LayerNorm(4, eps=1e-12)(torch.randn(2, 4)).shape
-        torch.Size([2, 4])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -127,11 +111,9 @@ class Attention(nn.Module):
 
     Query, key and value are separate parameters, as in the folder and for LAMB's trust ratios.
 
-    Example:
-        >>> import torch
-        >>> attention = Attention(ModelConfig(hidden_size=64, num_heads=2))
-        >>> attention(torch.randn(2, 5, 64)).shape
-        torch.Size([2, 5, 64])
+    >>> attention = Attention(ModelConfig(hidden_size=64, num_heads=2))
+    >>> attention(torch.randn(2, 5, 64)).shape
+    torch.Size([2, 5, 64])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -167,7 +149,9 @@ class Attention(nn.Module):
             part_BSH.view(head_shape).transpose(1, 2) for part_BSH in projected
         )
         dropout = self.dropout if self.training else 0.0
-        attend = sdpa_attention if context.implementation == "sdpa" else eager_attention
+        # torch's fused kernel never holds the [S, S] weights.
+        fused = context.implementation == "sdpa"
+        attend = F.scaled_dot_product_attention if fused else eager_attention
         mixed_BASD = attend(query_BASD, key_BASD, value_BASD, context.mask_B11S, dropout)
         return mixed_BASD.transpose(1, 2).reshape(batch, length, hidden)
 
@@ -189,19 +173,6 @@ class Attention(nn.Module):
         return torch.cat(mixed)
 
 
-def sdpa_attention(
-    query_BASD: Tensor,
-    key_BASD: Tensor,
-    value_BASD: Tensor,
-    mask_B11S: Tensor | None,
-    dropout: float,
-) -> Tensor:
-    """Attention by torch's fused kernel, which never holds the [S, S] weights."""
-    return F.scaled_dot_product_attention(
-        query_BASD, key_BASD, value_BASD, attn_mask=mask_B11S, dropout_p=dropout
-    )
-
-
 def eager_attention(
     query_BASD: Tensor,
     key_BASD: Tensor,
@@ -221,10 +192,8 @@ def eager_attention(
 class FeedForward(nn.Module):
     """H -> FFN width -> H, token by token, with the activation between.
 
-    Example:
-        >>> import torch
-        >>> FeedForward(ModelConfig(hidden_size=64))(torch.randn(2, 5, 64)).shape
-        torch.Size([2, 5, 64])
+    >>> FeedForward(ModelConfig(hidden_size=64))(torch.randn(2, 5, 64)).shape
+    torch.Size([2, 5, 64])
     """
 
     def __init__(self, config: ModelConfig) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from litebert.model.config import IGNORED_LABEL
 from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
+from litebert.model.cpu import AutogradContext
 from litebert.model.layers import at_least_float32
 
 
@@ -28,11 +29,7 @@ def vocabulary_loss(
 ) -> VocabularyLoss:
     """Cross-entropy of logits = hidden @ table.T + bias, in float32 at least.
 
-    Args:
-        hidden_ME: float, one row per masked position.
-        table_VE: the word table.
-        bias_V: one bias per word.
-        labels_M: int64 words; -100 does not count.
+    Labels are int64 words; -100 does not count.
     """
     if torch.compiler.is_compiling():
         # A compiler fuses the plain form itself, and would unroll the loop over pieces.
@@ -49,16 +46,6 @@ _Gradients = tuple[Tensor, Tensor, Tensor] | tuple[()]
 """Of hidden [M, E], table [V, E] and bias [V]; empty where none are needed."""
 
 
-class _Context(Protocol):
-    """What autograd keeps between forward and backward."""
-
-    saved_tensors: tuple[Tensor, ...]
-
-    def save_for_backward(self, *args: Tensor) -> None: ...
-
-    def mark_non_differentiable(self, *args: Tensor) -> None: ...
-
-
 class _PiecewiseLoss(torch.autograd.Function):
     """Loss and gradients by pieces of rows, so that [M, V] never exists.
 
@@ -68,7 +55,7 @@ class _PiecewiseLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Context,
+        ctx: AutogradContext,
         hidden_ME: Tensor,
         table_VE: Tensor,
         bias_V: Tensor,
@@ -91,7 +78,7 @@ class _PiecewiseLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: _Context, grad_loss: Tensor, _: Tensor
+        ctx: AutogradContext, grad_loss: Tensor, _: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, None, None]:
         """Scale the gradients."""
         hidden_ME, table_VE, bias_V = ctx.saved_tensors

@@ -47,10 +47,9 @@ class PretrainingOutput(NamedTuple):
 class MaskedWordHead(nn.Module):
     """Predicts words through E with the word table as decoder.
 
-    Example:
-        >>> head = MaskedWordHead(ModelConfig(vocab_size=50))
-        >>> head(torch.randn(7, 768)).shape
-        torch.Size([7, 128])
+    >>> head = MaskedWordHead(ModelConfig(vocab_size=50))
+    >>> head(torch.randn(7, 768)).shape
+    torch.Size([7, 128])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -69,12 +68,11 @@ class MaskedWordHead(nn.Module):
 class PretrainingModel(nn.Module):
     """Encoder with the masked-word and the sentence head (order or next sentence).
 
-    Example:
-        >>> model = PretrainingModel(ModelConfig(vocab_size=100, hidden_size=64, num_layers=2))
-        >>> ids = torch.tensor([[2, 4, 7, 3]])
-        >>> where, words = torch.tensor([1]), torch.tensor([9])
-        >>> out = model(ids, masked_positions_M=where, masked_labels_M=words)
-        >>> out.loss.backward()
+    >>> model = PretrainingModel(ModelConfig(vocab_size=100, hidden_size=64, num_layers=2))
+    >>> ids = torch.tensor([[2, 4, 7, 3]])
+    >>> where, words = torch.tensor([1]), torch.tensor([9])
+    >>> out = model(ids, masked_positions_M=where, masked_labels_M=words)
+    >>> out.loss.backward()
     """
 
     def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
@@ -112,25 +110,38 @@ class PretrainingModel(nn.Module):
         """
         if masked_labels_M is not None and masked_positions_M is None and not all_positions:
             raise InputError("masked labels need masked_positions_M, or all_positions=True.")
-        if all_positions:
-            sequence_BSH = self.encoder(
-                input_ids, attention_mask, token_type_ids, num_layers
-            ).sequence_BSH
-            first_BH, hidden_MH = sequence_BSH[:, 0], sequence_BSH.flatten(0, 1)
-        else:
-            # Only these rows of the last block are read, so it computes no others.
+        rows_R = None
+        if not all_positions:  # the last block computes only these, for no others are read
             rows_R = self.rows(HeadInputs(input_ids, masked_M=masked_positions_M))
-            rows_RH = self.encoder(
-                input_ids, attention_mask, token_type_ids, num_layers, rows_R=rows_R
-            ).sequence_BSH
-            first_BH, hidden_MH = rows_RH[: len(input_ids)], rows_RH[len(input_ids) :]
-        out = self._judge_sentences(first_BH, sentence_labels_B)
+        states = self.encoder(
+            input_ids, attention_mask, token_type_ids, num_layers, rows_R=rows_R
+        ).sequence_BSH
+        if all_positions:
+            first_BH, hidden_MH = states[:, 0], states.flatten(0, 1)
+        else:
+            first_BH, hidden_MH = states[: len(input_ids)], states[len(input_ids) :]
+        logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
+        out = PretrainingOutput(logits_B2)
+        if sentence_labels_B is not None:
+            wide_B2 = at_least_float32(logits_B2)
+            loss_sum = F.cross_entropy(wide_B2, sentence_labels_B, reduction="sum")
+            out = PretrainingOutput(logits_B2, sentence_loss_sum=loss_sum)
         if bag_words_BS is not None and bag_shares_BS is not None:
-            bag_loss_sum = self._bag_loss(first_BH, bag_words_BS, bag_shares_BS)
-            out = out._replace(bag_loss_sum=bag_loss_sum)
+            logits_BV = at_least_float32(self._words(self.mlm(first_BH)))
+            losses_BS = logits_BV.logsumexp(1, keepdim=True) - logits_BV.gather(1, bag_words_BS)
+            out = out._replace(bag_loss_sum=(losses_BS * bag_shares_BS).sum())
         if masked_positions_M is None and not all_positions:
             return out
-        return self._predict_words(out, self.mlm(hidden_MH), masked_labels_M)
+        hidden_ME = self.mlm(hidden_MH)
+        if masked_labels_M is None:
+            return out._replace(mlm_logits_MV=self._words(hidden_ME))
+        table_VE = self.encoder.embeddings.word.weight
+        words = vocabulary_loss(hidden_ME, table_VE, self.mlm.bias, masked_labels_M)
+        return out._replace(
+            mlm_loss_sum=words.loss_sum,
+            mlm_correct=words.num_correct,
+            mlm_count=(masked_labels_M != IGNORED_LABEL).sum(),
+        )
 
     def rows(self, inputs: HeadInputs) -> Tensor:
         """Where the first tokens are, then the masked ones."""
@@ -149,30 +160,3 @@ class PretrainingModel(nn.Module):
     def _words(self, hidden_ME: Tensor) -> Tensor:
         """[M, V] through the word table."""
         return F.linear(hidden_ME, self.encoder.embeddings.word.weight, self.mlm.bias)
-
-    def _judge_sentences(self, first_BH: Tensor, labels_B: Tensor | None) -> PretrainingOutput:
-        logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
-        if labels_B is None:
-            return PretrainingOutput(logits_B2)
-        loss_sum = F.cross_entropy(at_least_float32(logits_B2), labels_B, reduction="sum")
-        return PretrainingOutput(logits_B2, sentence_loss_sum=loss_sum)
-
-    def _bag_loss(self, first_BH: Tensor, words_BS: Tensor, shares_BS: Tensor) -> Tensor:
-        """Cross-entropy between the words that [CLS] predicts and those of its example, summed."""
-        table_VE = self.encoder.embeddings.word.weight
-        logits_BV = at_least_float32(F.linear(self.mlm(first_BH), table_VE, self.mlm.bias))
-        losses_BS = logits_BV.logsumexp(1, keepdim=True) - logits_BV.gather(1, words_BS)
-        return (losses_BS * shares_BS).sum()
-
-    def _predict_words(
-        self, out: PretrainingOutput, hidden_ME: Tensor, labels_M: Tensor | None
-    ) -> PretrainingOutput:
-        if labels_M is None:
-            return out._replace(mlm_logits_MV=self._words(hidden_ME))
-        table_VE = self.encoder.embeddings.word.weight
-        words = vocabulary_loss(hidden_ME, table_VE, self.mlm.bias, labels_M)
-        return out._replace(
-            mlm_loss_sum=words.loss_sum,
-            mlm_correct=words.num_correct,
-            mlm_count=(labels_M != IGNORED_LABEL).sum(),
-        )

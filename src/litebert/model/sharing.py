@@ -103,14 +103,13 @@ def plan(
     unused for some L). With attention-only or FFN-only sharing both norms are per layer: the
     paper's parameter counts need it.
     """
-    layer_of_block = [layer for layer in range(num_layers) for _ in range(inner_group_num)]
-    inner_of_block = list(range(inner_group_num)) * num_layers
 
     def sets(num_sets: int) -> tuple[int, ...]:
         """One set of blocks for every L / num_sets neighbouring layers."""
         return tuple(
             (layer * num_sets // num_layers) * inner_group_num + inner
-            for layer, inner in zip(layer_of_block, inner_of_block, strict=True)
+            for layer in range(num_layers)
+            for inner in range(inner_group_num)
         )
 
     sets_of_strategy: dict[Sharing, tuple[int, int, int]] = {

@@ -50,11 +50,10 @@ class Squad2Model(TaskModel):
 
     With gold starts it gives training outputs, without them the beam.
 
-    Example:
-        >>> model = Squad2Model(ModelConfig(vocab_size=100, hidden_size=64))
-        >>> beam = model(torch.tensor([[2, 7, 3, 8, 9, 5, 3]]))
-        >>> beam.end_top_index_BKK.shape
-        torch.Size([1, 5, 5])
+    >>> model = Squad2Model(ModelConfig(vocab_size=100, hidden_size=64))
+    >>> beam = model(torch.tensor([[2, 7, 3, 8, 9, 5, 3]]))
+    >>> beam.end_top_index_BKK.shape
+    torch.Size([1, 5, 5])
     """
 
     def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
@@ -66,9 +65,7 @@ class Squad2Model(TaskModel):
         self.end = Linear(hidden, 1)
         self.answer_hidden = Linear(2 * hidden, hidden)
         self.answer = Linear(hidden, 1, bias=False)
-        for part in (self.start, self.end_hidden, self.end_norm, self.end):
-            initialize(part, config.initializer_range, generator)
-        for part in (self.answer_hidden, self.answer):
+        for part in list(self.children())[1:]:  # the encoder has its weights
             initialize(part, config.initializer_range, generator)
 
     def forward(

@@ -26,11 +26,9 @@ class BackendInfo:
     runtime: str
     """``torch`` or ``onnx``, with its precision: ``torch float32``, ``onnx int8``."""
     head: Head
-    """What the model was made for, such as ``pretraining`` or ``classification``."""
     outputs: frozenset[str]
     """Names that :meth:`Backend.run` can compute."""
     max_length: int
-    """Longest input in tokens."""
     num_layers: int
     """Layers that run if no depth is asked for."""
     max_depth: int | None
@@ -80,26 +78,12 @@ def run_features(
     max_tokens: int,
     depth: int | None = None,
 ) -> Iterator[tuple[int, Outputs]]:
-    """Yield the index of each feature with what the model says, batch by batch.
-
-    Args:
-        backend: the model.
-        features: inputs of one row each.
-        outputs: names of the outputs to compute.
-        pad_id: the tokenizer's.
-        max_tokens: tokens of one batch.
-        depth: layers to run; None runs all.
-    """
+    """Yield the index of each feature (of one row) with what the model says, batch by batch."""
     backend.info.require(outputs)
     batches = pack if backend.info.pads else fill
     for chosen in batches([len(feature) for feature in features], max_tokens):
         members = [features[index] for index in chosen]
         yield from zip(chosen, run_batch(backend, members, outputs, pad_id, depth), strict=True)
-
-
-def onnx_file(folder: Path) -> Path | None:
-    """Return the ONNX file of a model folder, or None."""
-    return next((folder / name for name in ONNX_FILES if (folder / name).is_file()), None)
 
 
 def open_backend(
@@ -115,11 +99,11 @@ def open_backend(
     Args:
         folder: a model folder (``model.safetensors``) or an ONNX folder (``model.onnx``).
         runtime: ``auto`` takes the ONNX file if the folder has one, else torch.
-        threads: processor threads for one batch; None lets the runtime decide.
         device: where torch runs; ``auto`` takes a GPU if there is one.
         packed: bring torch's weights into the processor's own order: faster, rounded otherwise.
     """
-    found = onnx_file(folder)
+    files = (folder / name for name in ONNX_FILES)
+    found = next((file for file in files if file.is_file()), None)
     if runtime == "onnx" and found is None:
         raise CheckpointError(
             f"{folder} holds no model.onnx; make one with `litebert export onnx {folder} OUT`"

@@ -25,17 +25,9 @@ def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     """Cut inputs, sorted by length, into the batches that cost least within a budget.
 
     A batch costs its padded tokens and :data:`CALL_TOKENS`; the cheapest cuts are found exactly,
-    by dynamic programming over the sorted inputs.
+    by dynamic programming over the sorted inputs. The budget is for ``len(batch) * max(length in
+    batch)``; an input beyond it is a batch of its own. Every index is in one list, shortest first.
 
-    Args:
-        lengths: tokens of each input.
-        max_tokens: budget for ``len(batch) * max(length in batch)``; an input beyond it is a
-            batch of its own.
-
-    Returns:
-        Lists of indices into ``lengths``, every index once, shortest first.
-
-    Example:
         >>> pack([5, 40, 6, 41], max_tokens=100)
         [[0, 2], [1, 3]]
     """
@@ -63,16 +55,9 @@ def fill(
 ) -> list[list[int]]:
     """Cut inputs, sorted by length, into as few batches as a budget allows.
 
-    Args:
-        lengths: tokens of each input.
-        max_tokens: budget for the sum of the lengths in a batch; an input beyond it is a batch of
-            its own.
-        max_padding: how many budgets its padded size may be; 1 where padding is computed.
+    The budget is for the sum of the lengths; an input beyond it is a batch of its own. The padded
+    size of a batch may be ``max_padding`` budgets, 1 where padding is computed.
 
-    Returns:
-        As :func:`pack`.
-
-    Example:
         >>> fill([5, 40, 6, 41], max_tokens=60)
         [[0, 2, 1], [3]]
     """
@@ -92,49 +77,34 @@ def fill(
 def first_batch(lengths: Sequence[int], max_tokens: int, pads: bool = True) -> list[int]:
     """Choose the next batch of a queue: its oldest input and what may share its call.
 
-    Args:
-        lengths: tokens of each waiting input, the oldest first; not empty.
-        max_tokens: budget for the tokens of the batch, with padding if that is computed.
-        pads: whether padding is computed: then only inputs of nearly the oldest's length join it.
+    If padding is computed it counts towards the budget, and only inputs of nearly the oldest's
+    length join it: a few tokens, or an eighth. ``lengths`` has the oldest first, the indices
+    returned are in queue order.
 
-    Returns:
-        Indices into ``lengths`` in queue order; 0 is always among them.
-
-    Example:
         >>> first_batch([20, 500, 21, 19, 22], max_tokens=70)
         [0, 2, 3]
         >>> first_batch([20, 30, 10, 5], max_tokens=60, pads=False)
         [0, 1, 2]
     """
     chosen, num_tokens, longest = [0], lengths[0], lengths[0]
+    most_padded = max_tokens if pads else MAX_PADDING * max_tokens
     for index in range(1, len(lengths)):
         length = lengths[index]
-        if pads and not _are_near(lengths[0], length):
+        shorter, longer = sorted((lengths[0], length))
+        if pads and longer > shorter + max(2, shorter // 8):
             continue
         padded = (len(chosen) + 1) * max(longest, length)
-        if pads:
-            fits = padded <= max_tokens
-        else:
-            fits = num_tokens + length <= max_tokens and padded <= MAX_PADDING * max_tokens
-        if fits:
+        if num_tokens + length <= max_tokens and padded <= most_padded:
             chosen.append(index)
             num_tokens += length
             longest = max(longest, length)
     return chosen
 
 
-def _are_near(length: int, other: int) -> bool:
-    """Whether inputs of these lengths may be padded to each other: a few tokens, or an eighth."""
-    shorter, longer = sorted((length, other))
-    return longer <= shorter + max(2, shorter // 8)
-
-
 def micro_batches(features: Sequence[Feature], max_tokens: int) -> list[list[int]]:
     """Cut the features of a training step into micro-batches of equally many choices each.
 
-    Returns:
-        Lists of indices into ``features``; padded rows times length is at most ``max_tokens``
-        unless one feature alone is larger.
+    Padded rows times length is at most ``max_tokens`` unless one feature alone is larger.
     """
     by_choices: dict[int, list[int]] = defaultdict(list)
     for index, feature in enumerate(features):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
@@ -12,8 +12,7 @@ from litebert.interop.folder import resolve
 from litebert.predict.backend import Backend, open_backend, run_features
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
-from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Task
-from litebert.tasks.forms.spans import SpanForm
+from litebert.tasks.base import Example, Feature, Form, Outputs, Task
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, in_order, is_scored, read_splits, score_split
@@ -51,11 +50,9 @@ def evaluate_models(
     Args:
         task: a benchmark, a task file, or the task itself.
         models: model folders, ONNX folders or hub names, in any mixture.
-        data: folder or file with the task's data.
-        split: a split by name; by default all that have labels.
+        split: by default all that have labels.
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
-        problems: collects bad rows.
         device: where torch runs; ``auto`` takes a GPU if there is one.
     """
     task = find_task(task) if isinstance(task, str) else task
@@ -69,7 +66,9 @@ def evaluate_models(
     num_asked = len(named)
     if len(models) > 1 and not is_scored(task, *named[0]):
         named += _dev_beside(task, where, choose, bad_rows)
-    form, length = _asked_form(task, purposes[0]), min(p.length_for(task) for p in purposes)
+    # Windows overlap as the model learned them.
+    form = task.form.changed(stride=None if (own := purposes[0].task) is None else own.stride)
+    length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
     outputs = [
         _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device)
@@ -83,19 +82,25 @@ def evaluate_models(
         average(task.form, [outputs[member][number] for member in members])
         for number in range(len(splits))
     ]
+    described = purposes[members[0]].task
+    threshold = None if described is None else described.no_answer_threshold
     if len(splits) > num_asked:
         scores, _ = score_split(task, splits[judge], averaged[judge])
-        tuned = _with_threshold(task.form, scores.get("best_f1_thresh"))
-    else:
-        described = purposes[members[0]].task
-        tuned = _with_threshold(
-            task.form, None if described is None else described.no_answer_threshold
-        )
+        threshold = scores.get("best_f1_thresh")
+    tuned = task.form.changed(no_answer_threshold=threshold)  # tuned on dev
     names = tuple(str(models[member]) for member in members)
-    return [
-        _evaluate_split(task, tuned, splits[number], averaged[number], names, out)
-        for number in range(num_asked)
-    ]
+    evaluations = []
+    for part, said in zip(splits[:num_asked], averaged[:num_asked], strict=True):
+        found: dict[str, float] = {}
+        if is_scored(task, part.name, part.examples):
+            found, predictions = score_split(task, part, said)
+        else:
+            predictions = tuned.decode(part.examples, part.features, said)
+        files: list[Path] = []
+        if out is not None:
+            files = task.write_predictions(out, part.name, part.examples, predictions)
+        evaluations.append(TaskEvaluation(part.name, found, names, tuple(files)))
+    return evaluations
 
 
 def outputs_of(
@@ -110,14 +115,7 @@ def outputs_of(
 ) -> list[Outputs]:
     """Return what a model says about each feature of a task, in their order.
 
-    Args:
-        backend: the model; ``TorchBackend(model, head)`` wraps one that is being trained.
-        form: the kind of task.
-        features: model inputs.
-        pad_id: the tokenizer's.
-        max_tokens: tokens of one batch.
-        depth: layers to run; None runs all.
-        bar: counts finished features.
+    ``TorchBackend(model, head)`` wraps a model that is being trained.
     """
     names = form.outputs(backend.info.outputs)
     rows = single_rows(features)
@@ -134,13 +132,10 @@ def _dev_beside(
     task: Task, where: Path, must: bool, problems: RowProblems
 ) -> list[tuple[str, list[Example]]]:
     """Read dev beside a split without labels: it chooses an ensemble and tunes its threshold."""
-    needed = must or task.form.may_be_unanswerable
-    if not needed:
-        return []
     name = task.eval_splits[0]
-    if where.is_file():
-        if must:
-            raise ConfigError(f"--choose needs the {name} split: give the folder as --data")
+    if where.is_file() and must:
+        raise ConfigError(f"--choose needs the {name} split: give the folder as --data")
+    if where.is_file() or not (must or task.form.may_be_unanswerable):
         return []
     try:
         return [(name, task.read(where, name, problems))]
@@ -162,10 +157,7 @@ def choose_ensemble(
 ) -> list[int]:
     """Return the models of the best ensemble found by adding the most helpful one at a time.
 
-    Args:
-        task: scores the ensembles by its main metric.
-        split: examples with labels: dev.
-        outputs: for each model, its outputs for the split's features.
+    ``outputs`` are those of each model for the features of a split with labels.
     """
     chosen: list[int] = []
     best = float("-inf")
@@ -182,25 +174,6 @@ def choose_ensemble(
         best = scores[candidate]
         chosen.append(candidate)
     return chosen
-
-
-def _evaluate_split(
-    task: Task,
-    tuned: Form,
-    split: TaskSplit,
-    outputs: list[Outputs],
-    models: tuple[str, ...],
-    out: Path | None,
-) -> TaskEvaluation:
-    predictions: list[Prediction]
-    if is_scored(task, split.name, split.examples):
-        scores, predictions = score_split(task, split, outputs)
-    else:
-        scores, predictions = {}, tuned.decode(split.examples, split.features, outputs)
-    files: list[Path] = []
-    if out is not None:
-        files = task.write_predictions(out, split.name, split.examples, predictions)
-    return TaskEvaluation(split.name, scores, models, tuple(files))
 
 
 def _all_outputs(
@@ -239,20 +212,6 @@ def _shared_tokenizer(
                 f"{folder} has another head than {folders[0]}: an ensemble needs one"
             )
     return tokenizers[0]
-
-
-def _asked_form(task: Task, purpose: Purpose) -> Form:
-    """Return the form that makes a task's inputs: windows overlap as the model learned them."""
-    if isinstance(task.form, SpanForm) and purpose.task is not None:
-        return replace(task.form, stride=purpose.task.stride)
-    return task.form
-
-
-def _with_threshold(form: Form, threshold: float | None) -> Form:
-    """Return the form with the no-answer threshold tuned on dev, for data without labels."""
-    if threshold is None or not isinstance(form, SpanForm):
-        return form
-    return replace(form, no_answer_threshold=threshold)
 
 
 @dataclass(frozen=True)

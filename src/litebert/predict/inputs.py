@@ -38,12 +38,6 @@ class PaddedBatch:
     num_tokens: int = 0
     """tokens that are not padding"""
 
-    def full_mask(self) -> BoolArray:
-        """Return the attention mask as an array [R, S], also when nothing is padded."""
-        if self.attention_mask is not None:
-            return self.attention_mask
-        return np.ones(self.input_ids.shape, np.bool_)
-
 
 def pad(features: Sequence[Feature], pad_id: int) -> PaddedBatch:
     """Pad features, all of equally many rows, to the longest of them.

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import ConfigError, DataError
-from litebert.common.files import atomic_path, open_binary
+from litebert.common.files import atomic_path, check_plot_path, open_binary
 from litebert.common.progress import progress
 from litebert.interop.folder import resolve
 from litebert.predict.backend import Backend, open_backend, run_features
@@ -24,7 +24,6 @@ from litebert.text.tokenizer import Tokenizer
 
 Float64Array = npt.NDArray[np.float64]
 
-PLOT_FORMATS = (".png", ".svg", ".pdf")
 _PAD_ID = 0  # padding is left out, so any piece will do
 _SMALLEST_NORM = 1e-12
 
@@ -69,11 +68,8 @@ def analyze_layers(
 ) -> LayerAnalysis:
     """Measure how each block of a model moves the embeddings of a text.
 
-    Args:
-        model: a model folder with a tokenizer, or a hub name.
-        text: a text file; blank lines part documents, which are cut into windows.
-        max_tokens: stop after this many tokens.
-        length: longest window; by default what the model allows.
+    Blank lines part documents, which are cut into windows of ``length`` tokens; by default of what
+    the model allows.
     """
     folder = resolve(model)
     backend = open_backend(folder)
@@ -96,27 +92,23 @@ def movements(backend: Backend, sequences: Sequence[Sequence[int]]) -> tuple[Lay
     features = [
         Feature(0, (Row(np.array(sequence, np.int32), len(sequence)),)) for sequence in sequences
     ]
-    distances: list[Float64Array] = []  # of each sequence [tokens, blocks]
-    angles: list[Float64Array] = []
+    moved = []  # of each sequence: distances and angles [tokens, blocks]
     outputs = ("hidden_states",)
     with progress("layers", sum(map(len, sequences)), "token") as bar:
         for _, said in run_features(backend, features, outputs, _PAD_ID, DEFAULT_MAX_TOKENS):
-            distance_SL, angle_SL = token_movements(said["hidden_states"])
-            distances.append(distance_SL)
-            angles.append(angle_SL)
-            bar.advance(len(distance_SL))
-    pairs = zip(np.concatenate(distances).T, np.concatenate(angles).T, strict=True)
+            moved.append(token_movements(said["hidden_states"]))
+            bar.advance(len(said["hidden_states"]))
+    distances, angles = (np.concatenate(part).T for part in zip(*moved, strict=True))
     return tuple(
         LayerMovement(number, Spread.of(distance), Spread.of(angle))
-        for number, (distance, angle) in enumerate(pairs, start=1)
+        for number, (distance, angle) in enumerate(zip(distances, angles, strict=True), start=1)
     )
 
 
 def token_movements(states_SLH: FloatArray) -> tuple[Float64Array, Float64Array]:
     """Distance and angle between input and output of each block; float64 [S, blocks] each.
 
-    Args:
-        states_SLH: the embeddings of S tokens, then the output of each block; [S, blocks + 1, H].
+    ``states_SLH`` has the embeddings of S tokens, then the output of each block.
     """
     states = states_SLH.astype(np.float64)
     before, after = states[:, :-1], states[:, 1:]
@@ -187,10 +179,6 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
     """Draw Figure 1: distance and angle per block, one line per model.
 
     The band around a line holds the middle 80 % of the tokens.
-
-    Args:
-        analyses: the models.
-        path: a file that ends in .png, .svg or .pdf.
     """
     check_plot_path(path)
     from matplotlib.figure import Figure
@@ -198,26 +186,20 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     panels = figure.subplots(1, 2)
-    titles = ("L2 distance", "Angle (degrees)")
+    quantities = {"distance": "L2 distance", "angle_degrees": "Angle (degrees)"}
     # Okabe and Ito's colours, told apart by everyone, with a marker of its own for each.
     styles = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"))
     names = short_names([analysis.model for analysis in analyses])
     for index, (name, analysis) in enumerate(zip(names, analyses, strict=True)):
         colour, marker = styles[index % len(styles)]
         numbers = [layer.layer for layer in analysis.layers]
-        for panel, quantity in zip(panels, ("distance", "angle_degrees"), strict=True):
+        for panel, quantity in zip(panels, quantities, strict=True):
             spreads: list[Spread] = [getattr(layer, quantity) for layer in analysis.layers]
             low, high = [s.p10 for s in spreads], [s.p90 for s in spreads]
             panel.fill_between(numbers, low, high, color=colour, alpha=0.15, linewidth=0)
-            panel.plot(
-                numbers,
-                [s.mean for s in spreads],
-                color=colour,
-                marker=marker,
-                markersize=4,
-                label=name,
-            )
-    for panel, title in zip(panels, titles, strict=True):
+            means = [s.mean for s in spreads]
+            panel.plot(numbers, means, color=colour, marker=marker, markersize=4, label=name)
+    for panel, title in zip(panels, quantities.values(), strict=True):
         panel.set_title(f"{title} between a layer's input and output", fontsize=11, loc="left")
         panel.set_xlabel("layer")
         panel.set_ylim(bottom=0)
@@ -238,9 +220,3 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
     )
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=150, format=path.suffix[1:])
-
-
-def check_plot_path(path: Path) -> None:
-    """Refuse a file that cannot be drawn to, before any long work."""
-    if path.suffix not in PLOT_FORMATS:
-        raise ConfigError(f"cannot draw to {path}: its name should end in .png, .svg or .pdf")

@@ -11,7 +11,7 @@ import numpy as np
 from litebert.common.errors import CheckpointError
 from litebert.interop.folder import ModelFolder
 from litebert.interop.onnx.file import OnnxFile
-from litebert.model.head_table import HEADS, Head, outputs_of_head
+from litebert.model.head_table import HEADS, outputs_of_head
 from litebert.predict.backend import BackendInfo
 from litebert.predict.inputs import PaddedBatch
 from litebert.tasks.base import FloatArray
@@ -36,7 +36,13 @@ class OnnxBackend:
         self._path, self._threads = file, threads
         described = ModelFolder(folder)
         model = OnnxFile(file)
-        self._renamed = _renamed(described.head, model.outputs)
+        # What Optimum calls our outputs. It gives the logits of a masked-word model at every
+        # position: those at the masks are taken.
+        self._renamed = {
+            output.name: output.foreign_name
+            for output in HEADS[described.head].outputs
+            if output.foreign_name is not None and output.name not in model.outputs
+        }
         self._states = [name for name in model.metadata.get(_STATES, "").split(",") if name]
         wanted = outputs_of_head(described.head) - {_STATES}
         self._outputs = sorted(name for name in wanted if self._name(name) in model.outputs)
@@ -75,9 +81,10 @@ class OnnxBackend:
         return computed
 
     def _feeds(self, batch: PaddedBatch) -> dict[str, np.ndarray]:
+        ids, mask = batch.input_ids, batch.attention_mask
         feeds = {
-            "input_ids": batch.input_ids,
-            "attention_mask": batch.full_mask().astype(np.int64),
+            "input_ids": ids,
+            "attention_mask": np.ones_like(ids) if mask is None else mask.astype(np.int64),
             "token_type_ids": batch.token_type_ids,
         }
         if HEADS[self.info.head].choices:  # each row is a question of one choice
@@ -111,15 +118,3 @@ class OnnxBackend:
         except Exception as error:  # onnxruntime raises many types of its own
             reason = str(error).splitlines()[0]
             raise CheckpointError(f"{self._path} cannot be run: {reason}") from None
-
-
-def _renamed(head: Head, outputs: Sequence[str]) -> dict[str, str]:
-    """Return what Optimum calls our outputs, where the file does not have our names.
-
-    It gives the logits of a masked-word model at every position: those at the masks are taken.
-    """
-    return {
-        output.name: output.foreign_name
-        for output in HEADS[head].outputs
-        if output.foreign_name is not None and output.name not in outputs
-    }

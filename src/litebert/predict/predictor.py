@@ -1,24 +1,35 @@
-"""Ask a model folder questions from Python: batched by length, answered in input order."""
+"""Ask a model folder questions from Python or in rows of a file; answers are in their order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from litebert.common.errors import InputError, LitebertError
+from litebert.common.errors import DataError, InputError, LitebertError
 from litebert.interop.folder import resolve
 from litebert.predict import questions
 from litebert.predict.backend import Backend, Runtime, open_backend, run_batch, run_features
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
+from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose, check_depth
 from litebert.predict.questions import FilledText, LayerPath, Pooling, Question, SentenceOrder
 from litebert.tasks.base import Feature, FloatArray, Form, Outputs, Task
+from litebert.tasks.forms.requests import required_text
+from litebert.tasks.registry import find_task
 from litebert.text.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
+Record = Mapping[str, object]
+Json = dict[str, object]
+
+GENERAL = ("order", "embed", "fill-mask")
+"""What can be asked without a fine-tuned model, beside the names of tasks."""
 
 _WINDOW_TOKENS = 65_536
 """Tokens that are sorted by length together when a stream is predicted: bounds the memory."""
@@ -57,10 +68,8 @@ class Predictor:
         """Load a model folder (torch) or an ONNX folder (onnxruntime, no torch needed).
 
         Args:
-            folder: the model folder.
             runtime: ``auto`` takes the ONNX file if there is one.
-            threads: processor threads; None lets the runtime decide.
-            max_tokens: tokens of one batch.
+            threads: of the processor; None lets the runtime decide.
             depth: layers to run; None runs all. Needs a model trained for it (`train_exits`).
             force_depth: run at that depth even if the model was not trained for it.
         """
@@ -75,7 +84,7 @@ class Predictor:
 
     def warm_up(self) -> None:
         """Run the model once: the first call pays for what is set up late."""
-        feature = questions.plain("The first call.", self.tokenizer, self.max_length)
+        feature = questions.plain("The first call.", self)
         outputs = self.backend.info.outputs
         # A classifier that other tools exported gives nothing but its logits.
         usual = "last_hidden_state"
@@ -83,34 +92,23 @@ class Predictor:
 
     def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[FilledText]:
         """Return the likeliest words at each ``[MASK]`` of each text."""
-        return self.ask(
-            questions.fill_mask(text, self.tokenizer, self.max_length, top_k) for text in texts
-        )
+        return self.ask(questions.fill_mask(text, self, top_k) for text in texts)
 
     def order(self, pairs: Sequence[tuple[str, str]]) -> list[SentenceOrder]:
         """Return the probability that each pair stands in its original order."""
-        return self.ask(
-            questions.order(first, second, self.tokenizer, self.max_length)
-            for first, second in pairs
-        )
+        return self.ask(questions.order(first, second, self) for first, second in pairs)
 
     def embed(self, texts: Sequence[str], pooling: Pooling = "mean") -> FloatArray:
         """Return one vector per text; float32 [len(texts), H]."""
-        vectors = self.ask(
-            questions.embed(text, self.tokenizer, self.max_length, pooling) for text in texts
-        )
-        return np.stack(vectors)
+        return np.stack(self.ask(questions.embed(text, self, pooling) for text in texts))
 
     def layer_path(self, text: str) -> LayerPath:
         """Return how far each block moves the tokens of a text (Figure 1 of the paper)."""
-        return self.ask([questions.layer_path(text, self.tokenizer, self.max_length)])[0]
+        return self.ask([questions.layer_path(text, self)])[0]
 
     def predict(
-        self,
-        records: Iterable[Mapping[str, object]],
-        form: Form | None = None,
-        max_length: int | None = None,
-    ) -> list[dict[str, object]]:
+        self, records: Iterable[Record], form: Form | None = None, max_length: int | None = None
+    ) -> list[Json]:
         """Answer records with a fine-tuned model.
 
         Args:
@@ -122,15 +120,19 @@ class Predictor:
         form = self.form() if form is None else form
         return self.ask(self.question(record, form, max_length) for record in records)
 
-    def question(
-        self, record: Mapping[str, object], form: Form, max_length: int | None = None
-    ) -> Question[dict[str, object]]:
+    def question(self, record: Record, form: Form, max_length: int | None = None) -> Question[Json]:
         """Prepare one record of a task; its answer is JSON for people."""
         info = self.backend.info
         outputs = form.outputs(info.outputs)
         info.require(outputs)
-        length = self.purpose.length(max_length)
-        return questions.ask_task(record, form, self.tokenizer, length, outputs)
+        example = form.parse(record, str(record.get("id", "0")))
+        features = form.features([example], self.tokenizer, self.purpose.length(max_length))
+
+        def described(said: Sequence[Outputs]) -> Json:
+            (prediction,) = form.decode([example], features, join_rows(features, said))
+            return form.describe(example, prediction)
+
+        return Question(single_rows(features), outputs, described)
 
     def form(self) -> Form:
         """Return the form that the model was fine-tuned for, or else the one of its head."""
@@ -202,3 +204,79 @@ def _windows(asked: Iterable[Question[Result]]) -> Iterator[list[Question[Result
         yield window
         raise
     yield window
+
+
+def answer_rows(
+    predictor: Predictor,
+    task: str,
+    rows: Iterable[tuple[int, Record | DataError]],
+    *,
+    source: str = "input",
+    strict: bool = False,
+    pooling: Pooling = "mean",
+    top_k: int = 5,
+) -> Iterator[Json]:
+    """Answer numbered rows in bounded memory; an answer has the row's ``id`` if that has one.
+
+    Args:
+        task: a task's name or file, or one of :data:`GENERAL`. ``order`` reads ``text`` and
+            ``text_pair``, ``embed`` and ``fill-mask`` read ``text``.
+        rows: row number and columns, or what is wrong with the row.
+        source: name of the input, for error lines.
+        strict: stop at a row that cannot be answered, after the answers to those before it;
+            otherwise its answer is ``{"error": ...}``, so that answers stay in step with the rows.
+    """
+    ask = _asker(predictor, task, pooling, top_k)
+    identities: deque[Json] = deque()  # of the rows that were taken and not answered yet
+
+    def asked() -> Iterator[Question[object]]:
+        for number, row in rows:
+            record: Record = {} if isinstance(row, DataError) else row
+            try:
+                if isinstance(row, DataError):
+                    raise row
+                question = ask(record)
+            except LitebertError as error:
+                if strict:
+                    raise DataError(f"{source}:{number}: {error}") from None
+                question = Question((), (), partial(_failure, str(error)))
+            identities.append({"id": record["id"]} if "id" in record else {})
+            yield question
+
+    for answer in predictor.stream(asked()):
+        yield identities.popleft() | _json(answer)
+
+
+def _asker(
+    predictor: Predictor, task: str, pooling: Pooling, top_k: int
+) -> Callable[[Record], Question[object]]:
+    """Return what makes a question of one record; a model without the head is refused here."""
+    if task == "order":
+        predictor.backend.info.require(("sop_logits",))
+        return lambda record: questions.order(
+            required_text(record, "text"), required_text(record, "text_pair"), predictor
+        )
+    if task == "embed":
+        return lambda record: questions.embed(required_text(record, "text"), predictor, pooling)
+    if task == "fill-mask":
+        predictor.backend.info.require(("masked_logits",))
+        questions.check_top_k(top_k)
+        return lambda record: questions.fill_mask(required_text(record, "text"), predictor, top_k)
+    found = find_task(task)
+    form, task_length = predictor.form_for(found), predictor.purpose.length_for(found)
+    return lambda record: predictor.question(record, form, task_length)
+
+
+def _failure(message: str, said: Sequence[Outputs]) -> Json:
+    """Answer a row that could not be asked."""
+    return {"error": message}
+
+
+def _json(answer: object) -> Json:
+    """Return an answer as JSON values."""
+    if isinstance(answer, dict):
+        return answer
+    if isinstance(answer, np.ndarray):
+        return {"embedding": answer.tolist()}
+    assert isinstance(answer, (FilledText, SentenceOrder)), "one of the general answers"
+    return asdict(answer)

@@ -22,7 +22,6 @@ class Purpose:
     name: str
     """what error lines call the model"""
     head: Head
-    """its head"""
     classes: tuple[str, ...]
     """names of its classes or tags in ``config.json``, in the order of the outputs"""
     multi_label: bool
@@ -94,7 +93,7 @@ class Purpose:
             return form
         if (reason := self.mismatch(task)) is not None:
             raise InputError(reason)
-        return own.adapted(form)
+        return own.changed(may_be_unanswerable=form.may_be_unanswerable)
 
     def order_for(self, task: Task) -> tuple[int, ...] | None:
         """Return at which output each label of a task stands; see :func:`label_order`."""
@@ -113,10 +112,7 @@ class Purpose:
 def check_depth(folder: Path | str, depth: int | None, force: bool = False) -> None:
     """Raise InputError if a model cannot, or was not trained to, answer after so many layers.
 
-    Args:
-        folder: a model folder.
-        depth: layers to run; None runs all, which every model can.
-        force: allow a depth that the model was not trained for, if it has the layers.
+    Every model can run all of them (None); ``force`` allows any depth that it has the layers for.
     """
     if depth is None:
         return

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from litebert.common.errors import InputError
-from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.layers import token_movements
-from litebert.tasks.base import Example, Feature, FloatArray, Form, Outputs
+from litebert.tasks.base import Feature, FloatArray, Outputs
 from litebert.tasks.forms.arrays import softmax
 from litebert.tasks.forms.rows import pair_row, single_row
 from litebert.text.tokenizer import WORD_MARK, Tokenizer
@@ -34,7 +32,6 @@ class Candidate:
     token: str
     """The piece as text, without the word-start marker."""
     token_id: int
-    """Its id in the vocabulary."""
     score: float
     """Its probability at this position."""
 
@@ -54,19 +51,17 @@ class SentenceOrder:
     """How sure the model is that the first sentence comes first."""
 
     in_order: float
-    """Probability that the sentences stand in their original order."""
     swapped: float
-    """Probability that they were swapped; the two add up to one."""
+    """The two probabilities add up to one."""
 
 
 @dataclass(frozen=True)
 class LayerPath:
     """How far each block moves the tokens of one text: Figure 1 of the paper for one input."""
 
+    # Means over tokens of the L2 distance and the angle between input and output of each block.
     distance: list[float]
-    """Mean over tokens of the L2 distance between input and output of each block."""
     angle_degrees: list[float]
-    """Mean over tokens of the angle between input and output of each block."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +84,33 @@ class Question(Generic[Result_co]):
         return sum(map(len, self.features))
 
 
-def fill_mask(text: str, tokenizer: Tokenizer, max_length: int, top_k: int) -> Question[FilledText]:
+class Reader(Protocol):
+    """What makes inputs of texts; a predictor is one."""
+
+    tokenizer: Tokenizer
+    max_length: int
+
+
+def fill_mask(text: str, reader: Reader, top_k: int) -> Question[FilledText]:
     """Ask for the words that may stand at each ``[MASK]`` of a text."""
     check_top_k(top_k)
+    tokenizer = reader.tokenizer
     body = _encode_with_masks(text, tokenizer)
     masked = tuple(i + 1 for i, token in enumerate(body) if token == tokenizer.mask_id)
     if not masked:
         shown = text if len(text) <= 60 else text[:57] + "..."
         raise InputError(f"the text has no [MASK]: {shown!r}; write one where a word is missing")
-    _check_length(len(body) + 2, max_length)
-    feature = Feature(0, (single_row(body, tokenizer, max_length),), masked=masked)
-    return Question([feature], ("masked_logits",), partial(_filled, feature, tokenizer, top_k))
+    _check_length(len(body) + 2, reader)
+    feature = Feature(0, (single_row(body, tokenizer, reader.max_length),), masked=masked)
+
+    def filled(said: Sequence[Outputs]) -> FilledText:
+        ids = feature.rows[0].ids.tolist()
+        masks = [_candidates(logits, tokenizer, top_k) for logits in said[0]["masked_logits"]]
+        for position, candidates in zip(masked, masks, strict=True):
+            ids[position] = candidates[0].token_id
+        return FilledText(tokenizer.decode(ids[1:-1]), masks)
+
+    return Question([feature], ("masked_logits",), filled)
 
 
 def check_top_k(top_k: int) -> None:
@@ -108,95 +119,51 @@ def check_top_k(top_k: int) -> None:
         raise InputError(f"top_k is {top_k}; ask for at least 1 candidate")
 
 
-def order(
-    first: str, second: str, tokenizer: Tokenizer, max_length: int
-) -> Question[SentenceOrder]:
+def order(first: str, second: str, reader: Reader) -> Question[SentenceOrder]:
     """Ask whether two sentences stand in their original order."""
-    ids = tokenizer.encode_batch([first, second])
+    ids = reader.tokenizer.encode_batch([first, second])
     if not all(ids):
         raise InputError("sentence order needs two sentences; one of them is empty")
-    _check_length(len(ids[0]) + len(ids[1]) + 3, max_length)
-    feature = Feature(0, (pair_row(ids[0], ids[1], tokenizer, max_length),))
-    return Question([feature], ("sop_logits",), _sentence_order)
+    _check_length(len(ids[0]) + len(ids[1]) + 3, reader)
+    feature = Feature(0, (pair_row(ids[0], ids[1], reader.tokenizer, reader.max_length),))
+
+    def read(said: Sequence[Outputs]) -> SentenceOrder:
+        # Label 0 of the head means in order, label 1 swapped.
+        return SentenceOrder(*softmax(said[0]["sop_logits"]).tolist())
+
+    return Question([feature], ("sop_logits",), read)
 
 
-def embed(
-    text: str, tokenizer: Tokenizer, max_length: int, pooling: Pooling
-) -> Question[FloatArray]:
+def embed(text: str, reader: Reader, pooling: Pooling) -> Question[FloatArray]:
     """Ask for one vector: the mean over the tokens, or the state at ``[CLS]``; float32 [H].
 
-    ``[CLS]`` and ``[SEP]`` count as tokens; a text beyond ``max_length`` is cut at its end.
+    ``[CLS]`` and ``[SEP]`` count as tokens; a text that is too long is cut at its end.
     """
-    feature = plain(text, tokenizer, max_length)
-    return Question([feature], ("last_hidden_state",), partial(_vector, pooling))
+
+    def vector(said: Sequence[Outputs]) -> FloatArray:
+        hidden_SH = said[0]["last_hidden_state"]
+        pooled = hidden_SH.mean(axis=0) if pooling == "mean" else hidden_SH[0]
+        return np.array(pooled, np.float32)
+
+    return Question([plain(text, reader)], ("last_hidden_state",), vector)
 
 
-def layer_path(text: str, tokenizer: Tokenizer, max_length: int) -> Question[LayerPath]:
+def layer_path(text: str, reader: Reader) -> Question[LayerPath]:
     """Ask how far each block moves the tokens of a text: Figure 1 of the paper, for one input."""
-    return Question([plain(text, tokenizer, max_length)], ("hidden_states",), _layer_path)
+    return Question([plain(text, reader)], ("hidden_states",), _layer_path)
 
 
-def ask_task(
-    record: Mapping[str, object],
-    form: Form,
-    tokenizer: Tokenizer,
-    max_length: int,
-    outputs: tuple[str, ...],
-) -> Question[dict[str, object]]:
-    """Ask a task's question about one record, with the task's own features and decoding.
-
-    Args:
-        record: what ``form.parse`` reads; its answer is JSON for people.
-        form: the kind of task.
-        tokenizer: the model's.
-        max_length: longest input in tokens.
-        outputs: the model outputs that the form decodes.
-    """
-    example = form.parse(record, str(record.get("id", "0")))
-    features = form.features([example], tokenizer, max_length)
-    return Question(single_rows(features), outputs, partial(_described, form, example, features))
-
-
-def plain(text: str, tokenizer: Tokenizer, max_length: int) -> Feature:
+def plain(text: str, reader: Reader) -> Feature:
     """Return one text as a feature, cut at its end if it is too long."""
-    ids = tokenizer.encode(text)
+    ids = reader.tokenizer.encode(text)
     if not ids:
         raise InputError("the text is empty; write some words")
-    return Feature(0, (single_row(ids, tokenizer, max_length),))
-
-
-def _filled(
-    feature: Feature, tokenizer: Tokenizer, top_k: int, said: Sequence[Outputs]
-) -> FilledText:
-    ids = feature.rows[0].ids.tolist()
-    masks = [_candidates(logits, tokenizer, top_k) for logits in said[0]["masked_logits"]]
-    for position, candidates in zip(feature.masked, masks, strict=True):
-        ids[position] = candidates[0].token_id
-    return FilledText(tokenizer.decode(ids[1:-1]), masks)
-
-
-def _sentence_order(said: Sequence[Outputs]) -> SentenceOrder:
-    # Label 0 of the head means in order, label 1 swapped.
-    in_order, swapped = softmax(said[0]["sop_logits"]).tolist()
-    return SentenceOrder(in_order, swapped)
-
-
-def _vector(pooling: Pooling, said: Sequence[Outputs]) -> FloatArray:
-    hidden_SH = said[0]["last_hidden_state"]
-    vector = hidden_SH.mean(axis=0) if pooling == "mean" else hidden_SH[0]
-    return np.array(vector, np.float32)
+    return Feature(0, (single_row(ids, reader.tokenizer, reader.max_length),))
 
 
 def _layer_path(said: Sequence[Outputs]) -> LayerPath:
     distance_SL, angle_SL = token_movements(said[0]["hidden_states"])
     return LayerPath(distance_SL.mean(axis=0).tolist(), angle_SL.mean(axis=0).tolist())
-
-
-def _described(
-    form: Form, example: Example, features: Sequence[Feature], said: Sequence[Outputs]
-) -> dict[str, object]:
-    (prediction,) = form.decode([example], features, join_rows(features, said))
-    return form.describe(example, prediction)
 
 
 def _candidates(logits_V: FloatArray, tokenizer: Tokenizer, top_k: int) -> list[Candidate]:
@@ -245,8 +212,8 @@ def _join_bytes(pieces: list[str], tokens: list[int]) -> None:
             tokens[start + 1 : start + size] = []
 
 
-def _check_length(num_tokens: int, max_length: int) -> None:
-    if num_tokens > max_length:
+def _check_length(num_tokens: int, reader: Reader) -> None:
+    if num_tokens > reader.max_length:
         raise InputError(
-            f"the text has {num_tokens} tokens, the model reads {max_length}; shorten it"
+            f"the text has {num_tokens} tokens, the model reads {reader.max_length}; shorten it"
         )

@@ -33,19 +33,11 @@ class TorchBackend:
     def __init__(
         self, model: nn.Module, head: Head | None = None, precision: Precision = "float32"
     ) -> None:
-        """Wrap a model.
-
-        Args:
-            model: an encoder with or without a head.
-            head: its head, if that is less than its class can do.
-            precision: ``auto`` takes bfloat16 where it pays.
-        """
+        """Wrap an encoder with or without a head; ``head`` if it is less than its class can do."""
         head = head or head_of_class(type(model))
         assert head is not None, "the model's class is in the table of heads"
-        self.model, self.precision = (
-            cast("Encoder | PretrainingModel | TaskModel", model),
-            precision,
-        )
+        self.model = cast("Encoder | PretrainingModel | TaskModel", model)
+        self.precision = precision
         self.encoder = model if isinstance(model, Encoder) else cast(Encoder, model.encoder)
         self.device = self.encoder.embeddings.word.weight.device
         config = self.encoder.config
@@ -113,10 +105,7 @@ class TorchBackend:
 def head_inputs(batch: PaddedBatch, device: torch.device, words: bool = True) -> HeadInputs:
     """Return a batch as tensors; None spares the model work where there is nothing to say.
 
-    Args:
-        batch: the batch.
-        device: where the model is.
-        words: whether the words at the masked positions are wanted.
+    Without ``words`` none are asked for at the masked positions.
     """
 
     def tensor(array: np.ndarray) -> Tensor:

@@ -17,11 +17,7 @@ _COLOURS = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)")
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart.
-
-    >>> Series("train", ((1, 9.1), (2, 8.7))).points[-1]
-    (2, 8.7)
-    """
+    """One line of a chart."""
 
     name: str
     points: Points

@@ -47,13 +47,7 @@ pre { background: var(--card); border-radius: 8px; overflow: auto; padding: 12px
 
 
 def page(title: str, subtitle: str, parts: Sequence[str]) -> str:
-    """A whole page that needs nothing from outside; parts that are empty are left out.
-
-    Args:
-        title: plain text.
-        subtitle: plain text.
-        parts: HTML.
-    """
+    """A whole page that needs nothing from outside; its parts are HTML, empty ones are left out."""
     name = html.escape(title)
     body = [f"<h1>{name}</h1>", f'<p class="dim">{html.escape(subtitle)}</p>', *parts]
     return (
@@ -95,12 +89,8 @@ def table(
 ) -> str:
     """A table of plain texts, or nothing without rows; line breaks in them are kept.
 
-    Args:
-        headings: of the columns; if all are empty none is drawn.
-        rows: cells; ``[MASK]`` stands out in them.
-        title: a heading above the table.
-        numeric: columns whose figures stand below each other.
-        narrow: as wide as its content, not as the page.
+    ``[MASK]`` stands out; headings that are all empty are not drawn; figures of ``numeric`` columns
+    stand below each other; a ``narrow`` table is as wide as its content, not as the page.
     """
 
     def row(cells: Sequence[str]) -> str:

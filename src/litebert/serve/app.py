@@ -28,11 +28,18 @@ from litebert import __version__
 from litebert.common.errors import CheckpointError, ConfigError, LitebertError
 from litebert.serve import schemas
 from litebert.serve.batcher import Batcher, QueueFullError
-from litebert.serve.config import ServeConfig
+from litebert.serve.config import LIMITS, ServeConfig
 from litebert.serve.endpoints import Endpoints
-from litebert.serve.guards import LimitBody, Observe, RequireKey, TimedProtocol, error_response
+from litebert.serve.guards import (
+    AccessLog,
+    LimitBody,
+    Metrics,
+    Observe,
+    RequireKey,
+    TimedProtocol,
+    error_response,
+)
 from litebert.serve.service import CannotAnswerError, Service, UnknownModelError
-from litebert.serve.telemetry import AccessLog, Metrics
 
 STATIC = Path(__file__).parent / "static"
 KEY_VARIABLE = "LITEBERT_API_KEY"
@@ -53,15 +60,6 @@ _ERRORS: dict[int | str, dict[str, object]] = {
     )
 }
 
-_SHOWN_LIMITS = (
-    "max_body_bytes",
-    "max_inputs",
-    "max_characters",
-    "max_masks",
-    "max_queue_tokens",
-    "max_connections",
-)
-
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -73,13 +71,7 @@ _PAGE_HEADERS = {
 def create_app(
     service: Service, config: ServeConfig, access_log: AccessLog | None = None
 ) -> FastAPI:
-    """Return the application around loaded models.
-
-    Args:
-        service: the models.
-        config: limits and key.
-        access_log: where requests are logged; None for nowhere.
-    """
+    """Return the application around loaded models."""
     metrics = Metrics()
     batcher = Batcher(
         max_tokens=config.max_tokens,
@@ -232,7 +224,7 @@ def _add_operations(
         return schemas.InfoResponse(
             version=__version__,
             models=[model.describe() for model in service.models],
-            limits={name: getattr(config, name) for name in _SHOWN_LIMITS},
+            limits={name: getattr(config, name) for name in LIMITS},
         )
 
     @app.get("/metrics", summary="Prometheus metrics", response_class=Response)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 from litebert.common.errors import LitebertError
@@ -59,16 +60,6 @@ class _Unit:
         return id(self.predictor), self.outputs
 
 
-@dataclass(frozen=True)
-class BatchReport:
-    """One batch that ran, for the metrics."""
-
-    num_inputs: int
-    num_tokens: int
-    seconds: float
-    longest_wait_s: float
-
-
 @dataclass
 class Batcher:
     """Answers questions from many requests with few model calls.
@@ -81,7 +72,8 @@ class Batcher:
     max_tokens: int
     max_delay_s: float
     max_queue_tokens: int
-    on_batch: Callable[[BatchReport], None] = lambda report: None
+    on_batch: Callable[[int, int, float, float], None] = lambda *report: None
+    """told of each batch: inputs, tokens, seconds, the longest wait of an input in seconds"""
     queued_tokens: int = field(default=0, init=False)
     tokens_per_s: float = field(default=1000.0, init=False)
     _queue: list[_Unit] = field(default_factory=list, init=False)
@@ -129,8 +121,13 @@ class Batcher:
         self.queued_tokens += sum(unit.cost for unit in units)
         self._arrived.set()
         said = await job.done
+
+        def read() -> list[Result]:
+            parts = iter(said)
+            return [q.decode(list(islice(parts, len(q.features)))) for q in questions]
+
         # Reading an answer out of large outputs takes a while; other requests do not wait for it.
-        return await loop.run_in_executor(None, _answers, questions, said)
+        return await loop.run_in_executor(None, read)
 
     def refuse_if_full(self) -> None:
         """Raise QueueFullError if the queue is full: asked before any work on a request.
@@ -139,11 +136,8 @@ class Batcher:
         at most, and a large one is not refused for as long as small ones keep coming.
         """
         if self._draining or self.queued_tokens >= self.max_queue_tokens:
-            raise QueueFullError(self.retry_after_s())
-
-    def retry_after_s(self) -> int:
-        """Return the whole seconds after which the present queue is probably done."""
-        return max(1, round(self.queued_tokens / self.tokens_per_s))
+            # The whole seconds after which the present queue is probably done.
+            raise QueueFullError(max(1, round(self.queued_tokens / self.tokens_per_s)))
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -156,7 +150,9 @@ class Batcher:
                 try:
                     said = await loop.run_in_executor(executor, _run, batch)
                 except Exception as error:  # the fault of one batch must not stop the worker
-                    _fail(batch, error)
+                    for unit in batch:
+                        if not unit.job.done.done():
+                            unit.job.done.set_exception(error)
                 else:
                     self._deliver(batch, said, started)
 
@@ -179,10 +175,10 @@ class Batcher:
     def _take(self) -> list[_Unit]:
         """Take the next batch out of the queue; inputs that nobody waits for are dropped."""
         left = [unit for unit in self._queue if not unit.job.done.done()]
-        same = [unit for unit in left if unit.group == left[0].group] if left else []
-        lengths = [len(unit.feature) for unit in same]
         batch: list[_Unit] = []
-        if same:
+        if left:
+            same = [unit for unit in left if unit.group == left[0].group]
+            lengths = [len(unit.feature) for unit in same]
             chosen = first_batch(lengths, self.max_tokens, same[0].predictor.pads)
             batch = [same[index] for index in chosen]
         taken = set(map(id, batch))
@@ -202,7 +198,7 @@ class Batcher:
             if job.missing == 0 and not job.done.done():
                 job.done.set_result([outputs for outputs in job.said if outputs is not None])
         longest_wait = started - min(unit.queued_at for unit in batch)
-        self.on_batch(BatchReport(len(batch), num_tokens, seconds, longest_wait))
+        self.on_batch(len(batch), num_tokens, seconds, longest_wait)
 
 
 def _run(batch: Sequence[_Unit]) -> list[Outputs]:
@@ -215,19 +211,3 @@ def _run(batch: Sequence[_Unit]) -> list[Outputs]:
         else {name: values.copy() for name, values in outputs.items()}
         for unit, outputs in zip(batch, said, strict=True)
     ]
-
-
-def _answers(questions: Sequence[Question[Result]], said: Sequence[Outputs]) -> list[Result]:
-    """Read the answer to each question out of what the model said; in a thread."""
-    answers, start = [], 0
-    for question in questions:
-        stop = start + len(question.features)
-        answers.append(question.decode(said[start:stop]))
-        start = stop
-    return answers
-
-
-def _fail(batch: Sequence[_Unit], error: Exception) -> None:
-    for unit in batch:
-        if not unit.job.done.done():
-            unit.job.done.set_exception(error)

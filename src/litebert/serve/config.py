@@ -10,14 +10,16 @@ from litebert.common.errors import ConfigError
 from litebert.predict.backend import Runtime
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
+LIMITS = (
+    "max_body_bytes", "max_inputs", "max_characters", "max_masks", "max_queue_tokens",
+    "max_connections",
+)  # fmt: skip
+"""Settings that bound what clients may ask for."""
+
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """What the server loads and how much it accepts.
-
-    >>> ServeConfig(model=(Path("exported"),), port=8080).max_inputs
-    64
-    """
+    """What the server loads and how much it accepts."""
 
     model: tuple[Path, ...] = ()
     """a model folder or ONNX folder; several may be given, each question goes to the first that \
@@ -60,11 +62,7 @@ arrived by then; a connection whose headers have not is closed; 0: never"""
 variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
 
     def __post_init__(self) -> None:
-        limits = (
-            "max_tokens", "max_queue_tokens", "max_connections", "max_body_bytes", "max_inputs",
-            "max_characters", "max_masks",
-        )  # fmt: skip
-        check_range(self, "1 or more", *limits)
+        check_range(self, "1 or more", "max_tokens", *LIMITS)
         check_range(self, "0 or more", "timeout_s", "drain_s", "max_delay_ms")
         if self.api_key is not None and not self.api_key.strip():
             raise ConfigError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Literal, TypeVar
 
 from starlette.requests import Request
@@ -20,7 +20,6 @@ from litebert.serve.config import ServeConfig
 from litebert.serve.guards import ClientLeftError
 from litebert.serve.service import Service
 from litebert.tasks.base import FloatArray, Form
-from litebert.tasks.forms.spans import SpanForm
 
 Result = TypeVar("Result")
 
@@ -38,28 +37,24 @@ class Endpoints:
         """Return the likeliest words at each `[MASK]` of each text."""
         predictor = self._predictor("fill-mask", body.model)
         texts = self._checked(body.text)
-        tokenizer, length = predictor.tokenizer, predictor.max_length
 
         def build() -> list[Question[FilledText]]:
-            asked = [questions.fill_mask(text, tokenizer, length, body.top_k) for text in texts]
-            self._check_masks(asked)
+            asked = [questions.fill_mask(text, predictor, body.top_k) for text in texts]
+            # At each mask the model gives a number for every word.
+            num_masks = sum(len(feature.masked) for one in asked for feature in one.features)
+            limit = self._config.max_masks
+            if num_masks > limit:
+                raise InputError(f"the request has {num_masks:,} [MASK], the limit is {limit:,}")
             return asked
 
-        results = await self._ask(request, predictor, build, texts)
-        return s.FillMaskResponse(results=results)
+        return s.FillMaskResponse(results=await self._ask(request, predictor, build, texts))
 
     async def order(self, body: s.OrderRequest, request: Request) -> SentenceOrder:
         """Return the probability that two sentences stand in their original order."""
         predictor = self._predictor("order", body.model)
-        first, second = self._check_lengths([body.first, body.second])
-        tokenizer, length = predictor.tokenizer, predictor.max_length
-        (answer,) = await self._ask(
-            request,
-            predictor,
-            lambda: [questions.order(first, second, tokenizer, length)],
-            [first, second],
-        )
-        return answer
+        texts = self._check_lengths([body.first, body.second])
+        question = partial(questions.order, body.first, body.second, predictor)
+        return await self._ask_one(request, predictor, question, texts)
 
     async def classify(self, body: s.ClassifyRequest, request: Request) -> s.ClassifyResponse:
         """Return a class, labels or a number for each text or pair of texts."""
@@ -73,24 +68,21 @@ class Endpoints:
                     f"text has {len(texts)} entries and text_pair {len(pairs)}; give as many"
                 )
         form = predictor.form()
-        records = [
-            {"text": text, "text_pair": pair} for text, pair in zip(texts, pairs, strict=True)
-        ]
-        results = await self._ask(
-            request,
-            predictor,
-            lambda: [predictor.question(record, form) for record in records],
-            [*texts, *(pair or "" for pair in pairs)],
-        )
+
+        def build() -> list[Question[dict[str, object]]]:
+            rows = zip(texts, pairs, strict=True)
+            records = [{"text": text, "text_pair": pair} for text, pair in rows]
+            return [predictor.question(record, form) for record in records]
+
+        read = [*texts, *(pair or "" for pair in pairs)]
+        results = await self._ask(request, predictor, build, read)
         return s.ClassifyResponse(results=[s.Classified.model_validate(r) for r in results])
 
     async def answer(self, body: s.AnswerRequest, request: Request) -> s.AnswerResponse:
         """Return the stretch of the passage that answers the question, or no answer."""
         predictor = self._predictor("answer", body.model)
         question, context = self._check_lengths([body.question, body.context])
-        form = predictor.form()
-        if body.may_be_unanswerable is not None and isinstance(form, SpanForm):
-            form = replace(form, may_be_unanswerable=body.may_be_unanswerable)
+        form = predictor.form().changed(may_be_unanswerable=body.may_be_unanswerable)
         record = {"question": question, "context": context}
         answer = await self._ask_record(request, predictor, record, form)
         return s.AnswerResponse.model_validate(answer)
@@ -108,10 +100,7 @@ class Endpoints:
         predictor = self._predictor("tag", body.model)
         if (body.text is None) == (body.words is None):
             raise InputError("give either text or words")
-        if body.text is not None:
-            record: dict[str, object] = {"text": body.text}
-        else:
-            record = {"words": body.words}
+        record = {"words": body.words} if body.text is None else {"text": body.text}
         self._check_lengths([body.text or " ".join(body.words or ())])
         answer = await self._ask_record(request, predictor, record, predictor.form())
         return s.TagResponse.model_validate(answer)
@@ -121,12 +110,11 @@ class Endpoints:
         model = self._service.find("embeddings", body.model)
         predictor = model.predictor
         texts = self._checked(body.input)
-        tokenizer, length = predictor.tokenizer, predictor.max_length
         num_tokens = 0
 
         def build() -> list[Question[FloatArray]]:
             nonlocal num_tokens
-            asked = [questions.embed(text, tokenizer, length, body.pooling) for text in texts]
+            asked = [questions.embed(text, predictor, body.pooling) for text in texts]
             num_tokens = sum(question.num_tokens for question in asked)
             return asked
 
@@ -138,26 +126,19 @@ class Endpoints:
     async def tokenize(self, body: s.TokenizeRequest) -> s.TokenizeResponse:
         """Return the pieces and ids of a text."""
         tokenizer = self._predictor("tokenize", body.model).tokenizer
-        texts = self._checked(body.text)
-        return await _worked(
-            lambda: s.TokenizeResponse(
-                pieces=tokenizer.pieces(body.text), ids=tokenizer.encode(body.text)
-            ),
-            texts,
-        )
+        (text,) = self._checked(body.text)
+
+        def work() -> s.TokenizeResponse:
+            return s.TokenizeResponse(pieces=tokenizer.pieces(text), ids=tokenizer.encode(text))
+
+        return await _worked(work, [text])
 
     async def layers(self, body: s.LayersRequest, request: Request) -> LayerPath:
         """Return how far each block moves the tokens of a text: Figure 1, for one input."""
         predictor = self._predictor("layers", body.model)
-        self._checked(body.text)
-        tokenizer, length = predictor.tokenizer, predictor.max_length
-        (path,) = await self._ask(
-            request,
-            predictor,
-            lambda: [questions.layer_path(body.text, tokenizer, length)],
-            [body.text],
-        )
-        return path
+        texts = self._checked(body.text)
+        question = partial(questions.layer_path, body.text, predictor)
+        return await self._ask_one(request, predictor, question, texts)
 
     def _predictor(self, ability: str, name: str | None) -> Predictor:
         return self._service.find(ability, name).predictor
@@ -165,40 +146,34 @@ class Endpoints:
     def _checked(self, texts: str | Sequence[str]) -> list[str]:
         """Return the texts of a request as a list, or say which limit they pass."""
         listed = [texts] if isinstance(texts, str) else list(texts)
-        if len(listed) > self._config.max_inputs:
-            raise InputError(
-                f"the request has {len(listed)} texts, the limit is {self._config.max_inputs}"
-            )
+        limit = self._config.max_inputs
+        if len(listed) > limit:
+            raise InputError(f"the request has {len(listed)} texts, the limit is {limit}")
         return self._check_lengths(listed)
 
     def _check_lengths(self, texts: list[str]) -> list[str]:
         """Return the texts, or say that one of them is too long."""
-        longest = max(map(len, texts))
-        if longest > self._config.max_characters:
-            raise InputError(
-                f"a text has {longest:,} characters, the limit is {self._config.max_characters:,}"
-            )
+        longest, limit = max(map(len, texts)), self._config.max_characters
+        if longest > limit:
+            raise InputError(f"a text has {longest:,} characters, the limit is {limit:,}")
         return texts
-
-    def _check_masks(self, asked: Sequence[Question[FilledText]]) -> None:
-        """Refuse too many masks: at each of them the model gives a number for every word."""
-        num_masks = sum(len(feature.masked) for question in asked for feature in question.features)
-        if num_masks > self._config.max_masks:
-            raise InputError(
-                f"the request has {num_masks:,} [MASK], the limit is {self._config.max_masks:,}"
-            )
 
     async def _ask_record(
         self, request: Request, predictor: Predictor, record: Mapping[str, object], form: Form
     ) -> dict[str, object]:
         """Ask a fine-tuned model about one record."""
-        (answer,) = await self._ask(
-            request,
-            predictor,
-            lambda: [predictor.question(record, form)],
-            [str(value) for value in record.values()],
-        )
-        return answer
+        texts = [str(value) for value in record.values()]
+        question = partial(predictor.question, record, form)
+        return await self._ask_one(request, predictor, question, texts)
+
+    async def _ask_one(
+        self,
+        request: Request,
+        predictor: Predictor,
+        question: Callable[[], Question[Result]],
+        texts: Sequence[str],
+    ) -> Result:
+        return (await self._ask(request, predictor, lambda: [question()], texts))[0]
 
     async def _ask(
         self,

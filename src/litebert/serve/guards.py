@@ -1,23 +1,29 @@
-"""Middleware: size limit, slow headers and bodies, key, metrics and access log."""
+"""Middleware: size limit, slow headers and bodies, key, metrics (Prometheus) and access log."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import json
+import sys
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TextIO
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import generate_latest
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from litebert.serve.telemetry import AccessLog, Metrics
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
 """Reachable without the key: the pages, which hold no data, and what a supervisor asks."""
 
 _CLIENT_LEFT = 499  # nginx's number for it
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class ClientLeftError(Exception):
@@ -33,6 +39,68 @@ def error_response(
     return JSONResponse(
         {"error": {"type": kind, "message": printable}}, status_code=status, headers=headers
     )
+
+
+class Metrics:
+    """Counters of one server; a registry of its own, so that two servers do not mix."""
+
+    def __init__(self) -> None:
+        own = self.registry = CollectorRegistry()
+        ProcessCollector(registry=own)
+        self._requests = Counter(
+            "litebert_requests", "Requests by path and status.", ["path", "status"], registry=own
+        )
+        timed = partial(Histogram, buckets=_SECONDS, registry=own)
+        self._seconds = timed(
+            "litebert_request_seconds", "Time from request to response.", ["path"]
+        )
+        self._batches = Histogram(
+            "litebert_batch_inputs", "Inputs per model call.", buckets=_SIZES, registry=own
+        )
+        self._model_seconds = timed("litebert_model_seconds", "Time of a model call.")
+        self._wait = timed(
+            "litebert_queue_seconds", "Longest time in the queue of a batch's inputs."
+        )
+        self._tokens = Counter("litebert_tokens", "Tokens read by the models.", registry=own)
+        self.active = Gauge("litebert_active_requests", "Requests under way.", registry=own)
+        self.queued = Gauge("litebert_queued_tokens", "Tokens waiting.", registry=own)
+
+    def request(self, path: str, status: int, seconds: float) -> None:
+        """Count a finished request."""
+        self._requests.labels(path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
+
+    def batch(
+        self, num_inputs: int, num_tokens: int, seconds: float, longest_wait_s: float
+    ) -> None:
+        """Count a model call."""
+        self._batches.observe(num_inputs)
+        self._model_seconds.observe(seconds)
+        self._wait.observe(longest_wait_s)
+        self._tokens.inc(num_tokens)
+
+    def text(self) -> bytes:
+        """Return the metrics in Prometheus' format."""
+        return generate_latest(self.registry)
+
+
+@dataclass
+class AccessLog:
+    """Writes one JSON object a line for each request; texts are never logged."""
+
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+
+    def write(self, method: str, path: str, status: int, seconds: float, client: str) -> None:
+        """Log a finished request."""
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "method": method,
+            "path": path,
+            "status": status,
+            "ms": round(seconds * 1000, 1),
+            "client": client,
+        }
+        print(json.dumps(line), file=self.stream, flush=True)
 
 
 @dataclass(frozen=True)
@@ -69,8 +137,7 @@ class Observe:
             self.metrics.active.dec()
             seconds = time.monotonic() - started
             # The matched route, not the raw path: a scanner must not make endless labels.
-            route = scope.get("route")
-            path = getattr(route, "path", "other")
+            path = getattr(scope.get("route"), "path", "other")
             self.metrics.request(path, status, seconds)
             if self.log is not None:
                 client = scope["client"][0] if scope.get("client") else "-"
@@ -86,7 +153,7 @@ class RequireKey:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on if it carries the key."""
-        if scope["type"] != "http" or _is_open(scope["path"]) or self._has_key(scope):
+        if scope["type"] != "http" or self._is_allowed(scope):
             await self.app(scope, receive, send)
             return
         response = error_response(
@@ -97,7 +164,9 @@ class RequireKey:
         )
         await response(scope, receive, send)
 
-    def _has_key(self, scope: Scope) -> bool:
+    def _is_allowed(self, scope: Scope) -> bool:
+        if scope["path"] in OPEN_PATHS or scope["path"].startswith("/static/"):
+            return True
         header: bytes = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, sent = header.partition(b" ")
         # Compared in constant time, so that the time taken tells nothing about the key.
@@ -122,8 +191,7 @@ class LimitBody:
             return
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         too_large = declared.isdigit() and int(declared) > self.max_bytes
-        body = b""
-        more = not too_large
+        body, more = b"", not too_large
         try:
             async with asyncio.timeout(self.timeout_s or None):
                 while more:
@@ -143,7 +211,17 @@ class LimitBody:
             limit = f"the body is larger than {self.max_bytes:,} bytes; send fewer texts at once"
             await error_response(413, "too_large", limit)(scope, receive, send)
             return
-        await self.app(scope, _replay(body, receive), send)
+        given = False
+
+        async def replay() -> Message:
+            """Give the body once, then what the connection says."""
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self.app(scope, replay, send)
 
 
 class TimedProtocol(H11Protocol):
@@ -184,21 +262,3 @@ class TimedProtocol(H11Protocol):
         if self._closing is not None:
             self._closing.cancel()
             self._closing = None
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a receive that gives the body once, then what the connection says."""
-    given = False
-
-    async def replay() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay
-
-
-def _is_open(path: str) -> bool:
-    return path in OPEN_PATHS or path.startswith("/static/")

@@ -55,7 +55,8 @@ class TextLines:
 
     def __iter__(self) -> Iterator[str]:
         for path in self.files:
-            yield from self._rows(path) if _has_rows(path) else self._text(path)
+            has_rows = plain_suffix(path) in _ROW_SUFFIXES
+            yield from self._rows(path) if has_rows else self._text(path)
 
     def _text(self, path: Path) -> Iterator[str]:
         try:
@@ -91,10 +92,6 @@ class TextLines:
     def _count_broken(self, path: Path, number: int) -> None:
         self.num_broken += 1
         self.first_broken = self.first_broken or f"{path}:{number}"
-
-
-def _has_rows(path: Path) -> bool:
-    return plain_suffix(path) in _ROW_SUFFIXES
 
 
 def _is_hidden(path: Path) -> bool:

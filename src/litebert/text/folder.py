@@ -141,7 +141,8 @@ def _composes(tokenizer: Tokenizer) -> bool:
 def _normalizer(tokenizer: Tokenizer) -> tokenizers.normalizers.Normalizer:
     from tokenizers import Regex, normalizers
 
-    combining = _character_class(_combining())
+    characters = map(chr, range(maxunicode + 1))
+    combining = _character_class("".join(filter(unicodedata.combining, characters)))
     removed, spaces = map(_character_class, _invisible_characters(tokenizer))
     steps: list[normalizers.Normalizer] = [
         # The word mark is put at place 0 of the raw text: a space holds it where a character goes.
@@ -161,11 +162,6 @@ def _normalizer(tokenizer: Tokenizer) -> tokenizers.normalizers.Normalizer:
     steps.append(normalizers.Replace(Regex(f"[{spaces}]+"), " "))
     steps.append(normalizers.Strip(left=False, right=True))
     return normalizers.Sequence(steps)
-
-
-def _combining() -> str:
-    """Return all characters of a combining class other than 0."""
-    return "".join(c for c in map(chr, range(maxunicode + 1)) if unicodedata.combining(c))
 
 
 def _character_class(characters: str) -> str:

@@ -21,12 +21,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class NormalizedText:
     """Normalised text and, for each of its characters, the raw character it came from.
 
-    Example:
-        >>> normalized = normalize_with_map("  ﬁne  Café")
-        >>> normalized.text
-        'fine cafe'
-        >>> normalized.raw_start[0], normalized.raw_end[1]  # "f" and "i" are both the ligature
-        (2, 3)
+    >>> normalized = normalize_with_map("  ﬁne  Café")
+    >>> normalized.text
+    'fine cafe'
+    >>> normalized.raw_start[0], normalized.raw_end[1]  # "f" and "i" are both the ligature
+    (2, 3)
     """
 
     text: str
@@ -46,9 +45,8 @@ class NormalizedText:
 def normalize(text: str, lower: bool = True) -> str:
     """Return the normalised text; ``lower=False`` keeps the case (cased models).
 
-    Example:
-        >>> normalize("  The Café\\t in  ½ ")
-        'the cafe in 1⁄2'
+    >>> normalize("  The Café\\t in  ½ ")
+    'the cafe in 1⁄2'
     """
     text = " ".join(text.split())
     if not text.isascii():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-
 from litebert.text.normalize import replace_surrogates
 
 WINDOW_CHARACTERS = 4096
@@ -15,17 +12,14 @@ marks, and one that is never closed would make a single sentence of all that fol
 def split_sentences(text: str, language: str = "en") -> list[str]:
     """Return the sentences of a text, stripped, none of them empty.
 
-    Args:
-        text: a paragraph or a whole document. A line break inside a paragraph ends no sentence, a
-            blank line does.
-        language: an ISO 639 code; sentencex knows abbreviations and marks of many languages and
-            treats an unknown one like English.
+    A line break inside a paragraph ends no sentence, a blank line does. The language is an ISO 639
+    code; sentencex knows abbreviations and marks of many; an unknown one is treated like English.
 
-    Example:
-        >>> split_sentences("Dr. Smith came at 5 p.m. sharp. He left soon.")
-        ['Dr. Smith came at 5 p.m. sharp.', 'He left soon.']
+    >>> split_sentences("Dr. Smith came at 5 p.m. sharp. He left soon.")
+    ['Dr. Smith came at 5 p.m. sharp.', 'He left soon.']
     """
-    segment = _segmenter()
+    from sentencex import segment
+
     split = segment if len(text) <= WINDOW_CHARACTERS else _segment_windows
     try:
         parts = split(language, text)
@@ -36,7 +30,8 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
 
 def _segment_windows(language: str, text: str) -> list[str]:
     """Segment a long text in linear time; the last sentence of a window starts the next one."""
-    segment = _segmenter()
+    from sentencex import segment
+
     parts: list[str] = []
     start = 0
     while start < len(text):
@@ -52,11 +47,3 @@ def _segment_windows(language: str, text: str) -> list[str]:
         parts.extend(found)
         start = end
     return parts
-
-
-@cache
-def _segmenter() -> Callable[[str, str], list[str]]:
-    from sentencex import segment
-
-    function: Callable[[str, str], list[str]] = segment
-    return function

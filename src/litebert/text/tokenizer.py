@@ -135,7 +135,8 @@ class Tokenizer:
             affected = self._digit_comma.keys()
             for index, ids in enumerate(batch):
                 if not affected.isdisjoint(ids):
-                    batch[index] = self._split_digit_commas(ids)
+                    parts = (self._digit_comma.get(i, (("", i),)) for i in ids)
+                    batch[index] = [part_id for split in parts for _, part_id in split]
         return batch
 
     def pieces(self, text: str) -> list[str]:
@@ -223,16 +224,6 @@ class Tokenizer:
         if character not in self._silent:
             self._silent[character] = not self.processor.normalize(character)
         return self._silent[character]
-
-    def _split_digit_commas(self, ids: Sequence[int]) -> list[int]:
-        table = self._digit_comma
-        out: list[int] = []
-        for piece_id in ids:
-            if piece_id in table:
-                out.extend(part_id for _, part_id in table[piece_id])
-            else:
-                out.append(piece_id)
-        return out
 
     def _digit_comma_table(self) -> dict[int, tuple[tuple[str, int], ...]]:
         """Return for each piece such as ``▁1998,`` the pieces and ids it is split into.

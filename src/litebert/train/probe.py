@@ -20,7 +20,7 @@ from litebert.tasks.base import Feature, Prediction
 from litebert.tasks.linear import Vectors, is_linear, linear_predictions, word_predictions
 from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetuning.data import TaskData, load_task_data
+from litebert.train.finetuning.setup import TaskData, load_task_data
 
 Weights = Literal["model", "random", "none"]
 """Whose states: the model's, those of random weights in its shape, or nobody's."""
@@ -113,9 +113,7 @@ def probe(
     examples = load_task_data(found, data_folder(found, data), tokenizer, length, max_train, strict)
     for line in examples.problems.report():
         print(line, file=sys.stderr)
-    backends: dict[Weights, Backend] = {"model": backend}
-    if find_spec("torch") is not None:
-        backends["random"] = _random_backend(folder, seed)
+    backends: dict[Weights, Backend] = {"model": backend, "random": _random_backend(folder, seed)}
     dev = examples.evals[0]
     probes = []
     total = (len(examples.train.features) + len(dev.features)) * len(backends)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from litebert.cli import main
-from litebert.common.errors import ConfigError, DataError
+from litebert.common.errors import ConfigError, DataError, InputError
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
@@ -117,7 +117,7 @@ def test_what_cannot_be_analyzed(folders: tuple[Path, Path], text: Path, tmp_pat
         analyze_layers(folders[0], text, length=33)
     with pytest.raises(DataError, match="does not exist"):
         analyze_layers(folders[0], tmp_path / "nothing.txt")
-    with pytest.raises(ConfigError, match=r"should end in \.png"):
+    with pytest.raises(InputError, match=r"ends in \.png"):
         plot_layers([], tmp_path / "figure.xyz")
     (tmp_path / "empty.txt").write_text("\n\n \n")
     with pytest.raises(DataError, match="no text"):

@@ -15,8 +15,7 @@ from litebert.common.errors import CheckpointError, DataError, InputError
 from litebert.interop.names import Head
 from litebert.predict.evaluate import evaluate_models, outputs_of
 from litebert.predict.inputs import PaddedBatch
-from litebert.predict.predictor import Predictor
-from litebert.predict.stream import answer_rows
+from litebert.predict.predictor import Predictor, answer_rows
 from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Answer, Example, FloatArray
 from litebert.tasks.forms.spans import SpanForm

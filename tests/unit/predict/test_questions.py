@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,14 @@ from litebert.tasks.base import Feature, Row
 from litebert.text.tokenizer import Tokenizer
 
 
+@dataclass
+class Reader:
+    tokenizer: Tokenizer
+    max_length: int = 64
+
+
 def encoded(text: str, tokenizer: Tokenizer) -> list[int]:
-    question = questions.fill_mask(text, tokenizer, 4096, top_k=3)
+    question = questions.fill_mask(text, Reader(tokenizer, 4096), top_k=3)
     return question.features[0].rows[0].ids.tolist()
 
 
@@ -47,7 +54,7 @@ def test_punctuation_after_a_mask_gets_no_word_mark(tiny_tokenizer: Tokenizer) -
     ],
 )
 def test_every_mask_is_found(tiny_tokenizer: Tokenizer, text: str, count: int) -> None:
-    question = questions.fill_mask(text, tiny_tokenizer, 64, top_k=3)
+    question = questions.fill_mask(text, Reader(tiny_tokenizer), top_k=3)
     (feature,) = question.features
     assert len(feature.masked) == count
     ids = feature.rows[0].ids.tolist()
@@ -93,11 +100,11 @@ def test_control_words_in_a_text_are_only_text(tiny_tokenizer: Tokenizer) -> Non
 )
 def test_what_cannot_be_asked_says_why(tiny_tokenizer: Tokenizer, text: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        questions.fill_mask(text, tiny_tokenizer, 64, top_k=3)
+        questions.fill_mask(text, Reader(tiny_tokenizer), top_k=3)
 
 
 def test_candidates_are_the_best_words_in_order(tiny_tokenizer: Tokenizer) -> None:
-    question = questions.fill_mask("[MASK] is", tiny_tokenizer, 64, top_k=4)
+    question = questions.fill_mask("[MASK] is", Reader(tiny_tokenizer), top_k=4)
     logits = np.random.default_rng(0).standard_normal((1, tiny_tokenizer.vocab_size))
     filled = question.decode([{"masked_logits": logits.astype(np.float32)}])
     best = np.argsort(-logits[0])[:4]
@@ -116,7 +123,8 @@ def test_padding_and_splitting_are_inverse() -> None:
     features = [feature_of([2, 5, 4, 3], 2, (2,)), feature_of([2, 3], 2)]
     inputs = pad(features, pad_id=0)
     assert inputs.input_ids.tolist() == [[2, 5, 4, 3], [2, 3, 0, 0]]
-    assert inputs.full_mask().tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
+    assert inputs.attention_mask is not None
+    assert inputs.attention_mask.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
     assert inputs.masked_positions.tolist() == [2]
     hidden = inputs.input_ids[:, :, None].astype(np.float32)
     rows = split(features, {"last_hidden_state": hidden, "masked_logits": np.ones((1, 9))})

@@ -11,8 +11,7 @@ import pytest
 from litebert.cli import main
 from litebert.common.errors import DataError
 from litebert.common.runs import RunFolder
-from litebert.report.scores import score_table
-from litebert.report.write import write_report, write_reports
+from litebert.report.write import score_table, write_report, write_reports
 
 CONFIG = {"task": "rte", "model": "runs/<base>", "seed": 0, "weight_decay": 0.01}
 RESULT = {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from litebert.predict.questions import Question
-from litebert.serve.batcher import Batcher, BatchReport, QueueFullError
+from litebert.serve.batcher import Batcher, QueueFullError
 from litebert.tasks.base import Feature, Outputs, Row
 
 
@@ -50,12 +50,12 @@ async def ask(queue: Batcher, model: object, question: Question[list[float]]) ->
     return answer
 
 
-def batcher(max_queue_tokens: int = 10_000, reports: list[BatchReport] | None = None) -> Batcher:
+def batcher(max_queue_tokens: int = 10_000, sizes: list[int] | None = None) -> Batcher:
     made = Batcher(
         max_tokens=256,
         max_delay_s=0.001,
         max_queue_tokens=max_queue_tokens,
-        on_batch=(reports if reports is not None else []).append,
+        on_batch=lambda size, *_: (sizes if sizes is not None else []).append(size),
     )
     made.start()
     return made
@@ -68,8 +68,8 @@ async def settle() -> None:
 
 def test_waiting_questions_share_a_call() -> None:
     async def scenario() -> None:
-        model, reports = GatedModel(), []
-        queue = batcher(reports=reports)
+        model, sizes = GatedModel(), []
+        queue = batcher(sizes=sizes)
         first = asyncio.create_task(ask(queue, model, ask_sum(10)))
         await settle()
         others = [asyncio.create_task(ask(queue, model, ask_sum(10, token=t))) for t in range(5)]
@@ -78,7 +78,7 @@ def test_waiting_questions_share_a_call() -> None:
         assert await first == [10.0]
         assert await asyncio.gather(*others) == [[10.0 * t] for t in range(5)]
         assert model.calls == [[10], [10] * 5]
-        assert [report.num_inputs for report in reports] == [1, 5]
+        assert sizes == [1, 5]
         await queue.drain()
 
     asyncio.run(scenario())

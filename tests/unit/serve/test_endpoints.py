@@ -17,8 +17,8 @@ from litebert.common.errors import ConfigError, InputError
 from litebert.predict.predictor import Predictor
 from litebert.serve.app import KEY_VARIABLE, _Server, create_app, serve
 from litebert.serve.config import ServeConfig
+from litebert.serve.guards import AccessLog
 from litebert.serve.service import Service
-from litebert.serve.telemetry import AccessLog
 
 HEADS = ("pretraining", "classification", "squad2", "multiple_choice", "token_classification")
 

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from litebert.data.batches.example import Batch
-from litebert.dist.replica import SingleReplica
+from litebert.dist.replica import Replica
 from litebert.dist.runtime import Process
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.optim.build import build_optimizers
 from litebert.optim.config import OptimizerConfig
+from litebert.train.loop import accumulate, update
 from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.feed import rows_of
 from litebert.train.pretraining.objective import (
@@ -25,7 +26,6 @@ from litebert.train.pretraining.objective import (
     num_examples,
     piece_weights,
 )
-from litebert.train.step import accumulate, update
 
 CPU = torch.device("cpu")
 COUNTS = np.arange(50) ** 3
@@ -58,7 +58,7 @@ def model() -> PretrainingModel:
 
 
 def gradients(batches: list[Batch]) -> tuple[dict[str, torch.Tensor], list[float]]:
-    replica = SingleReplica(model(), Process(0, 1, CPU))
+    replica = Replica(model(), Process(0, 1, CPU))
     predictions, pairs, _ = counts_of(batches)
     bag = Bag(0.7, num_examples(batches), PIECE_WEIGHTS)
     loss_of = PretrainingLoss(Objective(), predictions, pairs, layers=3, device=CPU, bag=bag)

@@ -34,7 +34,6 @@ DOCUMENT_EDGES = (1, *(1 << power for power in range(5, 16)), OPEN)
 LENGTH_BINS = 16
 DEFAULT_BATCHES = 400
 
-PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 PLOTTED_WORDS = 8
 COLORS = ("#4878a8", "#d08c3c")
 
@@ -43,11 +42,10 @@ COLORS = ("#4878a8", "#d08c3c")
 class Histogram:
     """Counts of values in [edge, next edge); the last bin may be open.
 
-    Example:
-        >>> Histogram.of(np.array([1, 2, 7]), (1, 5, 10))
-        Histogram(edges=(1, 5, 10), counts=(2, 1))
-        >>> Histogram((1, 5, OPEN), (3, 4)).names
-        ['1-4', '5+']
+    >>> Histogram.of(np.array([1, 2, 7]), (1, 5, 10))
+    Histogram(edges=(1, 5, 10), counts=(2, 1))
+    >>> Histogram((1, 5, OPEN), (3, 4)).names
+    ['1-4', '5+']
     """
 
     edges: tuple[int, ...]
@@ -279,15 +277,6 @@ def _show_token(original: int, seen: int, kind: Kind, tokenizer: Tokenizer) -> s
     other = tokenizer.id_to_piece(seen).lstrip("▁") or "▁"
     mark = {"masked": "", "kept": "=", "random": f"→{other}"}[kind]
     return f"{space}[{word or '▁'}{mark}]"
-
-
-def check_plot_path(path: Path) -> None:
-    """Refuse a file that cannot be drawn, before the work is done."""
-    if path.suffix not in PLOT_SUFFIXES:
-        known = ", ".join(PLOT_SUFFIXES)
-        raise InputError(f"cannot draw into {path}; name a file that ends in {known}")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"the folder of {path} does not exist; make it first")
 
 
 def plot_inspection(inspection: Inspection, path: Path) -> None:

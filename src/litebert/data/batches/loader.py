@@ -11,6 +11,7 @@ import os
 import signal
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
@@ -19,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from litebert.common.errors import ConfigError, DataError, LitebertError
-from litebert.common.processes import interrupts_held
 from litebert.common.rng import rng
+from litebert.common.signals import interrupts_held
 from litebert.data.batches.example import Batch, ExampleConfig, Ints, Vocabulary
 from litebert.data.batches.masks import draw_masks, ranges
 from litebert.data.batches.order import Corpus, Window
@@ -41,9 +42,7 @@ class Loader:
 
     Args:
         sources: corpora with their weights, the shares of batches they get.
-        config: what examples and batches are like.
         seed: of all pairs, masks and orders.
-        vocabulary: special ids and word starts of the tokenizer that made the shards.
         stage: number of the stage of a curriculum. Other lengths need another loader: give it the
             next stage and begin at position 0, and it draws an order of its own.
     """
@@ -88,20 +87,14 @@ class Loader:
         config: ExampleConfig,
         seed: int,
         *,
-        weights: Sequence[float] | None = None,
         split: Split = "train",
-        stage: int = 0,
     ) -> Loader:
-        """Open prepared folders of one tokenizer; without weights each counts by its tokens."""
+        """Open prepared folders of one tokenizer; each counts by its tokens."""
         sources = [ShardSet.open(folder, split) for folder in folders]
         if not sources:
             raise ConfigError("no corpus given; name at least one folder of shards")
-        if weights is None:
-            weights = [max(1, shards.num_tokens) for shards in sources]
-        if len(weights) != len(sources):
-            raise ConfigError(f"{len(weights)} weights for {len(sources)} corpora; give one each")
-        pairs = list(zip(sources, weights, strict=True))
-        return cls(pairs, config, seed, Vocabulary.of(tokenizer_of(sources)), stage)
+        weighted = [(shards, max(1, shards.num_tokens)) for shards in sources]
+        return cls(weighted, config, seed, Vocabulary.of(tokenizer_of(sources)))
 
     def with_mask_rate(self, rate: float) -> Loader:
         """A loader of the same examples in the same order, masked at another rate."""
@@ -302,19 +295,14 @@ def _work(loader: Loader, sender: Connection, start: int, stride: int) -> None:
     # Signals to the whole process group (Ctrl-C, a launcher that stops) are for the parent alone.
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        for batch in loader.iterate(start, stride=stride):
-            sender.send(batch)
-    except (BrokenPipeError, ConnectionResetError):
-        return
-    except LitebertError as error:
-        _report(sender, error)
-    except Exception:  # any other failure is a bug: show where, in the parent
-        _report(sender, RuntimeError(f"a loader worker failed:\n{traceback.format_exc()}"))
-
-
-def _report(sender: Connection, error: Exception) -> None:
-    try:
-        sender.send(error)
-    except (BrokenPipeError, ConnectionResetError):
-        return
+    parent_is_gone = (BrokenPipeError, ConnectionResetError)
+    with suppress(*parent_is_gone):
+        try:
+            for batch in loader.iterate(start, stride=stride):
+                sender.send(batch)
+        except parent_is_gone:
+            raise
+        except LitebertError as error:
+            sender.send(error)
+        except Exception:  # any other failure is a bug: show where, in the parent
+            sender.send(RuntimeError(f"a loader worker failed:\n{traceback.format_exc()}"))

@@ -58,9 +58,6 @@ def draw_masks(
         content: int64 [T], the tokens of all examples without specials.
         segment_lengths: int64 [B, 2], tokens of A and of B; they sum to T.
         num_specials: specials of an example; they count for the budget and are never masked.
-        config: budget, n-grams and replacement.
-        vocabulary: word starts, [MASK] and the number of pieces.
-        generator: all draws come from it.
         cross_border: let runs and words go on from A to B, as the official code does.
     """
     starts = vocabulary.word_starts if config.whole_words else None
@@ -84,9 +81,8 @@ def draw_masks(
 def budgets(lengths: Ints, config: MaskConfig) -> Ints:
     """Most predicted tokens of examples with these lengths, int64 [B].
 
-    Example:
-        >>> budgets(np.array([512, 10, 3]), MaskConfig())
-        array([77,  2,  1])
+    >>> budgets(np.array([512, 10, 3]), MaskConfig())
+    array([77,  2,  1])
     """
     budget: Ints = np.maximum(1, np.rint(config.rate * lengths).astype(np.int64))
     if config.max_predictions is not None:
@@ -97,9 +93,8 @@ def budgets(lengths: Ints, config: MaskConfig) -> Ints:
 def ngram_probabilities(max_ngram: int) -> npt.NDArray[np.float64]:
     """p(n) for n = 1 .. max_ngram, proportional to 1/n.
 
-    Example:
-        >>> ngram_probabilities(3).round(4)
-        array([0.5455, 0.2727, 0.1818])
+    >>> ngram_probabilities(3).round(4)
+    array([0.5455, 0.2727, 0.1818])
     """
     weights: npt.NDArray[np.float64] = 1 / np.arange(1, max_ngram + 1)
     weights /= weights.sum()
@@ -179,9 +174,8 @@ def choose_spans(
 def ranges(starts: Ints, lengths: Ints) -> Ints:
     """All indices of the ranges, one after the other, int64 [sum of lengths].
 
-    Example:
-        >>> ranges(np.array([7, 2]), np.array([2, 3]))
-        array([7, 8, 2, 3, 4])
+    >>> ranges(np.array([7, 2]), np.array([2, 3]))
+    array([7, 8, 2, 3, 4])
     """
     before = np.cumsum(lengths) - lengths
     indices: Ints = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)

@@ -157,11 +157,10 @@ def deal(lengths: Ints, num_batches: int) -> Ints:
     The largest batch, padding counted, is as small as it can be. If there are fewer examples than
     batches (a corpus of a few sentences), examples come again.
 
-    Example:
-        >>> deal(np.array([2, 2, 4, 8, 8]), 3)
-        array([[0, 3],
-               [3, 4],
-               [4, 5]])
+    >>> deal(np.array([2, 2, 4, 8, 8]), 3)
+    array([[0, 3],
+           [3, 4],
+           [4, 5]])
     """
     if num_batches >= len(lengths):
         example = np.arange(num_batches) % len(lengths)

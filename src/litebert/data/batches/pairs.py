@@ -54,8 +54,6 @@ def form_pairs(
     Args:
         sentence_offsets: int64 [num_sentences + 1], into tokens; no sentence is empty.
         document_offsets: int64 [num_documents + 1], into sentences; no document is empty.
-        config: length, task, rules and short_probability are used.
-        generator: all draws come from it.
     """
     room = config.length - config.num_specials
     sentences_of_document = np.diff(document_offsets)
@@ -72,9 +70,8 @@ def form_pairs(
 def truncated_lengths(first: Ints, second: Ints, room: int) -> tuple[Ints, Ints]:
     """Lengths left when tokens go one by one from the longer segment (on a tie B) down to ``room``.
 
-    Example:
-        >>> truncated_lengths(np.array([9, 2]), np.array([9, 9]), 7)
-        (array([4, 2]), array([3, 5]))
+    >>> truncated_lengths(np.array([9, 2]), np.array([9, 9]), 7)
+    (array([4, 2]), array([3, 5]))
     """
     over = first + second > room
     kept = np.minimum(first, np.maximum(room - second, (room + 1) // 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.common.config import from_dict, to_dict
-from litebert.common.files import atomic_path, read_json, write_json
+from litebert.common.files import read_json, write_json, write_json_lines
 from litebert.data.corpus.build import PROBLEMS, BuildFolder
 from litebert.data.corpus.ingest import Problem
 from litebert.data.corpus.parts import read_hashes, read_part
@@ -84,7 +83,7 @@ def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens:
             write_shard(next(dev_paths), shard)
     if (rest := dev.rest()) is not None:
         write_shard(next(dev_paths), rest)
-    _write_problems(build.out / PROBLEMS, named_problems)
+    write_json_lines(build.out / PROBLEMS, map(asdict, named_problems))
     assembly = Assembly(
         groups=tuple(_groups(tokens_of_parts, shard_tokens)),
         first_documents=tuple(first_documents),
@@ -158,13 +157,6 @@ def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[PartR
             first, tokens = index, 0
 
 
-def _write_problems(path: Path, problems: Iterable[Problem]) -> None:
-    """List problems with file and line, in the order of the corpus."""
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
-        for problem in problems:
-            stream.write(json.dumps(asdict(problem), ensure_ascii=False) + "\n")
-
-
 def find_duplicates(
     hashes: Iterable[NDArray[np.uint64]],
     num_documents: int,
@@ -178,9 +170,7 @@ def find_duplicates(
 
     Args:
         hashes: 128-bit hashes of consecutive documents, arrays of uint64 [n, 2].
-        num_documents: how many there are in all.
         spill_folder: made and removed again; not used if one partition is enough.
-        partition_records: hashes in a partition, about.
     """
     num_partitions = min(_MAX_PARTITIONS, -(-num_documents // partition_records))
     records = _numbered(hashes)

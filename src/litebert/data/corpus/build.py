@@ -114,8 +114,7 @@ class BuildFolder:
             self._discard()  # what a process killed while discarding or planning left
         self._remove_temporary_files()
         self.parts.mkdir(parents=True, exist_ok=True)
-        with atomic_path(self.work / SOURCES) as temporary:
-            write_sources(temporary, plan.sources, times=True)
+        write_sources(self.work / SOURCES, plan.sources, times=True)
         write_json(self.work / _PLAN, {"tokenizer": plan.tokenizer, "settings": plan.settings})
 
     @property

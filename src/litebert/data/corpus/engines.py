@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_sentinel
 
 from litebert.common.errors import ConfigError, DataError
-from litebert.common.processes import interrupts_held
+from litebert.common.signals import interrupts_held
 from litebert.data.corpus.ingest import Chunk
 from litebert.data.corpus.parts import PartSettings, build_part
 

@@ -49,9 +49,8 @@ ProblemKind = Literal[
 class Problem:
     """Something in the input that was left out or changed.
 
-    Example:
-        >>> Problem("broken_utf8", "a.txt", 17, "invalid start byte").describe()
-        'a.txt:17: broken utf8 (invalid start byte)'
+    >>> Problem("broken_utf8", "a.txt", 17, "invalid start byte").describe()
+    'a.txt:17: broken utf8 (invalid start byte)'
     """
 
     kind: ProblemKind

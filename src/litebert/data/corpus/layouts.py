@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -42,14 +42,10 @@ def paragraphs_of(text: str) -> list[str]:
     100 characters): then a paragraph goes on until a blank line.
     """
     lines = lines_of(text)
-    if _is_wrapped(lines):
+    longest = max(map(len, lines))
+    if WRAP_COLUMNS[0] <= longest <= WRAP_COLUMNS[1] and sum(map(bool, lines)) >= 3:
         return [" ".join(group) for group in documents_between_blank_lines(lines)]
     return [line for line in lines if line]
-
-
-def _is_wrapped(lines: Sequence[str]) -> bool:
-    longest = max(map(len, lines))
-    return WRAP_COLUMNS[0] <= longest <= WRAP_COLUMNS[1] and sum(map(bool, lines)) >= 3
 
 
 def detect_layout(samples: Sequence[str], language: str) -> tuple[TextLayout, str]:
@@ -77,15 +73,11 @@ def detect_layout(samples: Sequence[str], language: str) -> tuple[TextLayout, st
         return "files", "wrapped lines"
     if len(samples) > 1 and len(groups) > len(samples) and lines_per_group < 1.5:
         return "files", "a blank line after every line, in several files"
-    per_line = _sentences_per_line(lines, lambda line: len(split_sentences(line, language)))
+    some_lines = lines[:: max(1, len(lines) // _SPLIT_LINES)]
+    per_line = float(np.mean([len(split_sentences(line, language)) for line in some_lines]))
     reason = f"{per_line:.1f} sentences a line, "
     if len(groups) == len(samples):
         layout: TextLayout = "files" if per_line > _SENTENCES_PER_LINE else "sentences"
         return layout, reason + "no blank lines"
     layout = "paragraphs" if per_line > _SENTENCES_PER_LINE else "sentences"
     return layout, reason + f"a blank line after every {lines_per_group:.0f}"
-
-
-def _sentences_per_line(lines: Sequence[str], count: Callable[[str], int]) -> float:
-    step = max(1, len(lines) // _SPLIT_LINES)
-    return float(np.mean([count(line) for line in lines[::step]]))

@@ -132,7 +132,9 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
             lengths.append(len(sentences) - num_before)
     packed, keep = _encode(tokenizer, sentences, lengths)
     keys = np.frombuffer(b"".join(hashes), "<u8").reshape(-1, 2)
-    is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < _dev_limit(settings.dev_share))
+    # Below this hash lies that share of all documents.
+    dev_limit = np.uint64(int(settings.dev_share * (1 << 53)) << 11)
+    is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < dev_limit)
     counts = Counter[str](problem.kind for problem in problems)
     summary = PartSummary(
         end=chunk.end,
@@ -148,11 +150,6 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
 def _tokenizer(model: bytes, settings: TokenizerSettings) -> Tokenizer:
     """Load the tokenizer once in each process."""
     return Tokenizer(model, settings)
-
-
-def _dev_limit(share: float) -> np.uint64:
-    """Return the hash below which that share of all documents lies."""
-    return np.uint64(int(share * (1 << 53)) << 11)
 
 
 def _encode(

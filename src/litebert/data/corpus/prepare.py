@@ -14,14 +14,14 @@ from io import BytesIO
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import atomic_folder, atomic_path, sha256_file
+from litebert.common.files import atomic_folder, sha256_file
 from litebert.common.progress import progress
-from litebert.data.corpus.assemble import Assembly, plan_assembly, write_train_shards
+from litebert.data.corpus.assemble import plan_assembly, write_train_shards
 from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, BuildPlan
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.engines import Results, in_processes, in_this_process, on_ray
 from litebert.data.corpus.ingest import BEGINNING, Chunk, read_chunks
-from litebert.data.corpus.manifest import Manifest, SourceCounts, SplitEntry
+from litebert.data.corpus.manifest import Manifest, SourceCounts
 from litebert.data.corpus.parts import PartSettings, PartSummary, read_summary
 from litebert.data.corpus.shards import TOKENIZER_FOLDER, seal_split, token_dtype
 from litebert.data.corpus.sources import (
@@ -201,19 +201,25 @@ def _assemble(
             bar.advance()
     if not (build.out / TOKENIZER_FOLDER).is_dir():
         _copy_tokenizer(config.tokenizer, tokenizer, build.out / TOKENIZER_FOLDER)
-    with atomic_path(build.out / SOURCES) as temporary:
-        write_sources(temporary, sources, times=False)
+    write_sources(build.out / SOURCES, sources, times=False)
     vocab_size = tokenizer.vocab_size
-    splits: dict[str, SplitEntry] = {
-        "train": seal_split(build.out, "train", vocab_size),
-        "dev": seal_split(build.out, "dev", vocab_size),
-    }
     Manifest(
         vocab_size=vocab_size,
         dtype=token_dtype(vocab_size).name,
         tokenizer=tokenizer.fingerprint,
-        splits=splits,
-        sources=_source_counts(build, sources, assembly),
+        splits={
+            "train": seal_split(build.out, "train", vocab_size),
+            "dev": seal_split(build.out, "dev", vocab_size),
+        },
+        sources=SourceCounts(
+            files=len(sources),
+            file_bytes=sum(source.bytes for source in sources),
+            text_bytes=assembly.text_bytes,
+            documents=assembly.first_documents[-1] + assembly.empty_documents,
+            duplicate_documents=assembly.duplicate_documents,
+            empty_documents=assembly.empty_documents,
+            fingerprint=sha256_file(build.out / SOURCES),
+        ),
         problems=assembly.problems,
         settings=_settings(config),
     ).write(build.out)
@@ -229,20 +235,6 @@ def _copy_tokenizer(source: Path, tokenizer: Tokenizer, target: Path) -> None:
                 shutil.copyfile(file, folder / file.name)
         else:
             tokenizer.save(folder)
-
-
-def _source_counts(
-    build: BuildFolder, sources: Sequence[Source], assembly: Assembly
-) -> SourceCounts:
-    return SourceCounts(
-        files=len(sources),
-        file_bytes=sum(source.bytes for source in sources),
-        text_bytes=assembly.text_bytes,
-        documents=assembly.first_documents[-1] + assembly.empty_documents,
-        duplicate_documents=assembly.duplicate_documents,
-        empty_documents=assembly.empty_documents,
-        fingerprint=sha256_file(build.out / SOURCES),
-    )
 
 
 def _settings(config: PrepareConfig) -> dict[str, str]:

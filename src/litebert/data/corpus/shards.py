@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_path, sha256_file
-from litebert.data.corpus.config import PrepareConfig
-from litebert.data.corpus.manifest import MANIFEST, Manifest, ShardEntry, Split, SplitEntry
+from litebert.data.corpus.manifest import Manifest, ShardEntry, Split, SplitEntry
 from litebert.text.tokenizer import Tokenizer
 
 Tokens = NDArray[np.uint16] | NDArray[np.uint32]
@@ -48,10 +47,9 @@ def offsets_of(lengths: Integers) -> Integers:
 class Documents:
     """Whole documents as columns: cut, selected and joined without a loop over tokens.
 
-    Example:
-        >>> two = Documents.of([[[5, 6], [7]], [[8]]], vocab_size=10)
-        >>> two.select(np.array([False, True])).tokens
-        array([8], dtype=uint16)
+    >>> two = Documents.of([[[5, 6], [7]], [[8]]], vocab_size=10)
+    >>> two.select(np.array([False, True])).tokens
+    array([8], dtype=uint16)
     """
 
     tokens: Tokens
@@ -290,12 +288,11 @@ class ShardCutter:
 
     Where it cuts depends on the documents alone, not on how they were grouped when added.
 
-    Example:
-        >>> cutter = ShardCutter(shard_tokens=3)
-        >>> [len(d.tokens) for d in cutter.add(Documents.of([[[1, 2]], [[3, 4]], [[5]]], 10))]
-        [4]
-        >>> len(cutter.rest().tokens)
-        1
+    >>> cutter = ShardCutter(shard_tokens=3)
+    >>> [len(d.tokens) for d in cutter.add(Documents.of([[[1, 2]], [[3, 4]], [[5]]], 10))]
+    [4]
+    >>> len(cutter.rest().tokens)
+    1
     """
 
     def __init__(self, shard_tokens: int) -> None:
@@ -347,31 +344,3 @@ def seal_split(folder: Path, split: Split, vocab_size: int) -> SplitEntry:
         np.save(file, counts)
         _write(folder / split / UNIGRAMS, np.frombuffer(file.getvalue(), np.uint8))
     return SplitEntry.of(tuple(entries))
-
-
-def write_documents(
-    folder: Path | str,
-    documents: Iterable[Sequence[Sequence[int]]],
-    vocab_size: int,
-    split: Split = "train",
-    shard_tokens: int = PrepareConfig.shard_tokens,
-) -> ShardSet:
-    """Write documents of sentences of ids as a split of a folder, and open it.
-
-    For corpora that fit in memory and are tokenised already. Call it once for each split; the
-    folder gets no copy of a tokenizer.
-    """
-    folder = Path(folder)
-    cutter = ShardCutter(shard_tokens)
-    filled = cutter.add(Documents.of(documents, vocab_size))
-    rest = cutter.rest()
-    for index, shard in enumerate([*filled, *([rest] if rest else [])]):
-        write_shard(shard_path(folder, split, index), shard)
-    manifest = Manifest(vocab_size, token_dtype(vocab_size).name)
-    if (folder / MANIFEST).is_file():
-        manifest = Manifest.read(folder)
-        if manifest.vocab_size != vocab_size:
-            raise DataError(f"{folder} has {manifest.vocab_size} pieces, not {vocab_size}")
-    entry = seal_split(folder, split, vocab_size)
-    replace(manifest, splits={**manifest.splits, split: entry}).write(folder)
-    return ShardSet.open(folder, split)

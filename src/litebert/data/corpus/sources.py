@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from litebert.common.errors import DataError
-from litebert.common.files import READ_ERRORS, open_binary, plain_suffix, sha256_file
+from litebert.common.files import (
+    READ_ERRORS,
+    open_binary,
+    plain_suffix,
+    sha256_file,
+    write_json_lines,
+)
 from litebert.data.corpus.config import Layout
 from litebert.data.corpus.layouts import TextLayout, detect_layout
 from litebert.data.corpus.manifest import Split
@@ -124,18 +130,17 @@ def fingerprint_sources(inputs: Sequence[Input], known: Iterable[Source]) -> Ite
             seen.add(resolved)
             kind = format_of(path)
             status = path.stat()
-            source = Source(
+            old = trusted.get(str(path))
+            unchanged = old and (old.bytes, old.mtime_ns) == (status.st_size, status.st_mtime_ns)
+            yield Source(
                 path=str(path),
                 format=kind,
                 layout=group.layout if kind == "text" else None,
                 split=group.split,
                 bytes=status.st_size,
-                sha256="",
+                sha256=old.sha256 if old and unchanged else _hash(path),
                 mtime_ns=status.st_mtime_ns,
             )
-            old = trusted.get(source.path)
-            unchanged = old and (old.bytes, old.mtime_ns) == (source.bytes, source.mtime_ns)
-            yield replace(source, sha256=old.sha256 if old and unchanged else _hash(path))
 
 
 def _hash(path: Path) -> str:
@@ -147,10 +152,7 @@ def _hash(path: Path) -> str:
 
 def write_sources(path: Path, sources: Iterable[Source], *, times: bool) -> None:
     """Write one source a line; with ``times`` for an unfinished build's own use."""
-    with path.open("w", encoding="utf-8") as stream:
-        for source in sources:
-            record = asdict(source) if times else source.record()
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+    write_json_lines(path, (asdict(s) if times else s.record() for s in sources))
 
 
 def read_sources(path: Path) -> Iterator[Source]:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from litebert.data.batches.example import Batch
 from litebert.dist.runtime import Precision, autocast
-from litebert.model.config import IGNORED_LABEL
-from litebert.train.pretraining.config import Objective
+from litebert.model.config import IGNORED_LABEL, ModelConfig
+from litebert.train.estimate import step_flops
+from litebert.train.pretraining.config import Objective, PretrainConfig
 
 STATISTICS = (
     *("mlm_loss_sum", "mlm_correct"),
@@ -43,6 +44,13 @@ def counts_of(batches: list[Batch]) -> tuple[int, int, int]:
         sum(int((batch.sentence_labels != IGNORED_LABEL).sum()) for batch in batches),
         sum(int(batch.lengths[: len(batch.addresses)].sum()) for batch in batches),
     )
+
+
+def batch_flops(shape: ModelConfig, batch: Batch, layers: int, *, has_bag: bool = False) -> float:
+    """Operations of forward and backward of a batch; a bag is one more prediction a row."""
+    rows, length = batch.input_ids.shape
+    predictions = len(batch.masked_labels) + (rows if has_bag else 0)
+    return step_flops(shape, rows, length, predictions, layers)
 
 
 def smallest_batch() -> Batch:
@@ -124,23 +132,32 @@ class PretrainingLoss:
     num_pairs: int
     """labelled pairs of the step; 0 without a sentence task"""
     layers: int
-    """layers that run"""
     device: torch.device
     precision: Precision = "float32"
     """of the matrix products"""
     bag: Bag | None = None
     """the bag-of-words loss, if there is one"""
 
+    @classmethod
+    def of(
+        cls,
+        config: PretrainConfig,
+        predictions: int,
+        pairs: int,
+        layers: int,
+        device: torch.device,
+        bag: Bag | None = None,
+    ) -> PretrainingLoss:
+        """The loss of a run in a step with so many predicted tokens and pairs."""
+        return cls(config.objective, predictions, pairs, layers, device, config.precision, bag)
+
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss to differentiate, and the sums named in ``STATISTICS``, float64 [5]."""
         labels = torch.from_numpy(batch.sentence_labels).to(self.device)
         has_pairs = self.num_pairs > 0
         with autocast(self.precision, self.device):
-            ids, mask, segments = inputs_of(batch, self.device)
             out = model(
-                ids,
-                mask,
-                segments,
+                *inputs_of(batch, self.device),
                 torch.from_numpy(batch.masked_positions).to(self.device),
                 torch.from_numpy(batch.masked_labels).to(self.device),
                 labels if has_pairs else None,

@@ -26,7 +26,8 @@ from litebert.common.errors import ConfigError, DataError
 from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Vocabulary
 from litebert.data.batches.loader import MIXTURE_PERIOD, Loader, _shares
 from litebert.data.batches.order import deal
-from litebert.data.corpus.shards import ShardSet, write_documents
+from litebert.data.corpus.shards import ShardSet
+from small_shards import write_documents
 
 FIRST_ID = 5
 CONFIG = ExampleConfig(length=32, micro_batch_size=4, block_tokens=600, window_blocks=2)
@@ -442,8 +443,6 @@ def test_opened_folders_share_a_tokenizer_and_count_by_tokens(
     settings_file.write_text(json.dumps(values))
     with pytest.raises(DataError, match="another tokenizer"):
         Loader.open([tiny_shards_dir, other], CONFIG, seed=1)
-    with pytest.raises(ConfigError, match="1 weights for 2 corpora"):
-        Loader.open([tiny_shards_dir, same], CONFIG, seed=1, weights=[1.0])
 
 
 def test_a_corpus_of_one_sentence_still_gives_batches(tmp_path: Path) -> None:

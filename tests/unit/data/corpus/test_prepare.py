@@ -272,7 +272,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> StopAfter:
                 raise error or Stop
             return original(path)
 
-        for name in ("build", "shards", "assemble", "prepare"):
+        for name in ("build", "shards"):
             monkeypatch.setattr(f"litebert.data.corpus.{name}.atomic_path", atomic_path)
         monkeypatch.setattr("litebert.common.files.atomic_path", atomic_path)
 

@@ -18,8 +18,8 @@ from litebert.data.corpus.shards import (
     ShardCutter,
     ShardSet,
     token_dtype,
-    write_documents,
 )
+from small_shards import write_documents
 
 VOCAB_SIZE = 50
 sentences = st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=6)

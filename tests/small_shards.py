@@ -1,0 +1,43 @@
+"""Shards of documents that are token ids already, for tests without a tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from litebert.data.corpus.manifest import MANIFEST, Manifest, Split
+from litebert.data.corpus.shards import (
+    Documents,
+    ShardCutter,
+    ShardSet,
+    seal_split,
+    shard_path,
+    token_dtype,
+    write_shard,
+)
+
+
+def write_documents(
+    folder: Path | str,
+    documents: Iterable[Sequence[Sequence[int]]],
+    vocab_size: int,
+    split: Split = "train",
+    shard_tokens: int = 1 << 24,
+) -> ShardSet:
+    """Write documents of sentences of ids as a split of a folder, and open it.
+
+    Call it once for each split; the folder gets no copy of a tokenizer.
+    """
+    folder = Path(folder)
+    cutter = ShardCutter(shard_tokens)
+    filled = cutter.add(Documents.of(documents, vocab_size))
+    rest = cutter.rest()
+    for index, shard in enumerate([*filled, *([rest] if rest else [])]):
+        write_shard(shard_path(folder, split, index), shard)
+    manifest = Manifest(vocab_size, token_dtype(vocab_size).name)
+    if (folder / MANIFEST).is_file():
+        manifest = Manifest.read(folder)
+    entry = seal_split(folder, split, vocab_size)
+    replace(manifest, splits={**manifest.splits, split: entry}).write(folder)
+    return ShardSet.open(folder, split)
