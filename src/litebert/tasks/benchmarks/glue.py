@@ -96,8 +96,8 @@ class GlueTask:
         elif training and label is None:
             raise _missing_column(path, self.label, header)
         examples = []
+        columns = (text, text_pair, label)
         for index, (row, cells) in enumerate(lines):
-            columns = (text, text_pair, label)
             example = self._example(path, row, index, cells, columns, problems, split)
             if example is not None:
                 examples.append(example)

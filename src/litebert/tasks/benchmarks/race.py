@@ -130,11 +130,7 @@ def _examples(
         return
     article, questions = passage.get("article"), passage.get("questions")
     options, answers = passage.get("options"), passage.get("answers")
-    if (
-        not isinstance(article, str)
-        or not isinstance(questions, list)
-        or not isinstance(options, list)
-    ):
+    if not (isinstance(article, str) and isinstance(questions, list) and isinstance(options, list)):
         problems.add(path, row, "missing column", "article, questions or options")
         return
     if not problems.check_text(path, row, article, "passage", training):
