@@ -13,13 +13,9 @@ from litebert.tasks.base import Answer, Example, Examples, Features, IntArray
 
 @dataclass(frozen=True)
 class PiecePassage:
-    """A passage as pieces with the raw characters of each.
+    """A passage as pieces with the raw characters of each, int64 [n].
 
-    Args:
-        ids: int64 [n].
-        starts: int64 [n], first raw character of each piece.
-        ends: int64 [n], one past its last raw character; equal to ``starts`` for a piece that
-            stands for a space alone.
+    ``ends`` are one past the last; a piece that stands for a space alone ends where it starts.
     """
 
     ids: IntArray
