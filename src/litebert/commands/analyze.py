@@ -40,10 +40,10 @@ def layers(
         length: longest window in tokens; by default what the model allows.
         json_: print JSON.
     """
-    from litebert.predict.layers import analyze_layers, check_figure_path, plot_layers
+    from litebert.predict.layers import analyze_layers, check_plot_path, plot_layers
 
     if plot is not None:
-        check_figure_path(plot)
+        check_plot_path(plot)
     analyses = [analyze_layers(name, input, max_tokens=max_tokens, length=length) for name in model]
     if plot is not None:
         plot_layers(analyses, plot)

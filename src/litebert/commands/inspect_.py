@@ -69,9 +69,13 @@ def inspect(
 
     if plot is not None:
         check_plot_path(plot)
-    config = config or ExampleConfig()
     inspection = inspect_shards(
-        shards, config, split=split, num_batches=batches, num_shown=show, seed=seed
+        shards,
+        config or ExampleConfig(),
+        split=split,
+        num_batches=batches,
+        num_shown=show,
+        seed=seed,
     )
     if plot is not None:
         plot_inspection(inspection, plot)

@@ -181,7 +181,7 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
 
     The band around a line holds the middle 80 % of the tokens.
     """
-    check_figure_path(path)
+    check_plot_path(path)
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -223,7 +223,7 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
         figure.savefig(temporary, dpi=150, format=path.suffix[1:])
 
 
-def check_figure_path(path: Path) -> None:
+def check_plot_path(path: Path) -> None:
     """Refuse a file that cannot be drawn to, before any long work."""
     if path.suffix not in PLOT_FORMATS:
         raise ConfigError(f"cannot draw to {path}: its name should end in .png, .svg or .pdf")
