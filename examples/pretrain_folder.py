@@ -10,18 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from litebert import (
-    ExampleConfig,
-    InitialWeights,
-    ModelSection,
-    OptimizerConfig,
-    PrepareConfig,
-    PretrainConfig,
-    TokenizerTrainConfig,
-    prepare,
-    pretrain,
-    train_tokenizer,
-)
+import litebert
 
 
 def main() -> None:
@@ -36,23 +25,25 @@ def main() -> None:
 
     # 1. A vocabulary of the text's own; a small text gets fewer pieces.
     vocab_size = options.vocab_size
-    train_tokenizer(TokenizerTrainConfig((options.corpus,), tokenizer, vocab_size, shrink=True))
+    litebert.train_tokenizer(
+        litebert.TokenizerTrainConfig((options.corpus,), tokenizer, vocab_size, shrink=True)
+    )
 
     # 2. The text as tokens, once. Pairs and masks are drawn while training.
-    prepare(PrepareConfig((options.corpus,), tokenizer, shards, dev_fraction=0.1))
+    litebert.prepare(litebert.PrepareConfig((options.corpus,), tokenizer, shards, dev_fraction=0.1))
 
     # 3. Train. Small models learn faster if heads begin at their neighbours.
-    config = PretrainConfig(
+    config = litebert.PretrainConfig(
         data=shards,
         out=options.out / "run",
         steps=options.steps,
         batch_size=16,
-        model=ModelSection(preset=options.preset),
-        initial=InitialWeights(attention="neighbours", word_bias="frequencies"),
-        examples=ExampleConfig(length=64, micro_batch_size=16),
-        optimizer=OptimizerConfig(name="adamw", bias_correction=True),
+        model=litebert.ModelSection(preset=options.preset),
+        initial=litebert.InitialWeights(attention="neighbours", word_bias="frequencies"),
+        examples=litebert.ExampleConfig(length=64, micro_batch_size=16),
+        optimizer=litebert.OptimizerConfig(name="adamw", bias_correction=True),
     )
-    result = pretrain(config)
+    result = litebert.pretrain(config)
     print(f"model: {result.model}")
     if result.scores is not None:
         scores = result.scores

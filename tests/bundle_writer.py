@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from litebert.interop.tf.crc32c import masked_crc32c
+from litebert.interop.tf.bundle import masked_crc32c
 
 MAGIC = 0xDB4775248B80FB57
 TYPES = {"float32": 1, "float64": 2, "int64": 9, "uint16": 14, "float16": 19}  # uint16: bfloat16

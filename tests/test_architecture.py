@@ -200,7 +200,7 @@ def test_every_package_has_a_row() -> None:
     ("module", "source"),
     [
         ("litebert.model.encoder", "from litebert.data.corpus.shards import ShardSet"),
-        ("litebert.data.batches.loader", "def f():\n    import litebert.train.step"),
+        ("litebert.data.batches.loader", "def f():\n    import litebert.train.loop"),
         ("litebert.text.tokenizer", "from litebert.model import config"),
         ("litebert.common.files", "from litebert import cli"),
         ("litebert.data.corpus.shards", "from litebert.data.batches.loader import Loader"),

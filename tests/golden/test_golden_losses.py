@@ -23,9 +23,9 @@ from litebert.model.config import ModelConfig
 from litebert.optim.build import build_optimizers, set_learning_rate
 from litebert.optim.config import OptimizerConfig
 from litebert.optim.schedule import ScheduleConfig, factor
+from litebert.train.loop import update
 from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.objective import PretrainingLoss, counts_of
-from litebert.train.step import update
 
 GOLDEN = Path(__file__).with_name("losses.json")
 STEPS, VOCABULARY = 20, 300

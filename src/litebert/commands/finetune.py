@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from litebert.commands.flags import RECIPE, SETTINGS, SWITCH
+from litebert.common.config import to_dict
 from litebert.common.runs import is_main_process
 from litebert.train.finetuning.config import FinetuneConfig
 
@@ -51,7 +52,7 @@ def finetune(
         return
     report = write_reports(result.run)
     if json:
-        print(json_module.dumps({**result.to_json(), "report": str(report)}))
+        print(json_module.dumps({**to_dict(result), "report": str(report)}))
     else:
         print(describe(result))
         print(f"report: {report}")

@@ -38,7 +38,7 @@ def sweep(
     from litebert.report.write import write_reports
     from litebert.train.finetuning.engine import finetune
     from litebert.train.finetuning.sweep import sweep as run
-    from litebert.train.finetuning.sweep import table
+    from litebert.train.finetuning.sweep import sweep_table
 
     def finetune_with_report(one: FinetuneConfig) -> FinetuneResult:
         result = finetune(one)
@@ -56,4 +56,4 @@ def sweep(
     if json:
         print(json_module.dumps({"rows": [vars(row) for row in rows]}))
     else:
-        print(table(rows), end="")
+        print(sweep_table(rows), end="")

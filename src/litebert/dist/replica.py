@@ -1,6 +1,5 @@
 """Wrap a single-device model for many processes (DDP, FSDP2), from outside."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager as ContextManager
 from contextlib import contextmanager, nullcontext
@@ -20,8 +19,8 @@ from litebert.common.errors import ConfigError
 from litebert.dist.runtime import Parallel, Process
 
 
-class Replica(ABC):
-    """A model on this process, with what the processes of a run do together.
+class Replica:
+    """A model alone on its process; subclasses say what the processes of a run do together.
 
     Gradients are **summed** over processes, never averaged: the caller divides each loss by a
     count over all of them, so that any split of a batch gives the same gradient.
@@ -33,9 +32,9 @@ class Replica(ABC):
         self.module_for_training: nn.Module = model
         """what is called in a training step"""
 
-    @abstractmethod
     def micro_batch(self, *, is_last: bool) -> ContextManager[None]:
         """Around forward and backward of one micro-batch; only the last one synchronises."""
+        return nullcontext()
 
     @contextmanager
     def evaluation(self) -> Iterator[nn.Module]:
@@ -54,14 +53,6 @@ class Replica(ABC):
     def bytes_per_step(self) -> int:
         """Bytes each process hands to collectives in one step, whatever the number of processes."""
         return 0
-
-
-class SingleReplica(Replica):
-    """The model itself: there is nobody to agree with."""
-
-    def micro_batch(self, *, is_last: bool) -> ContextManager[None]:
-        """Nothing to do."""
-        return nullcontext()
 
 
 class DdpReplica(Replica):
@@ -143,13 +134,12 @@ class FsdpReplica(Replica):
 def parallelize(model: nn.Module, strategy: Parallel, process: Process) -> Replica:
     """Wrap ``model``, already on its device, for the processes of the run."""
     if process.world_size == 1:
-        return SingleReplica(model, process)
+        return Replica(model, process)
     if strategy == "none":
         raise ConfigError(
             f'{process.world_size} processes but parallel is "none": set --parallel ddp or fsdp.'
         )
-    wrapped = FsdpReplica if strategy == "fsdp" else DdpReplica
-    return wrapped(model, process)
+    return (FsdpReplica if strategy == "fsdp" else DdpReplica)(model, process)
 
 
 def whole(tensor: Tensor) -> Tensor:

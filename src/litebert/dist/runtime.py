@@ -28,9 +28,7 @@ _TIMEOUT = timedelta(minutes=30)
 
 @dataclass(frozen=True)
 class Process:
-    """This process among all processes of the run; a single process is world size 1.
-
-    """
+    """This process among all processes of the run; a single process is world size 1."""
 
     rank: int
     world_size: int
@@ -98,24 +96,23 @@ def this_process(device: DeviceName = "auto", parallel: Parallel = "auto") -> It
 
     A process group that the calling program has already joined is used and left alone.
     """
-    world_size = _world_size_of_environment()
-    kind = _device_kind(device)
-    if torch_dist.is_available() and torch_dist.is_initialized():
-        yield Process(torch_dist.get_rank(), torch_dist.get_world_size(), _device(kind))
+    world_size, here = _world_size_of_environment(), _device(device)
+    has_joined = torch_dist.is_available() and torch_dist.is_initialized()
+    if not has_joined and world_size == 1:
+        yield Process(0, 1, here)
         return
-    if world_size == 1:
-        yield Process(0, 1, _device(kind))
-        return
-    if parallel == "none":
-        raise ConfigError(
-            f'{world_size} processes were started but parallel is "none": they would train '
-            "unsynchronised copies; set --parallel ddp or fsdp, or start one process."
-        )
-    _join(kind)
+    if not has_joined:
+        if parallel == "none":
+            raise ConfigError(
+                f'{world_size} processes were started but parallel is "none": they would train '
+                "unsynchronised copies; set --parallel ddp or fsdp, or start one process."
+            )
+        _join(here)
     try:
-        yield Process(torch_dist.get_rank(), torch_dist.get_world_size(), _device(kind))
+        yield Process(torch_dist.get_rank(), torch_dist.get_world_size(), here)
     finally:
-        torch_dist.destroy_process_group()
+        if not has_joined:
+            torch_dist.destroy_process_group()
 
 
 def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
@@ -136,7 +133,7 @@ def _world_size_of_environment() -> int:
     return int(text)
 
 
-def _join(kind: str) -> None:
+def _join(device: torch.device) -> None:
     missing = [n for n in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(n)]
     if missing:
         raise ConfigError(
@@ -150,7 +147,7 @@ def _join(kind: str) -> None:
         # torchrun keeps its store over a restart, with the addresses of dead processes in it.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         torch_dist.init_process_group(
-            "nccl" if kind == "cuda" else "gloo",
+            "nccl" if device.type == "cuda" else "gloo",
             store=PrefixStore(f"attempt-{attempt}", store),
             rank=rank,
             world_size=world_size,
@@ -161,16 +158,10 @@ def _join(kind: str) -> None:
         raise ConfigError(f"the processes cannot join a group: {reason}") from error
 
 
-def _device_kind(device: DeviceName) -> str:
-    if device == "cuda" and not torch.cuda.is_available():
+def _device(name: DeviceName) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device is cuda but torch finds no GPU: use --device cpu.")
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return device
-
-
-def _device(kind: str) -> torch.device:
-    if kind == "cpu":
+    if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     torch.cuda.set_device(device)

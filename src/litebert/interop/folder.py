@@ -19,9 +19,15 @@ import numpy.typing as npt
 
 from litebert.bundled import BUNDLED, bundled_model
 from litebert.common.config import from_dict, to_dict
-from litebert.common.errors import CheckpointError, DataError
-from litebert.common.files import read_json
-from litebert.interop.hf_config import MULTI_LABEL, OWN_TYPE, head_of, labels_of, model_config
+from litebert.common.errors import CheckpointError
+from litebert.interop.hf_config import (
+    MULTI_LABEL,
+    OWN_TYPE,
+    head_of,
+    labels_of,
+    model_config,
+    read_settings,
+)
 from litebert.interop.names import BUFFERS, FOREIGN_PROJECTION, TIED_COPIES, tensor_names
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head
@@ -53,25 +59,17 @@ class Parameters:
 
 
 class ModelFolder:
-    """A Hugging Face model folder, ours or transformers'.
+    """A Hugging Face model folder, ours or transformers', or a model's name on the hub.
 
-    Settings are read at once, weights when they are asked for.
+    Settings are read at once, weights when they are asked for; ``overrides`` are fields of
+    :class:`ModelConfig` to replace, such as ``activation``.
     """
 
     def __init__(self, source: Path | str, overrides: Mapping[str, object] | None = None) -> None:
-        """Read the settings.
-
-        Args:
-            source: a folder, or a model's name on the Hugging Face hub.
-            overrides: fields of :class:`ModelConfig` to replace, such as ``activation``.
-        """
         self.path = resolve(source)
         config_path = self.path / CONFIG_FILE
         self.source = str(config_path)
-        try:
-            self.values = read_json(config_path)
-        except DataError as error:
-            raise CheckpointError(str(error)) from None
+        self.values = read_settings(config_path)
         self.is_own = self.values.get("model_type") == OWN_TYPE
         written = model_config(self.values, self.source)
         if self._has_square_projection(written):
@@ -235,19 +233,14 @@ def _weight_files(path: Path) -> list[Path]:
     if (path / WEIGHTS_FILE).is_file():
         return [path / WEIGHTS_FILE]
     if (path / INDEX_FILE).is_file():
-        try:
-            shards = read_json(path / INDEX_FILE).get("weight_map")
-        except DataError as error:
-            raise CheckpointError(str(error)) from None
-        if not isinstance(shards, dict) or not all(_is_file_name(name) for name in shards.values()):
+        shards = read_settings(path / INDEX_FILE).get("weight_map")
+        # An entry names a file of the same folder, and no way out of it.
+        if not isinstance(shards, dict) or not all(
+            isinstance(name, str) and Path(name).name == name for name in shards.values()
+        ):
             raise CheckpointError(f"{path / INDEX_FILE} has no weight_map from tensors to files")
         return [path / name for name in sorted(set(shards.values()))]
     return [path / PICKLED_FILE] if (path / PICKLED_FILE).is_file() else []
-
-
-def _is_file_name(value: object) -> bool:
-    """Whether an index entry names a file of the same folder (and no way out of it)."""
-    return isinstance(value, str) and Path(value).name == value
 
 
 def _read_weights(path: Path) -> dict[str, Array]:
@@ -257,12 +250,10 @@ def _read_weights(path: Path) -> dict[str, Array]:
     tensors: dict[str, Array] = {}
     for file in files:
         read = _read_pickled if file.suffix == ".bin" else _read_safetensors
-        tensors |= {name: _float32(tensor) for name, tensor in read(file).items()}
+        for name, tensor in read(file).items():
+            is_float = tensor.dtype.kind == "f"
+            tensors[name] = tensor.astype(np.float32, copy=False) if is_float else tensor
     return tensors
-
-
-def _float32(tensor: Array) -> Array:
-    return tensor.astype(np.float32, copy=False) if tensor.dtype.kind == "f" else tensor
 
 
 def _read_safetensors(path: Path) -> dict[str, Array]:

@@ -14,15 +14,9 @@ from torch import Tensor, nn
 from litebert.common.errors import CheckpointError, ConfigError, suggestion
 from litebert.common.files import atomic_folder, write_json, write_text
 from litebert.interop.card import model_card
-from litebert.interop.folder import (
-    CONFIG_FILE,
-    WEIGHTS_FILE,
-    ModelFolder,
-    Parameters,
-    load_config,
-)
+from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder, Parameters, load_config
 from litebert.interop.hf_config import default_labels, foreign_config
-from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, tensor_names
+from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, some_of, tensor_names
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head, head_class, head_of_class
 from litebert.text.tokenizer import JSON_FILE, MODEL_FILE, TOKENIZER_FILES
@@ -57,7 +51,8 @@ def save_model(
         replace: take the place of an existing folder.
     """
     head = _head_of_model(model, head)
-    config = _config_of(model)
+    config = model.config
+    assert isinstance(config, ModelConfig), "every model carries its configuration"
     names = _labels_to_write(model, head, labels)
     with atomic_folder(folder, replace=replace) as temporary:
         values = foreign_config(config, head, names, multi_label=multi_label)
@@ -78,12 +73,6 @@ def _head_of_model(model: nn.Module, asked: Head | None) -> Head:
     if asked is None or asked == head or HEADS[asked].part_of == head:
         return asked or head
     raise TypeError(f"a {type(model).__name__} has no head '{asked}'")
-
-
-def _config_of(model: nn.Module) -> ModelConfig:
-    config = model.config
-    assert isinstance(config, ModelConfig), "every model carries its configuration"
-    return config
 
 
 def _labels_to_write(
@@ -153,7 +142,7 @@ def build_model(
 
 
 def load_model(
-    source: Path | str,
+    source: Path | str | ModelFolder,
     head: Head | None = None,
     new_head: bool = False,
     num_labels: int | None = None,
@@ -168,7 +157,7 @@ def load_model(
     through ``logging``.
 
     Args:
-        source: a model folder, or a hub name such as ``albert/albert-base-v2``.
+        source: a model folder (its path, or opened), or a hub name: ``albert/albert-base-v2``.
         head: the head to load; by default the one that the folder holds. ``masked_lm`` gives a
             pretraining model whose sentence head may be missing.
         new_head: start with a fresh head. A pretraining head keeps the parts that are there.
@@ -179,16 +168,7 @@ def load_model(
     if head is not None and head not in HEADS:
         known = ", ".join(HEADS)
         raise ConfigError(f"unknown head '{head}': use one of {known}.{suggestion(head, HEADS)}")
-    return _load(ModelFolder(source, overrides), head, new_head, num_labels, generator)
-
-
-def _load(
-    folder: ModelFolder,
-    head: Head | None = None,
-    new_head: bool = False,
-    num_labels: int | None = None,
-    generator: torch.Generator | None = None,
-) -> nn.Module:
+    folder = source if isinstance(source, ModelFolder) else ModelFolder(source, overrides)
     head = folder.head if head is None else head
     num_labels = _number_of_labels(folder, head, num_labels, new_head)
     parameters = folder.parameters(HEADS[head].part_of or head)
@@ -217,7 +197,7 @@ def copy_model(
 ) -> Head:
     """Copy a folder or hub model with some settings replaced; return its head."""
     folder = ModelFolder(source, overrides)
-    model = _load(folder)
+    model = load_model(folder)
     has_tokenizer = any((folder.path / name).is_file() for name in TOKENIZER_FILES)
     with atomic_folder(out) as temporary:
         save_model(
@@ -262,14 +242,14 @@ def _fresh_names(
     pooler = missing & set(POOLER)
     in_encoder = {name for name in missing if name.startswith("encoder.")} - pooler
     if in_encoder:
-        raise CheckpointError(f"{folder.path} lacks weights of the encoder: {_some(in_encoder)}")
+        raise CheckpointError(f"{folder.path} lacks weights of the encoder: {some_of(in_encoder)}")
     if not HEADS[head].pooled:
         missing -= pooler  # nobody looks at it: it becomes zero
     optional = set(POOLER) if HEADS[head].bare else _left_out(folder.config, head)
     needed = missing - optional
     if needed and not new_head:
         raise CheckpointError(
-            f"{folder.path} lacks weights of the head '{head}': {_some(needed)}; "
+            f"{folder.path} lacks weights of the head '{head}': {some_of(needed)}; "
             "choose the head it holds, or ask for a new one"
         )
     if new_head and not HEADS[head].pretrained:
@@ -278,10 +258,7 @@ def _fresh_names(
 
 
 def _check_shapes(
-    folder: ModelFolder,
-    head: Head,
-    shapes: Mapping[str, torch.Size],
-    state: Mapping[str, Tensor],
+    folder: ModelFolder, head: Head, shapes: Mapping[str, torch.Size], state: Mapping[str, Tensor]
 ) -> None:
     names = tensor_names(folder.config, HEADS[head].part_of or head, foreign=not folder.is_own)
     in_folder = {_in_model(ours, head): name for ours, name in names.items()}
@@ -292,7 +269,7 @@ def _check_shapes(
     ]
     if wrong:
         raise CheckpointError(
-            f"{folder.path}: weights and {CONFIG_FILE} are of different shape: {_some(wrong)}"
+            f"{folder.path}: weights and {CONFIG_FILE} are of different shape: {some_of(wrong)}"
         )
 
 
@@ -300,18 +277,11 @@ def _report(folder: ModelFolder, head: Head, parameters: Parameters, fresh: froz
     """Say what was not used and what is random; nothing is passed over in silence."""
     unknown = folder.unknown(parameters.surplus)
     if unknown:
-        _logger.warning("%s: unknown tensors are not used: %s", folder.path, _some(unknown))
+        _logger.warning("%s: unknown tensors are not used: %s", folder.path, some_of(unknown))
     others = set(parameters.surplus) - set(unknown)
     if others:
-        _logger.info("%s: not used by '%s': %s", folder.path, head, _some(others))
+        _logger.info("%s: not used by '%s': %s", folder.path, head, some_of(others))
     if fresh & set(POOLER):
         _logger.warning("%s has no pooler: it starts from random values", folder.path)
     if fresh - set(POOLER):
-        _logger.info("%s: new, from random values: %s", folder.path, _some(fresh - set(POOLER)))
-
-
-def _some(names: set[str] | frozenset[str] | Sequence[str], limit: int = 4) -> str:
-    """The first few names, and how many more there are."""
-    ordered = sorted(names)
-    rest = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
-    return ", ".join(ordered[:limit]) + rest
+        _logger.info("%s: new, from random values: %s", folder.path, some_of(fresh - set(POOLER)))

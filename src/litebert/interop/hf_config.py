@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from pathlib import Path
 
 from litebert.common.config import from_dict
-from litebert.common.errors import CheckpointError, ConfigError
+from litebert.common.errors import CheckpointError, ConfigError, DataError
+from litebert.common.files import read_json
 from litebert.interop.names import is_foreign
 from litebert.model.config import Activation, ModelConfig
 from litebert.model.head_table import HEADS, Head
@@ -17,67 +18,62 @@ OWN_TYPE = "litebert"
 MULTI_LABEL = "multi_label_classification"
 """``problem_type`` of a classifier that may give several labels, or none."""
 
-_ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
-    {
-        # In these folders `gelu` is the erf form, because that is what transformers runs.
-        "gelu": "gelu",
-        "gelu_python": "gelu",
-        "gelu_new": "gelu_tanh",
-        "gelu_pytorch_tanh": "gelu_tanh",
-        "gelu_fast": "gelu_tanh",
-        "gelu_accurate": "gelu_tanh",
-        "gelu_python_tanh": "gelu_tanh",
-        "relu": "relu",
-        "tanh": "tanh",
-        "linear": "linear",
-    }
-)
-_FOREIGN_ACTIVATIONS: Mapping[Activation, str] = MappingProxyType(
-    {
-        "gelu": "gelu",
-        "gelu_tanh": "gelu_new",
-        "relu": "relu",
-        "tanh": "tanh",
-        "linear": "linear",
-    }
-)
+_ACTIVATIONS: Mapping[str, Activation] = {
+    # In these folders `gelu` is the erf form, because that is what transformers runs.
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+# The first of the names that ours has.
+_FOREIGN_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(list(_ACTIVATIONS.items()))}
 
-_FIELDS: Mapping[str, str] = MappingProxyType(
-    {
-        "vocab_size": "vocab_size",
-        "embedding_size": "embedding_size",
-        "hidden_size": "hidden_size",
-        "num_hidden_layers": "num_layers",
-        "num_attention_heads": "num_heads",
-        "intermediate_size": "intermediate_size",
-        "inner_group_num": "inner_group_num",
-        "hidden_dropout_prob": "hidden_dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-        "classifier_dropout_prob": "classifier_dropout",
-        "max_position_embeddings": "max_positions",
-        "type_vocab_size": "type_vocab_size",
-        "layer_norm_eps": "layer_norm_eps",
-        "initializer_range": "initializer_range",
-    }
-)
+_FIELDS: Mapping[str, str] = {
+    "vocab_size": "vocab_size",
+    "embedding_size": "embedding_size",
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "intermediate_size",
+    "inner_group_num": "inner_group_num",
+    "hidden_dropout_prob": "hidden_dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "classifier_dropout_prob": "classifier_dropout",
+    "max_position_embeddings": "max_positions",
+    "type_vocab_size": "type_vocab_size",
+    "layer_norm_eps": "layer_norm_eps",
+    "initializer_range": "initializer_range",
+}
 """Keys of ``config.json`` -> fields of :class:`ModelConfig` that need no thought."""
 
-_DEFAULTS: Mapping[str, object] = MappingProxyType(
-    {
-        "vocab_size": 30000,
-        "embedding_size": 128,
-        "hidden_size": 4096,
-        "num_hidden_layers": 12,
-        "num_hidden_groups": 1,
-        "num_attention_heads": 64,
-        "intermediate_size": 16384,
-        "hidden_act": "gelu_new",
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-    }
-)
+_DEFAULTS: Mapping[str, object] = {
+    "vocab_size": 30000,
+    "embedding_size": 128,
+    "hidden_size": 4096,
+    "num_hidden_layers": 12,
+    "num_hidden_groups": 1,
+    "num_attention_heads": 64,
+    "intermediate_size": 16384,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
 """What an absent key means to transformers and to the official code (ALBERT-xxlarge), where that
 differs from our own default."""
+
+
+def read_settings(path: Path) -> dict[str, object]:
+    """Read the JSON object of a model's settings."""
+    try:
+        return read_json(path)
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
 
 
 def foreign_config(
@@ -87,14 +83,7 @@ def foreign_config(
     *,
     multi_label: bool = False,
 ) -> dict[str, object]:
-    """Return the content of ``config.json`` for a model.
-
-    Args:
-        config: the model's shape.
-        head: the model's head.
-        labels: names of the outputs of a labelled head.
-        multi_label: whether a classifier may give several of them.
-    """
+    """Return the content of ``config.json`` for a model; ``labels`` are those of its outputs."""
     foreign, row = is_foreign(config, head), HEADS[head]
     prefix = "Albert" if foreign else "Litebert"
     values: dict[str, object] = {
@@ -140,14 +129,25 @@ def model_config(
         square_projection: whether, with E = H and no word about it in ``values``, the folder has
             a projection that is not the identity.
     """
-    own = _check_type(values, source)
+    model_type = values.get("model_type")
+    if model_type not in (FOREIGN_TYPE, OWN_TYPE):
+        raise CheckpointError(
+            f"{source}: model_type is {model_type!r}; only '{FOREIGN_TYPE}' and '{OWN_TYPE}' "
+            "folders are read"
+        )
+    own = model_type == OWN_TYPE
     if values.get("tie_word_embeddings", True) is not True:
         raise CheckpointError(f"{source}: tie_word_embeddings is off; only a tied decoder is read")
     present = {**_DEFAULTS, **{key: value for key, value in values.items() if value is not None}}
     fields = {ours: present[theirs] for theirs, ours in _FIELDS.items() if theirs in present}
-    fields["activation"] = _activation(present["hidden_act"], source)
+    activation = present["hidden_act"]
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise CheckpointError(f"{source}: hidden_act is {activation!r}; known are {known}")
+    fields["activation"] = _ACTIVATIONS[activation]
     num_groups = present["num_hidden_groups"]
-    sharing = sharing_of_groups(num_groups, present["num_hidden_layers"])
+    one, each = num_groups == 1, num_groups == present["num_hidden_layers"]
+    sharing: object = "all" if one else "none" if each else "groups"
     if own:
         sharing = present.get("sharing", sharing)
         fields["embedding_layout"] = present.get("embedding_layout", "factorized")
@@ -171,29 +171,6 @@ def model_config(
             "layers to other groups than l * G // L, so its folders of this shape cannot be read"
         )
     return config
-
-
-def sharing_of_groups(num_groups: object, num_layers: object) -> object:
-    """Return the strategy that a number of groups stands for."""
-    return "all" if num_groups == 1 else "none" if num_groups == num_layers else "groups"
-
-
-def _check_type(values: Mapping[str, object], source: str) -> bool:
-    """Whether the folder has our own type; any type but the two is refused."""
-    model_type = values.get("model_type")
-    if model_type not in (FOREIGN_TYPE, OWN_TYPE):
-        raise CheckpointError(
-            f"{source}: model_type is {model_type!r}; only '{FOREIGN_TYPE}' and '{OWN_TYPE}' "
-            "folders are read"
-        )
-    return model_type == OWN_TYPE
-
-
-def _activation(name: object, source: str) -> Activation:
-    if not isinstance(name, str) or name not in _ACTIVATIONS:
-        known = ", ".join(_ACTIVATIONS)
-        raise CheckpointError(f"{source}: hidden_act is {name!r}; known are {known}")
-    return _ACTIVATIONS[name]
 
 
 def head_of(values: Mapping[str, object], source: str) -> Head:

@@ -8,8 +8,7 @@ SQuAD 2.0 head, and the few depths whose groups it rounds differently) the folde
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping
 
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
@@ -21,13 +20,10 @@ FOREIGN_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 
 POOLER = ("encoder.pooler.weight", "encoder.pooler.bias")
 
-
-TIED_COPIES: Mapping[str, str] = MappingProxyType(
-    {
-        "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
-        "predictions.decoder.bias": "predictions.bias",
-    }
-)
+TIED_COPIES: Mapping[str, str] = {
+    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+    "predictions.decoder.bias": "predictions.bias",
+}
 """Tensors that older folders hold twice: the copy -> the tensor it is tied to."""
 
 BUFFERS = ("albert.embeddings.position_ids", "albert.embeddings.token_type_ids")
@@ -38,7 +34,8 @@ def is_foreign(config: ModelConfig, head: Head) -> bool:
     """Whether transformers can run this model, so that its folder is an ``albert`` one."""
     plan = plan_of(config)
     num_groups = plan.num_attention_sets // config.inner_group_num
-    theirs = _transformers_groups(config.num_layers, num_groups)
+    # transformers divides in floats.
+    theirs = [int(k / (config.num_layers / num_groups)) for k in range(config.num_layers)]
     return (
         HEADS[head].foreign
         and config.embedding_layout == "factorized"
@@ -48,9 +45,11 @@ def is_foreign(config: ModelConfig, head: Head) -> bool:
     )
 
 
-def _transformers_groups(num_layers: int, num_groups: int) -> list[int]:
-    """The group of each layer by transformers' rule, which divides in floats."""
-    return [int(layer / (num_layers / num_groups)) for layer in range(num_layers)]
+def some_of(names: Iterable[str], limit: int = 4) -> str:
+    """Return the first few names, and how many more there are."""
+    ordered = sorted(names)
+    rest = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
+    return ", ".join(ordered[:limit]) + rest
 
 
 def tensor_names(config: ModelConfig, head: Head, *, foreign: bool | None = None) -> dict[str, str]:
@@ -59,10 +58,7 @@ def tensor_names(config: ModelConfig, head: Head, *, foreign: bool | None = None
     Ours start with ``encoder.`` for a bare encoder too, transformers' with ``albert.``. The
     projection is left out when the model has none; a tied decoder is never listed.
 
-    Args:
-        config: the model's shape.
-        head: the model's head.
-        foreign: transformers' names or our own; by default what :func:`is_foreign` says.
+    ``foreign`` asks for transformers' names or our own; by default what :func:`is_foreign` says.
 
     Example:
         >>> tensor_names(ModelConfig(), "pretraining")["sentence.bias"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar, cast
 
 import torch
@@ -22,14 +22,7 @@ class AdamW(Optimizer):
     Per tensor: ``m = b1 m + (1 - b1) g``; ``v = b2 v + (1 - b2) g^2``;
     ``u = m / (sqrt(v) + eps) + weight_decay * w``; ``w -= lr * u``. Parameters may be plain
     tensors or sharded ones (DTensor); the update is element by element, so both agree.
-
-    Args:
-        params: parameters or groups; a group may set ``lr`` and ``weight_decay``.
-        lr: learning rate.
-        betas: decay of the running means of the gradient and of its square.
-        eps: added to the root of the second mean.
-        weight_decay: decoupled decay, multiplied by the learning rate.
-        bias_correction: divide the running means by ``1 - beta^t`` (off in the official code).
+    ``bias_correction`` divides the running means by ``1 - beta^t`` (off in the official code).
 
     Example:
         >>> import torch
@@ -49,32 +42,19 @@ class AdamW(Optimizer):
         *,
         bias_correction: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "bias_correction": bias_correction,
-            },
-        )
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**defaults, "bias_correction": bias_correction})
 
     _is_element_wise: ClassVar[bool] = True
     """whether the update of a tensor needs nothing but its own elements"""
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
             if params:
                 self._update(params, group)
-        return loss
 
     def _update(self, params: list[Tensor], group: Group) -> None:
         if self._is_element_wise and all(map(_fits_the_fused_kernel, params)):

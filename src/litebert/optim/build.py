@@ -33,39 +33,22 @@ def build_optimizers(
 ) -> list[Optimizer]:
     """Make the optimisers of a config; every group remembers its ``peak_lr``.
 
-    Args:
-        named_parameters: trainable parameters by name; frozen ones are left out.
-        config: the optimiser and its constants.
-        lr: the resolved peak learning rate.
-
-    Returns:
-        One optimiser, or two for ``muon`` (matrices of the layers, then the rest).
+    One optimiser, or two for ``muon`` (matrices of the layers, then the rest); frozen parameters
+    are left out.
     """
     trainable = [(name, p) for name, p in named_parameters if p.requires_grad]
-    betas = (config.beta1, config.beta2)
+    betas, eps, correction = (config.beta1, config.beta2), config.eps, config.bias_correction
     if config.name == "lamb":
-        return [
-            Lamb(
-                _groups(trainable, lr, config.weight_decay, adapt=True),
-                lr,
-                betas,
-                config.eps,
-                bias_correction=config.bias_correction,
-                max_trust_ratio=config.max_trust_ratio,
-            )
-        ]
+        groups = _groups(trainable, lr, config.weight_decay, adapt=True)
+        bound = config.max_trust_ratio
+        return [Lamb(groups, lr, betas, eps, bias_correction=correction, max_trust_ratio=bound)]
     matrices: list[tuple[str, Tensor]] = []
     if config.name == "muon":
         matrices = [(n, p) for n, p in trainable if _BLOCK_MATRIX.search(n) and p.ndim == 2]
     in_matrices = {name for name, _ in matrices}
     rest = [(name, p) for name, p in trainable if name not in in_matrices]
-    adamw = AdamW(
-        _groups(rest, lr, config.weight_decay, adapt=False),
-        lr,
-        betas,
-        config.eps,
-        bias_correction=config.bias_correction,
-    )
+    groups = _groups(rest, lr, config.weight_decay, adapt=False)
+    adamw = AdamW(groups, lr, betas, eps, bias_correction=correction)
     if not matrices:
         return [adamw]
     group: Group = {"params": [p for _, p in matrices], "peak_lr": config.muon_lr}

@@ -13,11 +13,7 @@ OptimizerName = Literal["lamb", "adamw", "muon"]
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """The optimiser and its constants; the defaults are the official ones.
-
-    >>> OptimizerConfig(name="adamw", lr=1e-3).weight_decay
-    0.01
-    """
+    """The optimiser and its constants; the defaults are the official ones."""
 
     name: OptimizerName = "lamb"
     """lamb, adamw, or muon (torch's Muon for the matrices of the layers, AdamW for the rest)"""

@@ -18,15 +18,8 @@ class Lamb(AdamW):
     ``r = |w| / |u|`` if both norms are positive, else 1. Sharded tensors (DTensor) have their
     norms reduced over all shards first, so the ratio is that of the whole tensor.
 
-    Args:
-        params: parameters or groups; a group may set ``lr``, ``weight_decay`` and
-            ``adapt=False`` (no trust ratio: the official rule for biases and norms).
-        lr: learning rate.
-        betas: decay of the running means of the gradient and of its square.
-        eps: added to the root of the second mean.
-        weight_decay: decoupled decay, part of the direction whose norm is taken.
-        bias_correction: divide the running means by ``1 - beta^t`` (off in the official code).
-        max_trust_ratio: upper bound on the ratio (none in the official code).
+    A group may set ``adapt=False``: no trust ratio, the official rule for biases and norms.
+    ``max_trust_ratio`` bounds the ratio (the official code does not); the rest is AdamW's.
 
     Example:
         >>> import torch
@@ -51,13 +44,10 @@ class Lamb(AdamW):
         max_trust_ratio: float | None = None,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, bias_correction=bias_correction)
-        self.defaults["adapt"] = True
-        for group in self.param_groups:
-            group.setdefault("adapt", True)
         self.max_trust_ratio = max_trust_ratio
 
     def _scale(self, params: list[Tensor], updates: list[Tensor], group: Group) -> None:
-        if not group["adapt"]:
+        if not group.get("adapt", True):
             return
         weight_norms, update_norms = _norms(params), _norms(updates)
         both_positive = (weight_norms > 0) & (update_norms > 0)

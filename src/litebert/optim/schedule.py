@@ -13,11 +13,7 @@ ScheduleName = Literal["official", "linear", "trapezoid", "constant"]
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """How the learning rate moves between the first step and the last.
-
-    >>> ScheduleConfig(name="trapezoid", warmup_share=0.05).name
-    'trapezoid'
-    """
+    """How the learning rate moves between the first step and the last."""
 
     name: ScheduleName = "official"
     """after warm-up, official: polynomial decay as if from step 0; linear: straight down; \
@@ -41,13 +37,8 @@ trapezoid: constant, then down; constant"""
 def official(progress: float, warmup: float, power: float = 1.0) -> float:
     """The official schedule (spec 4.3): the decay counts from 0, so there is a jump after warm-up.
 
-    Args:
-        progress: share of the run done before this step; at and after 1 the rate is 0.
-        warmup: share of the run that warms up.
-        power: exponent of the decay.
-
-    Returns:
-        The factor to multiply the peak learning rate with.
+    Like those below a factor on the peak learning rate, by the share of the run that was done
+    before this step (at and after 1 the rate is 0) and the share that warms up.
     """
     if progress < warmup:
         return progress / warmup
@@ -62,15 +53,10 @@ def linear(progress: float, warmup: float) -> float:
 
 
 def trapezoid(progress: float, warmup: float, decay: float) -> float:
-    """Warm-up, constant, and straight down to zero over the last ``decay`` of the run."""
+    """Warm-up, constant, and straight down to zero over the last ``decay`` of the run, if any."""
     rising = progress / warmup if progress < warmup else 1.0
     falling = (1.0 - min(progress, 1.0)) / decay if decay > 0.0 else 1.0
     return min(rising, falling, 1.0)
-
-
-def constant(progress: float, warmup: float) -> float:
-    """Warm-up, then constant."""
-    return progress / warmup if progress < warmup else 1.0
 
 
 def factor(
@@ -78,19 +64,9 @@ def factor(
 ) -> float:
     """The factor on the peak learning rate at ``progress`` (steps, tokens or time, as a share).
 
-    Args:
-        config: the schedule.
-        progress: share of the run done before this step.
-        steps: length of the run in steps, needed when the warm-up is given in steps.
-        step: steps done before this one, needed for the warm-up's floor.
+    A warm-up in steps needs the run's length in ``steps``, the warm-up's floor the steps done
+    before this ``step``.
     """
-    value = _by_progress(config, progress, steps)
-    if config.warmup_floor and step is not None:
-        value = min(value, (step + 1) / config.warmup_floor)
-    return value
-
-
-def _by_progress(config: ScheduleConfig, progress: float, steps: int | None) -> float:
     warmup = config.warmup_share
     if config.warmup_steps is not None:
         if steps is None:
@@ -100,9 +76,12 @@ def _by_progress(config: ScheduleConfig, progress: float, steps: int | None) -> 
             )
         warmup = config.warmup_steps / steps
     if config.name == "official":
-        return official(progress, warmup, config.power)
-    if config.name == "linear":
-        return linear(progress, warmup)
-    if config.name == "trapezoid":
-        return trapezoid(progress, warmup, config.decay_share)
-    return constant(progress, warmup)
+        value = official(progress, warmup, config.power)
+    elif config.name == "linear":
+        value = linear(progress, warmup)
+    else:
+        decay = config.decay_share if config.name == "trapezoid" else 0.0
+        value = trapezoid(progress, warmup, decay)
+    if config.warmup_floor and step is not None:
+        value = min(value, (step + 1) / config.warmup_floor)
+    return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
@@ -13,7 +13,6 @@ from litebert.predict.backend import Backend, open_backend, run_features
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
 from litebert.tasks.base import Example, Feature, Form, Outputs, Task
-from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, in_order, is_scored, read_splits, score_split
@@ -67,9 +66,8 @@ def evaluate_models(
     num_asked = len(named)
     if len(models) > 1 and not is_scored(task, *named[0]):
         named += _dev_beside(task, where, choose, bad_rows)
-    form, described = task.form, purposes[0].task
-    if isinstance(form, SpanForm) and described is not None:
-        form = replace(form, stride=described.stride)  # windows overlap as the model learned them
+    # Windows overlap as the model learned them.
+    form = task.form.changed(stride=None if (own := purposes[0].task) is None else own.stride)
     length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
     outputs = [
@@ -84,13 +82,12 @@ def evaluate_models(
         average(task.form, [outputs[member][number] for member in members])
         for number in range(len(splits))
     ]
-    described, tuned = purposes[members[0]].task, task.form
+    described = purposes[members[0]].task
     threshold = None if described is None else described.no_answer_threshold
     if len(splits) > num_asked:
         scores, _ = score_split(task, splits[judge], averaged[judge])
         threshold = scores.get("best_f1_thresh")
-    if threshold is not None and isinstance(tuned, SpanForm):
-        tuned = replace(tuned, no_answer_threshold=threshold)
+    tuned = task.form.changed(no_answer_threshold=threshold)  # tuned on dev
     names = tuple(str(models[member]) for member in members)
     evaluations = []
     for part, said in zip(splits[:num_asked], averaged[:num_asked], strict=True):

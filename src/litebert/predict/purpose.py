@@ -93,7 +93,7 @@ class Purpose:
             return form
         if (reason := self.mismatch(task)) is not None:
             raise InputError(reason)
-        return own.adapted(form)
+        return own.changed(may_be_unanswerable=form.may_be_unanswerable)
 
     def order_for(self, task: Task) -> tuple[int, ...] | None:
         """Return at which output each label of a task stands; see :func:`label_order`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -21,7 +20,6 @@ from litebert.serve.config import ServeConfig
 from litebert.serve.guards import ClientLeftError
 from litebert.serve.service import Service
 from litebert.tasks.base import FloatArray, Form
-from litebert.tasks.forms.spans import SpanForm
 
 Result = TypeVar("Result")
 
@@ -84,9 +82,7 @@ class Endpoints:
         """Return the stretch of the passage that answers the question, or no answer."""
         predictor = self._predictor("answer", body.model)
         question, context = self._check_lengths([body.question, body.context])
-        form = predictor.form()
-        if body.may_be_unanswerable is not None and isinstance(form, SpanForm):
-            form = replace(form, may_be_unanswerable=body.may_be_unanswerable)
+        form = predictor.form().changed(may_be_unanswerable=body.may_be_unanswerable)
         record = {"question": question, "context": context}
         answer = await self._ask_record(request, predictor, record, form)
         return s.AnswerResponse.model_validate(answer)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -75,17 +75,19 @@ Gold = int | float | tuple[int, ...] | tuple[Answer, ...] | None
 """Class or choice index; score; label flags or tag indices; answers (empty: unanswerable)."""
 
 
+Value = int | float | str | tuple[int, ...]
+"""What is predicted: class or choice index; score; label flags or tag indices; answer text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example of any kind.
+    """One example of any kind; ``id`` is unique within its file.
 
     Args:
-        id: unique within its file; what a predictions file names it by.
         text: the sentence; the passage (multiple choice, spans); empty if ``words`` are given.
         text_pair: the second sentence; the question (multiple choice, spans).
         options: the choices (multiple choice).
         words: the words to tag (token classification).
-        gold: what is right, or None.
         group: a part of the data with a score of its own, such as RACE's ``middle``.
     """
 
@@ -96,6 +98,9 @@ class Example:
     words: tuple[str, ...] = ()
     gold: Gold = None
     group: str = ""
+
+
+Examples = Sequence[Example]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +146,11 @@ class Feature:
 
     Args:
         example: index of its example in the list the features were made from.
-        rows: one row, or one per choice.
         target: None without gold; else int64 [] (class, choice), float32 [] (regression),
             float32 [num_labels] (multi-label), int64 [3] (start, end, 1 if this window has no
             answer) or int64 [S] (tags, :data:`IGNORED_LABEL` elsewhere).
         passage: the passage pieces (spans).
         word_positions: position of each word's first piece (token classification), int64 [W].
-        first_word: index of the first of these words in the example.
         masked: positions whose word the masked-language-model head shall predict.
     """
 
@@ -156,7 +159,6 @@ class Feature:
     target: npt.NDArray[np.generic] | None = None
     passage: Passage | None = None
     word_positions: IntArray | None = None
-    first_word: int = 0
     masked: tuple[int, ...] = ()
 
     def __len__(self) -> int:
@@ -172,6 +174,9 @@ class Feature:
         mask[0] = False
         mask[self.passage.first : self.passage.first + len(self.passage.starts)] = False
         return mask
+
+
+Features = Sequence[Feature]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,18 +195,19 @@ class Prediction:
     """What was predicted for one example.
 
     Args:
-        id: the example's.
-        value: class or choice index; score; label flags or tag indices; answer text.
         scores: probability of each label or choice, where there are some.
         spans: the n best answers, best first (spans).
         no_answer: probability that the passage holds no answer (spans that may have none).
     """
 
     id: str
-    value: int | float | str | tuple[int, ...]
+    value: Value
     scores: tuple[float, ...] = ()
     spans: tuple[Span, ...] = ()
     no_answer: float | None = None
+
+
+Predictions = Sequence[Prediction]
 
 
 @dataclass(frozen=True)
@@ -238,14 +244,12 @@ class Form(ABC):
         """Make an example of a request; an InputError says what is missing."""
 
     @abstractmethod
-    def features(
-        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
-    ) -> list[Feature]:
+    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
         """Make model inputs of at most ``max_length`` tokens, in the order of the examples."""
 
     @abstractmethod
     def decode(
-        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
     ) -> list[Prediction]:
         """Make one prediction per example from one :data:`Outputs` per feature."""
 
@@ -280,9 +284,11 @@ class Form(ABC):
         """Return what ``task.json`` keeps beside kind and labels, by its fields."""
         return {}
 
-    def adapted(self, task_form: Form) -> Form:
-        """Return the form of a model for another task of its kind."""
-        return self
+    def changed(self, **values: Any) -> Self:
+        """Return the form with those values that are given, of fields that its kind has."""
+        known = {field.name for field in fields(self)}
+        given = {name: value for name, value in values.items() if value is not None}
+        return replace(self, **{name: given[name] for name in given.keys() & known})
 
     @abstractmethod
     def read_row(self, cells: Cells, id: str) -> Example:
@@ -295,14 +301,10 @@ class Form(ABC):
         return gold
 
     @abstractmethod
-    def read_label(
-        self, value: object, example: Example, separator: str
-    ) -> int | float | str | tuple[int, ...]:
+    def read_label(self, value: object, example: Example, separator: str) -> Value:
         """Read a label, or a prediction in the same words, as a :class:`Prediction` holds it."""
 
-    def read_prediction(
-        self, value: object, example: Example, separator: str
-    ) -> int | float | str | tuple[int, ...]:
+    def read_prediction(self, value: object, example: Example, separator: str) -> Value:
         """Read what :meth:`written` wrote."""
         return self.read_label(value, example, separator)
 
@@ -311,12 +313,10 @@ class Form(ABC):
         return prediction.value
 
     @abstractmethod
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return all metrics of the kind; fractions, but percent for spans as in SQuAD."""
 
-    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
+    def baseline(self, train: Examples, examples: Examples) -> list[Prediction]:
         """Return predictions that look at no text: by default the most frequent gold."""
         gold = Counter(example.gold for example in train).most_common(1)[0][0]
         assert isinstance(gold, (int, tuple))
@@ -327,19 +327,15 @@ class Form(ABC):
         """Return how wrong and how sure a prediction is: 0 for a right one."""
         return max(prediction.scores, default=1.0) if example.gold != prediction.value else 0.0
 
-    @abstractmethod
-    def named(self, example: Example, value: object) -> object:
-        """Return a gold or predicted value as people read it."""
+    def named(self, example: Example | None, value: object) -> object:
+        """Return a gold or predicted value as people read it; a choice needs its example."""
+        return value
 
-    def confusion(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, object] | None:
+    def confusion(self, examples: Examples, predictions: Predictions) -> dict[str, object] | None:
         """Return ``labels`` and counts ``matrix[gold][predicted]`` of classes, else None."""
         return None
 
-    def window_counts(
-        self, examples: Sequence[Example], features: Sequence[Feature]
-    ) -> dict[str, int]:
+    def window_counts(self, examples: Examples, features: Features) -> dict[str, int]:
         """Return how many gold answers the windows hold, where inputs are windows."""
         return {}
 
@@ -374,26 +370,15 @@ class Task(Protocol):
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read a split from a folder, or a single file whatever the split's name."""
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the official figures, the main metric among them."""
 
     def write_predictions(
-        self,
-        folder: Path,
-        split: str,
-        examples: Sequence[Example],
-        predictions: Sequence[Prediction],
+        self, folder: Path, split: str, examples: Examples, predictions: Predictions
     ) -> list[Path]:
         """Write predictions in the format that the official script or leaderboard reads."""
 
     def score_file(
-        self,
-        predictions: Path,
-        data: Path,
-        split: str,
-        null_odds: Path | None,
-        problems: RowProblems,
+        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
     ) -> dict[str, float]:
         """Score a predictions file against a split, with the official script's keys."""

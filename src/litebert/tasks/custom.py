@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -10,11 +9,11 @@ from typing import Final, Literal
 from litebert.common.config import load_toml
 from litebert.common.errors import ConfigError, DataError, suggestion
 from litebert.common.rows import read_rows
-from litebert.tasks.base import Example, Form, Prediction
+from litebert.tasks.base import Example, Examples, Form, Predictions, Value
 from litebert.tasks.forms.kinds import FORMS, Kind
 from litebert.tasks.forms.requests import Cells, RowError
-from litebert.tasks.prediction_files import match_predictions, read_predictions, write_json_lines
-from litebert.tasks.problems import RowProblems
+from litebert.tasks.prediction_files import require_gold, score_rows
+from litebert.tasks.problems import RowProblems, write_json_lines
 from litebert.tasks.task_file import TaskFile
 
 PAIRS: Final = "pair_classification"
@@ -106,12 +105,7 @@ def _form_kind(kind: CustomKind) -> Kind:
 
 @dataclass(frozen=True)
 class CustomTask:
-    """A task that a TOML file describes.
-
-    Args:
-        config: what the file says.
-        folder: where the file is; the data files are looked for there.
-    """
+    """A task that a TOML file describes; ``folder`` is the file's, with the data files."""
 
     config: CustomConfig
     folder: Path
@@ -163,25 +157,23 @@ class CustomTask:
                 if split != "test":
                     example = replace(example, gold=form.read_gold(cells, example))
             except RowError as error:
-                problems.add(path, number, error.reason, error.detail, kept=False)
+                problems.add(path, number, error.reason, error.detail)
                 continue
             texts = [example.text or " ".join(example.words)]
             texts += [] if example.text_pair is None else [example.text_pair]
             if all(problems.check_text(path, number, text, "text", training) for text in texts):
                 examples.append(example)
         if not examples:
-            self._explain_empty(path, found, problems)
+            last = problems.problems[-1].line() if len(problems) else "the file has no rows"
+            raise DataError(
+                f"task {self.name}: no usable row in {path} (columns: {', '.join(sorted(found))}); "
+                f"last fault: {last}"
+            )
         return examples
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the metrics of the kind."""
-        unlabelled = next((example for example in examples if example.gold is None), None)
-        if unlabelled is not None:
-            raise DataError(
-                f"task {self.name}: row {unlabelled.id} has no label, so nothing to score"
-            )
+        require_gold(examples, f"task {self.name}: row", "label")
         scores = self.form.score(examples, predictions)
         if self.main_metric not in scores:
             near = suggestion(self.main_metric, scores) or f" Known: {', '.join(scores)}."
@@ -189,11 +181,7 @@ class CustomTask:
         return scores
 
     def write_predictions(
-        self,
-        folder: Path,
-        split: str,
-        examples: Sequence[Example],
-        predictions: Sequence[Prediction],
+        self, folder: Path, split: str, examples: Examples, predictions: Predictions
     ) -> list[Path]:
         """Write JSON lines with ``id``, ``prediction`` and what the form says beside it."""
         form = self.form
@@ -201,30 +189,26 @@ class CustomTask:
             {"id": p.id, "prediction": form.written(p), **form.describe(e, p)}
             for e, p in zip(examples, predictions, strict=True)
         ]
-        return [write_json_lines(folder / f"{split}-predictions.jsonl", rows)]
+        path = folder / f"{split}-predictions.jsonl"
+        write_json_lines(path, rows)
+        return [path]
 
     def score_file(
-        self,
-        predictions: Path,
-        data: Path,
-        split: str,
-        null_odds: Path | None,
-        problems: RowProblems,
+        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
     ) -> dict[str, float]:
         """Score a file with ``id`` (row from 0) and ``prediction`` in the labels' own words.
 
         A number is the index of an option from 0, as :meth:`write_predictions` writes it.
         """
-        examples = self.read(data, split, problems)
-        values = match_predictions(examples, read_predictions(predictions), predictions, problems)
-        form, separator, parsed = self.form, self.config.label_separator, []
-        for example, value in zip(examples, values, strict=True):
+        form, separator = self.form, self.config.label_separator
+
+        def read(value: object, example: Example) -> Value:
             try:
-                read = form.read_prediction(value, example, separator)
+                return form.read_prediction(value, example, separator)
             except RowError as error:
-                raise DataError(f"{predictions}: row {example.id}: {error}") from None
-            parsed.append(Prediction(example.id, read))
-        return self.score(examples, parsed)
+                raise DataError(f"row {example.id}: {error}") from None
+
+        return score_rows(self, file, data, split, problems, read)
 
     def _file(self, data: Path, split: str) -> Path:
         if data.is_file() and data.suffix != ".toml":
@@ -238,10 +222,3 @@ class CustomTask:
             if (folder / name).is_file():
                 return folder / name
         raise DataError(f"task {self.name}: {name} is neither in {data} nor in {self.folder}")
-
-    def _explain_empty(self, path: Path, columns: set[str], problems: RowProblems) -> None:
-        first = problems.problems[-1].line() if len(problems) else "the file has no rows"
-        raise DataError(
-            f"task {self.name}: no usable row in {path} (columns: {', '.join(sorted(columns))}); "
-            f"last fault: {first}"
-        )

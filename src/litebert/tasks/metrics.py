@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+Floats = npt.NDArray[np.float64]
 Values = Sequence[float] | Sequence[int] | npt.NDArray[np.generic]
 
 
@@ -75,26 +76,15 @@ def mean_squared_error(gold: Values, predicted: Values) -> float:
     return float(np.mean((gold_array - predicted_array) ** 2))
 
 
-def multi_label_scores(
-    gold: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]
-) -> dict[str, float]:
+def multi_label_scores(gold: Floats, predicted: Floats) -> dict[str, float]:
     """Return micro and macro F1 and the share of rows with all labels right.
 
-    Args:
-        gold: 0/1, int64 [num_examples, num_labels].
-        predicted: likewise.
+    Both are 0 or 1, [num_examples, num_labels].
     """
-    right = np.sum((gold == 1) & (predicted == 1), axis=0)
-    predicted_counts, gold_counts = predicted.sum(axis=0), gold.sum(axis=0)
-    per_label = [
-        _f1_of_counts(int(a), int(b), int(c))
-        for a, b, c in zip(right, predicted_counts, gold_counts, strict=True)
-    ]
+    labels = zip(gold.T, predicted.T, strict=True)
     return {
-        "f1_micro": _f1_of_counts(
-            int(right.sum()), int(predicted_counts.sum()), int(gold_counts.sum())
-        ),
-        "f1_macro": float(np.mean(per_label)),
+        "f1_micro": f1(gold.ravel(), predicted.ravel()),
+        "f1_macro": float(np.mean([f1(*label) for label in labels])),
         "exact_match": float(np.mean(np.all(gold == predicted, axis=1))),
     }
 
@@ -142,29 +132,26 @@ def entity_scores(
     }
 
 
-def confusion_matrix(
-    gold: Sequence[int], predicted: Sequence[int], num_labels: int
-) -> list[list[int]]:
+def confusion_matrix(gold: Values, predicted: Values, num_labels: int) -> list[list[int]]:
     """Return counts [gold][predicted]."""
     matrix = np.zeros((num_labels, num_labels), np.int64)
     np.add.at(matrix, (np.asarray(gold, np.int64), np.asarray(predicted, np.int64)), 1)
-    return [[int(count) for count in row] for row in matrix]
+    counts: list[list[int]] = matrix.tolist()
+    return counts
 
 
 def _f1_of_counts(right: int, num_predicted: int, num_gold: int) -> float:
     return 2 * right / (num_predicted + num_gold) if num_predicted + num_gold else 0.0
 
 
-def _mean_ranks(values: Values) -> npt.NDArray[np.float64]:
+def _mean_ranks(values: Values) -> Floats:
     _, codes, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     last = np.cumsum(counts).astype(np.float64)
-    ranks: npt.NDArray[np.float64] = (last - (counts - 1) / 2)[codes]
+    ranks: Floats = (last - (counts - 1) / 2)[codes]
     return ranks
 
 
-def _aligned(
-    gold: Values, predicted: Values
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _aligned(gold: Values, predicted: Values) -> tuple[Floats, Floats]:
     gold_array = np.asarray(gold, np.float64)
     predicted_array = np.asarray(predicted, np.float64)
     assert gold_array.shape == predicted_array.shape, "as many predictions as gold values"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import plain_suffix, read_json, write_text
+from litebert.common.files import plain_suffix, read_json
 from litebert.common.rows import read_rows
-from litebert.tasks.base import Example
+from litebert.tasks.base import Example, Examples, Prediction, Task, Value
 from litebert.tasks.problems import RowProblems
 
 _ID_NAMES = ("index", "id")
@@ -35,10 +34,7 @@ def read_predictions(path: Path) -> dict[str, object]:
 
 
 def match_predictions(
-    examples: Sequence[Example],
-    predictions: Mapping[str, object],
-    path: Path,
-    problems: RowProblems,
+    examples: Examples, predictions: Mapping[str, object], path: Path, problems: RowProblems
 ) -> list[object]:
     """Return the prediction of each example.
 
@@ -60,14 +56,27 @@ def match_predictions(
     return [predictions[example.id] for example in examples]
 
 
-def write_table(path: Path, rows: Iterable[tuple[str, str]]) -> Path:
-    """Write a leaderboard table with the columns ``index`` and ``prediction``."""
-    lines = ["index\tprediction", *(f"{index}\t{value}" for index, value in rows)]
-    write_text(path, "\n".join(lines) + "\n")
-    return path
+def require_gold(examples: Examples, row: str, gold: str) -> None:
+    """Raise DataError if an example has nothing to be scored by."""
+    for example in examples:
+        if example.gold is None:
+            raise DataError(f"{row} {example.id} has no {gold}, so nothing to score")
 
 
-def write_json_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> Path:
-    """Write one JSON object a line."""
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    return path
+def score_rows(
+    task: Task,
+    file: Path,
+    data: Path,
+    split: str,
+    problems: RowProblems,
+    read: Callable[[object, Example], Value],
+) -> dict[str, float]:
+    """Score a predictions file by its rows; ``read`` makes a prediction's value of one of them."""
+    examples = task.read(data, split, problems)
+    values = match_predictions(examples, read_predictions(file), file, problems)
+    try:
+        pairs = zip(examples, values, strict=True)
+        parsed = [Prediction(example.id, read(value, example)) for example, value in pairs]
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+    return task.score(examples, parsed)

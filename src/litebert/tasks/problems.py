@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,11 @@ class RowProblem:
         return f"{self.path}:{self.row}: {self.reason}{detail} ({fate})"
 
 
+def write_json_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """Write one JSON object a line."""
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
 class RowProblems:
     """Collects bad rows while files are read."""
 
@@ -49,18 +55,13 @@ class RowProblems:
     def add(self, path: Path, row: int, reason: str, detail: str = "", kept: bool = False) -> None:
         """Note a bad row, or stop at it when strict.
 
-        Args:
-            path: the file.
-            row: the line (or question, in nested files) as a person counts it, from 1.
-            reason: what is wrong, the same words for the same fault.
-            detail: the value.
-            kept: whether the example is used nevertheless.
+        Rows are lines (or questions, in nested files) from 1; a reason has the same words for the
+        same fault; an example that is ``kept`` is used nevertheless.
         """
-        problem = RowProblem(path, row, reason, detail, kept)
         if self.strict:
             what = f"{reason}: {detail}" if detail else reason
             raise DataError(f"{path}:{row}: {what}; fix the row or run without --strict")
-        self.problems.append(problem)
+        self.problems.append(RowProblem(path, row, reason, detail, kept))
 
     def check_text(self, path: Path, row: int, text: str, what: str, training: bool) -> bool:
         """Check that a text is neither empty nor absurdly long; return whether to use the row.
@@ -96,8 +97,7 @@ class RowProblems:
             for p in self.problems
         )  # fmt: skip
         if self.problems:
-            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            write_text(path, text)
+            write_json_lines(path, rows)
 
     def report(self) -> list[str]:
         """Return lines for people: the first rows of each reason, then the counts."""

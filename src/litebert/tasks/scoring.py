@@ -1,4 +1,4 @@
-"""Between a model and a task's score: splits with their inputs, the order of labels, decoding."""
+"""Between a model and a task's score: splits with inputs, order of labels, worst mistakes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from pathlib import Path
 
 from litebert.common.errors import InputError, MissingFileError
 from litebert.common.rng import rng
-from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Task, TextEncoder
+from litebert.tasks.base import (
+    Example,
+    Examples,
+    Features,
+    Form,
+    Outputs,
+    Prediction,
+    Predictions,
+    Task,
+    TextEncoder,
+)
 from litebert.tasks.problems import RowProblems
 
 _BY_LABEL = frozenset({"logits", "token_logits"})
 """Outputs whose last axis is that of the labels."""
+
+_LONGEST_TEXT = 400  # of a mistake that is shown
 
 
 @dataclass(frozen=True)
@@ -21,17 +33,12 @@ class TaskSplit:
     """Examples with their model inputs."""
 
     name: str
-    examples: Sequence[Example]
-    features: Sequence[Feature]
+    examples: Examples
+    features: Features
 
     @classmethod
     def make(
-        cls,
-        form: Form,
-        name: str,
-        examples: Sequence[Example],
-        tokenizer: TextEncoder,
-        max_length: int,
+        cls, form: Form, name: str, examples: Examples, tokenizer: TextEncoder, max_length: int
     ) -> TaskSplit:
         """Tokenise examples."""
         return cls(name, examples, form.features(examples, tokenizer, max_length))
@@ -60,9 +67,7 @@ class TaskSplit:
         return digest.hexdigest()
 
 
-def sample(
-    examples: Sequence[Example], count: int | None, purpose: str = "training subset"
-) -> Sequence[Example]:
+def sample(examples: Examples, count: int | None, purpose: str = "training subset") -> Examples:
     """Return so many examples, drawn without replacement, in their order; None returns all."""
     if count is None or count >= len(examples):
         return examples
@@ -103,7 +108,7 @@ def read_splits(
     return found
 
 
-def is_scored(task: Task, split: str, examples: Sequence[Example]) -> bool:
+def is_scored(task: Task, split: str, examples: Examples) -> bool:
     """Whether a split gets scores: it has labels, and is not only for a leaderboard.
 
     The diagnostic set of GLUE is both: the leaderboard takes it, and its labels are published.
@@ -122,16 +127,8 @@ def label_order(
 ) -> tuple[int, ...] | None:
     """Return at which output of a model each label of a task stands; None: in the task's order.
 
-    Outputs that nobody named are taken to be in the task's order.
-
-    Args:
-        found: the model's labels, in the order of its outputs.
-        wanted: the task's labels.
-        task: the task's name, for the error line.
-        model: the model's name, for the error line.
-
-    Raises:
-        InputError: they are other labels, or not as many.
+    ``found`` are the model's labels in the order of its outputs; those that nobody named are taken
+    to be in the task's order. An InputError says that they are other labels, or not as many.
 
     Example:
         >>> label_order(("yes", "no"), ("no", "yes"), "mine")
@@ -157,3 +154,30 @@ def in_order(outputs: Outputs, order: Sequence[int] | None) -> Outputs:
         name: values[..., list(order)] if name in _BY_LABEL else values
         for name, values in outputs.items()
     }
+
+
+def worst_mistakes(
+    form: Form, examples: Examples, predictions: Predictions, count: int = 20
+) -> list[dict[str, object]]:
+    """Return the wrong predictions the model was surest of, worst first."""
+    ranked = []
+    for example, prediction in zip(examples, predictions, strict=True):
+        badness = 0.0 if example.gold is None else form.badness(example, prediction)
+        if badness > 0:
+            ranked.append((badness, example, prediction))
+    ranked.sort(key=lambda entry: -entry[0])
+    return [
+        {
+            "id": example.id,
+            "text": _shorten(example.text or " ".join(example.words)),
+            **({} if example.text_pair is None else {"text_pair": _shorten(example.text_pair)}),
+            "gold": form.named(example, example.gold),
+            "predicted": form.named(example, prediction.value),
+            "badness": round(badness, 4),
+        }
+        for badness, example, prediction in ranked[:count]
+    ]
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,17 +35,12 @@ class UnreadableError(CheckpointError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint on disk whose files were found whole.
-
-    Example:
-        >>> checkpoint = latest_good(Path("run/checkpoints"), print)
-        >>> checkpoint.step, checkpoint.state["run"]["tokens"]
-        (20, 163840)
-    """
+    """A checkpoint on disk whose files were found whole."""
 
     path: Path
     step: int
-    state: Mapping[str, object]
+    state: Mapping[str, Any]
+    """as :func:`save` got it, with ``step``, checksums of the ``files`` and its own"""
 
     def tensors(self, file: str) -> dict[str, Tensor]:
         """Read one of the files of tensors."""
@@ -62,11 +58,8 @@ def save(
 ) -> Path:
     """Write ``folder/step-N`` whole or not at all.
 
-    Args:
-        folder: where the run's checkpoints are.
-        step: N.
-        tensors: file name -> tensors by name.
-        state: JSON values; the checksums of all files and its own are added.
+    ``tensors`` is file name -> tensors by name; ``state`` is JSON values, to which the checksums
+    of all files and its own are added.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -79,8 +72,7 @@ def save(
                 contiguous = {key: t.contiguous().cpu() for key, t in named_tensors.items()}
                 save_file(contiguous, temporary / name)
                 checksums[name] = sha256_file(temporary / name)
-            content = {"step": step, **state, "files": checksums}
-            write_json(temporary / STATE_FILE, {**content, "checksum": _digest(content)})
+            _write_state(temporary, {"step": step, **state, "files": checksums})
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CheckpointError(
@@ -93,9 +85,8 @@ def save(
 def amend(path: Path, changes: Mapping[str, object]) -> None:
     """Change values of a checkpoint's state, all or none; its tensors stay as they are."""
     state = {**read(path).state, **changes}
-    content = {key: value for key, value in state.items() if key != "checksum"}
     try:
-        write_json(path / STATE_FILE, {**content, "checksum": _digest(content)})
+        _write_state(path, state)
     except OSError as error:
         raise CheckpointError(
             f"checkpoint {path} cannot be changed: {error.strerror or error}; it is intact: make "
@@ -118,20 +109,15 @@ def read(path: Path) -> Checkpoint:
         raise UnreadableError(path, error) from error
     except ValueError as error:
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE}: {error}") from None
-    content = {key: value for key, value in state.items() if key != "checksum"}
-    if state.get("checksum") != _digest(content):
+    if state.get("checksum") != _digest(state):
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} was changed")
-    step = content["step"]
-    assert isinstance(step, int), "written by save"
-    return Checkpoint(path, step, state)
+    return Checkpoint(path, state["step"], state)
 
 
 def verify(path: Path) -> Checkpoint:
     """Read a checkpoint's state and check every file against it; the errors of :func:`read`."""
     found = read(path)
-    checksums = found.state["files"]
-    assert isinstance(checksums, dict), "written by save"
-    for name, checksum in checksums.items():
+    for name, checksum in found.state["files"].items():
         try:
             is_whole = sha256_file(path / name) == checksum
         except FileNotFoundError:
@@ -256,6 +242,12 @@ def load_optimizer_tensors(
             state[key] = tensor.clone()
 
 
-def _digest(content: Mapping[str, object]) -> str:
+def _write_state(folder: Path, state: Mapping[str, object]) -> None:
+    write_json(folder / STATE_FILE, {**state, "checksum": _digest(state)})
+
+
+def _digest(state: Mapping[str, object]) -> str:
+    """The checksum of a state without its own."""
+    content = {key: value for key, value in state.items() if key != "checksum"}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

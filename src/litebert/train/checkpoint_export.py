@@ -13,27 +13,22 @@ from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.text.tokenizer import MODEL_FILE
 from litebert.train import checkpoint
-from litebert.train.pretraining.state import RunState
+from litebert.train.pretraining.evaluate import RunState
 
 _SHAPE_PREFIX = "model."
 
 
 def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
-    """Write the weights of a checkpoint as a model folder; the step they are of.
+    """Write the weights of a checkpoint as a new model folder; the step they are of.
 
-    Args:
-        run: the run folder.
-        out: the model folder to make; it must not exist yet, or be empty.
-        step: "best" by the run's dev metric, "last", or a number.
+    ``step`` is "best" by the run's dev metric, "last", or a number.
     """
     manifest = RunFolder.open(run).manifest()
     folder = run / "checkpoints"
     chosen = checkpoint.verify(folder / f"step-{_find_step(folder, step)}")
-    identity = chosen.state["identity"]
-    assert isinstance(identity, Mapping), "written by the run"
     shape = {
         key.removeprefix(_SHAPE_PREFIX): value
-        for key, value in identity.items()
+        for key, value in chosen.state["identity"].items()
         if key.startswith(_SHAPE_PREFIX)
     }
     model = PretrainingModel(from_dict(ModelConfig, shape, str(chosen.path)))
@@ -65,7 +60,6 @@ def _best_step(folder: Path, steps: Sequence[int]) -> int:
             found = checkpoint.read(folder / f"step-{step}").state["run"]
         except CheckpointError:
             continue
-        assert isinstance(found, Mapping), "written by the run"
         best = from_dict(RunState, found, str(folder)).best_step
         return step if best is None else best
     raise CheckpointError(f"none of the {len(steps)} checkpoints in {folder} can be read")

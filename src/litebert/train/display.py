@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from litebert.common.progress import SECONDS_BETWEEN_LINES, format_duration
 
@@ -18,17 +18,16 @@ _BAR_WIDTH = 30
 
 
 @dataclass(frozen=True)
-class Status:
+class StatusLine:
     """One moment of a training.
 
-    >>> Status(share=0.5, step=100, eta_s=60.0, figures=("loss 6.52",)).line()
+    >>> StatusLine(share=0.5, step=100, eta_s=60.0, figures=("loss 6.52",)).line()
     'step 100 (50%), eta 1:00 | loss 6.52'
     """
 
     share: float
     """share of the run that is done"""
     step: int
-    """steps done"""
     eta_s: float
     """seconds until the end"""
     figures: tuple[str, ...] = ()
@@ -49,10 +48,10 @@ class Status:
         return " | ".join(part for part in parts if part)
 
 
-class Display(Protocol):
-    """What training reports to."""
+class Display:
+    """What training reports to; this one is silent."""
 
-    def show(self, status: Status) -> None:
+    def show(self, status: StatusLine) -> None:
         """Show how it stands; called every step, shown now and then."""
 
     def note(self, text: str) -> None:
@@ -65,26 +64,15 @@ class Display(Protocol):
 def display(*, is_main: bool, quiet: bool = False) -> Display:
     """A live display on a terminal, sparse lines elsewhere, nothing on other processes."""
     if not is_main or quiet:
-        return _Silent()
+        return Display()
     return _Terminal() if sys.stderr.isatty() else _Log()
 
 
-class _Silent:
-    def show(self, status: Status) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class _Log:
+class _Log(Display):
     def __init__(self) -> None:
         self._printed = time.monotonic()
 
-    def show(self, status: Status) -> None:
+    def show(self, status: StatusLine) -> None:
         if time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
             self._printed = time.monotonic()
             self.note(status.line())
@@ -92,11 +80,8 @@ class _Log:
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    def close(self) -> None:
-        pass
 
-
-class _Terminal:
+class _Terminal(Display):
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
@@ -106,7 +91,7 @@ class _Terminal:
         self._live.start()
         self._shown = 0.0
 
-    def show(self, status: Status) -> None:
+    def show(self, status: StatusLine) -> None:
         now = time.monotonic()
         if now - self._shown >= _SECONDS_BETWEEN_REFRESHES:
             self._shown = now
@@ -119,7 +104,7 @@ class _Terminal:
         self._live.stop()
 
 
-def _render(status: Status) -> Text:
+def _render(status: StatusLine) -> Text:
     from rich.text import Text
 
     done = round(_BAR_WIDTH * min(1.0, status.share))

@@ -9,23 +9,23 @@ from typing import Literal
 import torch
 
 from litebert.data.batches.example import Batch
-from litebert.dist.replica import SingleReplica
+from litebert.dist.replica import Replica
 from litebert.dist.runtime import Process, this_process, uses_bfloat16
 from litebert.model.config import ModelConfig
 from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
 from litebert.optim.build import build_optimizers
-from litebert.train.estimate import Memory, measured_gemm_rate, step_flops
+from litebert.train.estimate import Memory, measured_gemm_rate
+from litebert.train.loop import accumulate, update
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.curriculum import Stage, stage_at
 from litebert.train.pretraining.feed import Feed, rows_of
-from litebert.train.pretraining.objective import PretrainingLoss, counts_of
+from litebert.train.pretraining.objective import PretrainingLoss, batch_flops, counts_of
 from litebert.train.pretraining.setup import (
     Corpora,
-    build_model,
+    build_pretraining_model,
     open_corpora,
     resolve_model,
 )
-from litebert.train.step import accumulate, update
 
 Bound = Literal["steps", "tokens", "budget"]
 
@@ -121,22 +121,21 @@ class _Bench:
         self, config: PretrainConfig, shape: ModelConfig, corpora: Corpora, process: Process
     ) -> None:
         self.config, self.shape, self.process, self.corpora = config, shape, process, corpora
-        model = build_model(config, shape, corpora).to(process.device)
+        model = build_pretraining_model(config, shape, corpora).to(process.device)
         # Each process measures alone: what it computes, not what it sends.
-        self.replica = SingleReplica(model, process)
+        self.replica = Replica(model, process)
         self.optimizers = build_optimizers(model.named_parameters(), config.optimizer, 0.0)
 
     def measure(self, share: float) -> tuple[StageEstimate, float]:
         """The costs of a step at a share of the run, and operations per second."""
         stage = stage_at(self.config, self.shape, share)
-        feed = Feed(
-            self.corpora.train, self.config.examples, self.config.seed, self.corpora.vocabulary
-        )
+        config, corpora = self.config, self.corpora
+        feed = Feed(corpora.train, config.examples, config.seed, corpora.vocabulary)
         batch = max(feed.take(stage), key=lambda batch: batch.num_tokens)
         measured = rows_of(batch, 0, max(1, batch.input_ids.size // _MEASURED_TOKENS))
         compute_s, update_s = self._time(measured, stage)
-        rate = self._flops(measured, stage) / compute_s
-        flops = stage.num_micro * self._flops(batch, stage)
+        rate = batch_flops(self.shape, measured, stage.layers) / compute_s
+        flops = stage.num_micro * batch_flops(self.shape, batch, stage.layers)
         estimate = StageEstimate(
             from_share=share,
             layers=stage.layers,
@@ -154,14 +153,8 @@ class _Bench:
         """Seconds to compute a batch and to update, the best of a few after a first one."""
         device = self.process.device
         predictions, pairs, _ = counts_of([batch])
-        loss_of = PretrainingLoss(
-            self.config.objective,
-            max(1, predictions),
-            pairs,
-            stage.layers,
-            device,
-            self.config.precision,
-        )
+        predictions = max(1, predictions)
+        loss_of = PretrainingLoss.of(self.config, predictions, pairs, stage.layers, device)
         parameters = [p for p in self.replica.model.parameters() if p.requires_grad]
         compute_s, update_s = [], []
         for _ in range(1 + _MEASURED_STEPS):
@@ -174,10 +167,6 @@ class _Bench:
             compute_s.append(between - started)
             update_s.append(time.perf_counter() - between)
         return min(compute_s[1:]), min(update_s[1:])
-
-    def _flops(self, batch: Batch, stage: Stage) -> float:
-        rows, length = batch.input_ids.shape
-        return step_flops(self.shape, rows, length, len(batch.masked_labels), stage.layers)
 
 
 def _wait(device: torch.device) -> None:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from litebert.common.errors import DataError, LitebertError
 from litebert.common.signals import StopRequest, stop_request
-from litebert.dist.replica import Replica
+from litebert.dist.replica import Replica, whole
 from litebert.dist.runtime import DeviceName, Parallel, Process, this_process
 from litebert.optim.build import set_learning_rate
-from litebert.train.display import Status
+from litebert.train.display import StatusLine
 from litebert.train.run import Run, TrainState
-from litebert.train.step import accumulate, update
 
 T = TypeVar("T")
 
@@ -51,7 +51,6 @@ class Outcome:
     grad_norm: float
     """before clipping; not finite if nothing was updated"""
     seconds: float
-    """duration of the step"""
 
 
 class Engine(Protocol[T]):
@@ -72,7 +71,7 @@ class Engine(Protocol[T]):
     def line(self) -> Mapping[str, object] | None:
         """The line of metrics since the last one; None if no step changed the weights."""
 
-    def status(self, share: float, eta_s: float) -> Status | None:
+    def status(self, share: float, eta_s: float) -> StatusLine | None:
         """What people see after a step."""
 
     def evaluate(self, *, is_last: bool) -> bool:
@@ -95,21 +94,6 @@ class Cadence:
     """stop after so many steps in a row whose loss or gradient was not finite"""
 
 
-class Clock:
-    """Time in the training loop, continued from earlier runs.
-
-    >>> Clock(before_s=120.0).elapsed_s() >= 120.0
-    True
-    """
-
-    def __init__(self, before_s: float = 0.0) -> None:
-        self._before_s, self._started = before_s, time.monotonic()
-
-    def elapsed_s(self) -> float:
-        """Seconds so far."""
-        return self._before_s + time.monotonic() - self._started
-
-
 @contextmanager
 def training_process(
     out: Path, device: DeviceName, parallel: Parallel
@@ -126,17 +110,7 @@ def training_process(
 
 
 class Loop(Generic[T]):
-    """Trains an engine's model from where its run stands.
-
-    Args:
-        engine: what to train on.
-        run: restored; its state is moved on.
-        replica: the model.
-        optimizers: of its trainable parameters.
-        clip_norm: largest norm of the gradient.
-        cadence: when to log, evaluate and save.
-        stop: the signals that ask to stop.
-    """
+    """Trains an engine's model from where its restored run stands."""
 
     def __init__(
         self,
@@ -156,10 +130,10 @@ class Loop(Generic[T]):
 
     def train(self) -> int:
         """Train until all is done and save; the signal that stopped it before, or 0."""
-        clock = Clock(self.state.elapsed_s)
+        began = time.monotonic() - self.state.elapsed_s
         try:
             while self.engine.share() < 1.0:
-                if self._step(clock):
+                if self._step(began):
                     return self.interrupt()
         except DataError:
             # Neither weights nor position have changed since the last step.
@@ -183,13 +157,16 @@ class Loop(Generic[T]):
         )
         return signum
 
-    def _step(self, clock: Clock) -> bool:
-        """One step and what follows it; whether some process was asked to stop."""
+    def _step(self, began: float) -> bool:
+        """One step and what follows it; whether some process was asked to stop.
+
+        ``began`` is when training would have begun on this clock, had it never been interrupted.
+        """
         state, started = self.state, time.perf_counter()
         step = self.engine.next_step()
         set_learning_rate(self.optimizers, step.lr_factor)
         statistics = accumulate(self.replica, step.batches, step.loss_of, step.seeds).tolist()
-        own_clock_s = clock.elapsed_s() if self.process.is_main else 0.0
+        own_clock_s = time.monotonic() - began if self.process.is_main else 0.0
         *sums, elapsed_s, num_stops = self.process.sum(
             [*statistics, own_clock_s, float(self.stop.signum > 0)]
         )
@@ -213,8 +190,7 @@ class Loop(Generic[T]):
         self.state.nonfinite_in_a_row += 1
         found = {"grad_norm": str(outcome.grad_norm), **self.engine.describe_skipped(outcome)}
         self.run.event("nonfinite", fields=found)
-        step = self.state.step
-        self.run.screen.note(f"step {step:,}: loss or gradient not finite, no update")
+        self.run.screen.note(f"step {self.state.step:,}: loss or gradient not finite, no update")
 
     def _show(self) -> None:
         share = self.engine.share()
@@ -252,3 +228,51 @@ class Loop(Generic[T]):
 
 def _is_due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
+
+
+def accumulate(
+    replica: Replica,
+    micro_batches: Sequence[T],
+    loss_of: Callable[[nn.Module, T], tuple[Tensor, Tensor]],
+    seeds: Sequence[int],
+) -> Tensor:
+    """Run forward and backward of all micro-batches; then gradients are summed over processes.
+
+    The arguments are those of :class:`Step`; returns the sum of the statistics over this process's
+    micro-batches. With a seed for each one's dropout a resumed run needs no stored generator.
+    """
+    total: Tensor | None = None
+    for number, (micro_batch, seed) in enumerate(zip(micro_batches, seeds, strict=True)):
+        torch.manual_seed(seed)
+        with replica.micro_batch(is_last=number + 1 == len(micro_batches)):
+            loss, statistics = loss_of(replica.module_for_training, micro_batch)
+            torch.autograd.backward(loss)
+        statistics = statistics.detach().double()
+        total = statistics if total is None else total + statistics
+    assert total is not None, "a step has at least one micro-batch"
+    return total
+
+
+def update(
+    parameters: Iterable[Tensor], optimizers: Sequence[Optimizer], clip_norm: float, *, loss: float
+) -> float:
+    """Clip the gradients to a global norm and update, unless loss or gradients are not finite.
+
+    Gradients and loss are the same on every process (they were summed), so all decide alike.
+    Returns the gradients' global norm before clipping; not finite if nothing was updated.
+    """
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    norm = float(whole(torch.nn.utils.get_total_norm(gradients)))
+    if not math.isfinite(loss):
+        norm = math.nan
+    if math.isfinite(norm):
+        if clip_norm > 0.0:
+            # clip_norm / norm as in TensorFlow's clip_by_global_norm: no eps in the divisor.
+            scale = clip_norm / max(norm, clip_norm)
+            if scale < 1.0:
+                torch._foreach_mul_(gradients, scale)
+        for optimizer in optimizers:
+            optimizer.step()
+    for optimizer in optimizers:
+        optimizer.zero_grad(set_to_none=True)
+    return norm

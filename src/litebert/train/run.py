@@ -48,14 +48,9 @@ class RunConfig(Protocol):
 
 @dataclass
 class TrainState:
-    """Where a run stands: what a checkpoint stores besides weights and optimizer.
-
-    >>> TrainState(step=3).kept_steps()
-    []
-    """
+    """Where a run stands: what a checkpoint stores besides weights and optimizer."""
 
     step: int = 0
-    """steps done"""
     tokens: int = 0
     """tokens trained on, without padding"""
     elapsed_s: float = 0.0
@@ -76,14 +71,9 @@ S_co = TypeVar("S_co", bound=TrainState, covariant=True)
 class Run(Generic[S_co]):
     """Everything a run writes while it trains, and where it goes on after an interruption.
 
-    Args:
-        config: of the run.
-        state_type: what :meth:`restore` returns.
-        identity: what must not change between the parts of a run; the data are added.
-        fingerprints: hashes of the data.
-        keep_last: checkpoints kept besides those of ``state.kept_steps()``.
-        process: this one; all of the run must agree on the arguments above.
-        screen: where to tell people.
+    ``identity`` must not change between the parts of a run, nor may the ``fingerprints`` of its
+    data; all processes must agree on both. ``keep_last`` checkpoints are kept besides those of
+    ``state.kept_steps()``.
     """
 
     def __init__(
@@ -124,9 +114,7 @@ class Run(Generic[S_co]):
             checkpoint.load_model_tensors(model, found.tensors(checkpoint.WEIGHTS_FILE))
             states = found.tensors(checkpoint.OPTIMIZER_FILE)
             checkpoint.load_optimizer_tensors(model, optimizers, states)
-            values = found.state["run"]
-            assert isinstance(values, Mapping), "written by save"
-            self.state = from_dict(type(self.state), values, str(found.path))
+            self.state = from_dict(type(self.state), found.state["run"], str(found.path))
             self._saved_step = found.step
         return self.state
 
@@ -166,11 +154,8 @@ class Run(Generic[S_co]):
         }
 
         def write() -> None:
-            content = {
-                **self._progress(),
-                "world_size": self.process.world_size,
-                "identity": self.identity,
-            }
+            about = {"world_size": self.process.world_size, "identity": self.identity}
+            content = {**self._progress(), **about}
             checkpoint.save(self.checkpoints, self.state.step, tensors, content)
             self._prune()
 
@@ -236,21 +221,23 @@ class Run(Generic[S_co]):
         """Forget what came after a checkpoint, and say what is different from before."""
         manifest = files.manifest()
         then, prints = manifest["config"], manifest["fingerprints"]
-        identity, position = found.state.get("identity", {}), found.state["metrics_position"]
-        assert isinstance(then, Mapping), "written by RunFolder"
         assert isinstance(prints, Mapping), "written by RunFolder"
-        assert isinstance(identity, Mapping), "written by save"
-        assert isinstance(position, int), "written by save"
         data = {f"data.{name}": value for name, value in prints.items()}
-        refuse_changes(found.path, {**data, **identity}, self.identity)
-        files.truncate_metrics(position)
+        earlier = {**data, **found.state.get("identity", {})}
+        refuse_changes(found.path, earlier, self.identity)
+        files.truncate_metrics(found.state["metrics_position"])
         for message in passed_over:
             files.event("damaged_checkpoint", found.step, message=message)
             self.screen.note(message)
         checkpoint.drop_after(self.checkpoints, found.step)
-        changed = _changes(_flat(then), _flat(self._settings))
+        before = _flat(then)
+        changed = {
+            key: [before[key], value]
+            for key, value in _flat(self._settings).items()
+            if key != "resume" and key in before and before[key] != value
+        }
         files.event("resume", found.step, **({"changed": changed} if changed else {}))
-        news = [f"{name} {before} -> {now}" for name, (before, now) in changed.items()]
+        news = [f"{name} {old} -> {new}" for name, (old, new) in changed.items()]
         self.screen.note(
             f"resuming {self.folder} at step {found.step:,}"
             + (f"; changed: {', '.join(news)}" if news else "")
@@ -283,15 +270,6 @@ def refuse_changes(where: Path, earlier: Mapping[str, object], now: Mapping[str,
                 f"{where} is of a run with {key} = {earlier[key]}, not {value}: resume "
                 "with the same setting, or choose another --out"
             )
-
-
-def _changes(then: Mapping[str, object], now: Mapping[str, object]) -> dict[str, list[object]]:
-    """Settings that differ from those the run began with: ``{name: [then, now]}``."""
-    return {
-        key: [then[key], value]
-        for key, value in now.items()
-        if key != "resume" and key in then and then[key] != value
-    }
 
 
 def _flat(settings: object, prefix: str = "") -> dict[str, object]:

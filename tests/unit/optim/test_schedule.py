@@ -10,7 +10,6 @@ from litebert.common.errors import ConfigError
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import (
     ScheduleConfig,
-    constant,
     factor,
     linear,
     official,
@@ -54,8 +53,9 @@ def test_decaying_schedules_end_at_zero_and_stay_there(name: str) -> None:
 
 
 def test_constant_stays() -> None:
-    assert constant(0.02, 0.04) == 0.5
-    assert constant(1.0, 0.04) == 1.0
+    config = ScheduleConfig(name="constant", warmup_share=0.04)
+    assert factor(config, 0.02) == 0.5
+    assert factor(config, 1.0) == 1.0
 
 
 def test_warmup_in_steps_needs_the_number_of_steps() -> None:

@@ -133,7 +133,6 @@ def test_tags_stand_at_the_first_piece_and_long_texts_are_cut_between_words(word
     form = TagForm(("O", "B-X"))
     example = Example("0", "", words=("a-b", "c", "d"), gold=(1, 0, 1))
     features = form.features([example], words, max_length=6)
-    assert [f.first_word for f in features] == [0, 2]
     assert features[0].target is not None
     assert features[0].target.tolist() == [
         IGNORED_LABEL,

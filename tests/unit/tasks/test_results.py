@@ -18,8 +18,8 @@ from litebert.tasks.forms.kinds import FORMS, Kind, form_of_head
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.tags import TagForm
 from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
-from litebert.tasks.mistakes import worst_mistakes
 from litebert.tasks.registry import data_folder, find_task
+from litebert.tasks.scoring import worst_mistakes
 from litebert.tasks.task_file import TaskFile
 
 

@@ -20,7 +20,7 @@ from litebert.optim.config import OptimizerConfig
 from litebert.train import checkpoint
 from litebert.train.display import display
 from litebert.train.finetuning.engine import FineTuning, finetune
-from litebert.train.finetuning.state import FinetuneState
+from litebert.train.finetuning.setup import FinetuneState
 from litebert.train.run import Run
 from small_finetuning import small_finetuning
 from tiny_models import random_model_folder

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from litebert.data.batches.example import Batch
-from litebert.dist.replica import SingleReplica
+from litebert.dist.replica import Replica
 from litebert.dist.runtime import Process
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.optim.build import build_optimizers
 from litebert.optim.config import OptimizerConfig
+from litebert.train.loop import accumulate, update
 from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.feed import rows_of
 from litebert.train.pretraining.objective import PretrainingLoss, counts_of
-from litebert.train.step import accumulate, update
 
 CPU = torch.device("cpu")
 SHAPE = ModelConfig(vocab_size=50, embedding_size=16, hidden_size=64, num_layers=3)
@@ -49,7 +49,7 @@ def model() -> PretrainingModel:
 
 
 def gradients(batches: list[Batch]) -> tuple[dict[str, torch.Tensor], list[float]]:
-    replica = SingleReplica(model(), Process(0, 1, CPU))
+    replica = Replica(model(), Process(0, 1, CPU))
     predictions, pairs, _ = counts_of(batches)
     loss_of = PretrainingLoss(Objective(), predictions, pairs, layers=3, device=CPU)
     statistics = accumulate(replica, batches, loss_of, [0] * len(batches))

@@ -12,8 +12,7 @@ from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder, write_json
 from litebert.interop.folder import CONFIG_FILE, ModelFolder
 from litebert.interop.names import POOLER
-from litebert.interop.onnx.graph import Array, Float32, Precision
-from litebert.interop.onnx.int8 import Int8
+from litebert.interop.onnx.graph import Array, Int8, Precision
 from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import verify_export
 from litebert.model.config import TASK_FILE, ModelConfig
@@ -43,11 +42,8 @@ class OnnxReport:
     """What an export wrote and how exact it is."""
 
     path: Path
-    """the folder"""
     head: Head
-    """the model's head"""
     precision: PrecisionName
-    """float32 or int8"""
     num_layers: int
     """layers that run"""
     file_bytes: int
@@ -84,7 +80,7 @@ def export_onnx(
     folder = ModelFolder(source)
     head = folder.head
     parameters = _parameters(folder, head)
-    precision: Precision = Int8() if int8 else Float32()
+    precision = Int8() if int8 else Precision()
     builder = ModelGraph(folder.config, parameters, precision, _mask_id(folder.path), depth)
     model = builder.build(head)
     count = num_nodes(model.graph, "MatMulInteger")
@@ -93,7 +89,9 @@ def export_onnx(
     with atomic_folder(out) as temporary:
         weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
         _write(model, temporary / MODEL_FILE, weight_bytes)
-        _copy_beside(folder.path, temporary)
+        for name in (CONFIG_FILE, TASK_FILE, "README.md", *TOKENIZER_FILES):
+            if (folder.path / name).is_file():
+                shutil.copyfile(folder.path / name, temporary / name)
         if HEADS[head].pretrained:
             _write_embedding_files(temporary, folder.config, pooling)
         checked = verify_export(temporary / MODEL_FILE, folder.config, parameters, head, depth)
@@ -155,12 +153,6 @@ def _write(model: ModelProto, path: Path, weight_bytes: int) -> None:
     onnx.save_model(
         model, path, save_as_external_data=True, location=f"{MODEL_FILE}_data", size_threshold=1024
     )
-
-
-def _copy_beside(source: Path, target: Path) -> None:
-    for name in (CONFIG_FILE, TASK_FILE, "README.md", *TOKENIZER_FILES):
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
 
 
 def _write_embedding_files(folder: Path, config: ModelConfig, pooling: Pooling) -> None:

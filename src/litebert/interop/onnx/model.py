@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +44,7 @@ class ModelGraph:
             config: the model's shape.
             parameters: our parameter names -> float32 arrays.
             precision: how matrices are stored and multiplied.
-            mask_id: id of ``[MASK]``; ``masked_logits`` are computed where it stands.
+            mask_id: ``masked_logits`` are computed where it stands.
             depth: layers to run; by default the configured number.
         """
         self.config, self.parameters, self.precision = config, parameters, precision
@@ -128,11 +127,8 @@ class ModelGraph:
 
     def _attention_bias(self, mask: str) -> str:
         """mask [B, S] (1 = token) -> float [B, 1, 1, S], 0 or a large negative number."""
-        from onnx import TensorProto
-
         graph = self.graph
-        kept = graph.op("Cast", [mask], {"to": TensorProto.FLOAT})
-        hidden = graph.op("Sub", [graph.constant(1.0, np.float32), kept])
+        hidden = graph.op("Sub", [graph.constant(1.0, np.float32), graph.to_float(mask)])
         bias = graph.op("Mul", [hidden, graph.constant(_MASKED_SCORE, np.float32)])
         return graph.op("Unsqueeze", [bias, graph.constant([1, 2], np.int64)])
 
@@ -202,9 +198,8 @@ class ModelGraph:
     def _output_words(self, sequence: str, ids: str) -> None:
         """``logits`` [B, S, V] as others expect, ``masked_logits`` [M, V] where a mask stands."""
         graph, vocab = self.graph, self.config.vocab_size
-        flat = graph.op(
-            "Reshape", [sequence, graph.constant([-1, self.config.hidden_size], np.int64)]
-        )
+        rows = graph.constant([-1, self.config.hidden_size], np.int64)
+        flat = graph.op("Reshape", [sequence, rows])
         every = self._words(flat)
         sizes = graph.op("Shape", [ids])
         shape = graph.op("Concat", [sizes, graph.constant([vocab], np.int64)], {"axis": 0})
@@ -227,8 +222,8 @@ class ModelGraph:
     def _output_beam(self, sequence: str, ids: str) -> None:
         """Best starts, best ends for each, and answerability; spec section 5.2."""
         graph = self.graph
-        forbidden = graph.input("p_mask", [BATCH, SEQUENCE])
-        penalty = self._penalty(forbidden)
+        forbidden = graph.to_float(graph.input("p_mask", [BATCH, SEQUENCE]))
+        penalty = graph.op("Mul", [forbidden, graph.constant(_FORBIDDEN, np.float32)])
         last = graph.constant([-1], np.int64)
         start = graph.op("Squeeze", [self._small(sequence, "start"), last])
         start = graph.op("LogSoftmax", [graph.op("Add", [start, penalty])], {"axis": -1})
@@ -241,12 +236,6 @@ class ModelGraph:
         graph.output("end_top_index", ends[1], np.int64, [*beam, "num_ends"])
         graph.output("answer_logits", self._answerability(sequence, start), np.float32, [BATCH])
 
-    def _penalty(self, forbidden: str) -> str:
-        from onnx import TensorProto
-
-        blocked = self.graph.op("Cast", [forbidden], {"to": TensorProto.FLOAT})
-        return self.graph.op("Mul", [blocked, self.graph.constant(_FORBIDDEN, np.float32)])
-
     def _top(self, scores: str, sequence: str) -> list[str]:
         """The best BEAM (or all, if fewer) of the last dimension: values and positions."""
         length = self.graph.op("Slice", [self.graph.op("Shape", [sequence]), *self._range(1, 2)])
@@ -258,19 +247,15 @@ class ModelGraph:
         graph, hidden = self.graph, self.config.hidden_size
         weight = self.parameters["end_hidden.weight"]
         nothing = np.zeros(hidden, np.float32)
-        at_start = graph.op("GatherND", [sequence, self._last(starts)], {"batch_dims": 1})
+        places = graph.op("Unsqueeze", [starts, graph.constant([-1], np.int64)])
+        at_start = graph.op("GatherND", [sequence, places], {"batch_dims": 1})
         bias = self.parameters["end_hidden.bias"]
         here = self.precision.linear(graph, sequence, "end_hidden.here", weight[:, :hidden], bias)
-        there = self.precision.linear(
-            graph, at_start, "end_hidden.start", weight[:, hidden:], nothing
-        )
-        pairs = graph.op(
-            "Add",
-            [
-                graph.op("Unsqueeze", [here, graph.constant([1], np.int64)]),
-                graph.op("Unsqueeze", [there, graph.constant([2], np.int64)]),
-            ],
-        )
+        weight = weight[:, hidden:]
+        there = self.precision.linear(graph, at_start, "end_hidden.start", weight, nothing)
+        here = graph.op("Unsqueeze", [here, graph.constant([1], np.int64)])
+        there = graph.op("Unsqueeze", [there, graph.constant([2], np.int64)])
+        pairs = graph.op("Add", [here, there])
         normed = self._norm(graph.op("Tanh", [pairs]), "end_norm")
         scores = graph.op("Squeeze", [self._small(normed, "end"), graph.constant([-1], np.int64)])
         blocked = graph.op("Unsqueeze", [penalty, graph.constant([1], np.int64)])
@@ -302,34 +287,28 @@ class ModelGraph:
     def _small(self, x: str, name: str) -> str:
         """A last linear map to a few outputs: too small to gain from int8, so always float."""
         matrix = self.graph.weight(f"{name}.weight", self.parameters[f"{name}.weight"].T)
-        bias = self.graph.weight(f"{name}.bias", self.parameters[f"{name}.bias"])
-        return self.graph.op("Add", [self.graph.op("MatMul", [x, matrix]), bias])
+        product = self.graph.op("MatMul", [x, matrix])
+        return self.graph.op("Add", [product, self._weight(f"{name}.bias")])
+
+    def _norm(self, x: str, name: str) -> str:
+        parts = [x, self._weight(f"{name}.weight"), self._weight(f"{name}.bias")]
+        attributes = {"axis": -1, "epsilon": self.config.layer_norm_eps}
+        return self.graph.op("LayerNormalization", parts, attributes)
 
     def _weight(self, name: str) -> str:
         return self.graph.weight(name, self.parameters[name])
 
-    def _norm(self, x: str, name: str) -> str:
-        weight, bias = self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"]
-        return self.graph.layer_norm(x, name, weight, bias, self.config.layer_norm_eps)
-
     def _range(self, start: int, stop: int) -> list[str]:
         return [self.graph.constant([value], np.int64) for value in (start, stop)]
 
-    def _last(self, x: str) -> str:
-        return self.graph.op("Unsqueeze", [x, self.graph.constant([-1], np.int64)])
 
-
-_OWN_CODE: Mapping[Head, Callable[[ModelGraph, str, str], None]] = MappingProxyType(
-    {
-        "encoder": ModelGraph._output_encoder,
-        "pretraining": ModelGraph._output_pretraining,
-        "masked_lm": ModelGraph._output_words,
-        "squad2": ModelGraph._output_beam,
-    }
-)
+_OWN_CODE: Mapping[Head, Callable[[ModelGraph, str, str], None]] = {
+    "encoder": ModelGraph._output_encoder,
+    "pretraining": ModelGraph._output_pretraining,
+    "masked_lm": ModelGraph._output_words,
+    "squad2": ModelGraph._output_beam,
+}
 """Heads that are more than one linear map: from the sequence and the ids to their outputs."""
 
-_OWN_PRODUCTS: Mapping[Head, int] = MappingProxyType(
-    # Transform and decoder of words, at all and at masked positions.
-    {"pretraining": 4, "masked_lm": 4, "squad2": 3}
-)
+# Transform and decoder of words, at all and at masked positions.
+_OWN_PRODUCTS: Mapping[Head, int] = {"pretraining": 4, "masked_lm": 4, "squad2": 3}

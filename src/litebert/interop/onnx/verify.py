@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -132,10 +131,7 @@ class ReferenceModel:
     """The formulas of the specification, written for reading and not for speed."""
 
     def __init__(
-        self,
-        config: ModelConfig,
-        parameters: Mapping[str, npt.NDArray[np.generic]],
-        depth: int | None = None,
+        self, config: ModelConfig, parameters: Mapping[str, Array], depth: int | None = None
     ) -> None:
         self.config = config
         self.weights = {name: array.astype(np.float64) for name, array in parameters.items()}
@@ -263,14 +259,10 @@ class ReferenceModel:
                 return x
 
 
-_OWN_CODE: Mapping[Head, Callable[[ReferenceModel, Floats, ReferenceInputs], dict[str, Floats]]] = (
-    MappingProxyType(
-        {
-            "encoder": ReferenceModel._encoder,
-            "pretraining": ReferenceModel._pretraining,
-            "masked_lm": ReferenceModel._masked_lm,
-            "squad2": ReferenceModel._answerability,
-        }
-    )
-)
+_OWN_CODE: Mapping[Head, Callable[[ReferenceModel, Floats, ReferenceInputs], dict[str, Floats]]] = {
+    "encoder": ReferenceModel._encoder,
+    "pretraining": ReferenceModel._pretraining,
+    "masked_lm": ReferenceModel._masked_lm,
+    "squad2": ReferenceModel._answerability,
+}
 """Heads that are more than one linear map."""

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from litebert.common.errors import CheckpointError, DataError
-from litebert.common.files import read_json
-from litebert.interop.hf_config import OWN_TYPE, model_config
-from litebert.interop.names import tensor_names
+from litebert.common.errors import CheckpointError
+from litebert.interop.hf_config import OWN_TYPE, model_config, read_settings
+from litebert.interop.names import some_of, tensor_names
 from litebert.interop.tf.bundle import TensorBundle
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 CONFIG_FILE = "albert_config.json"
+_SHOWN = 8  # names in an error line
 
 _NOT_WEIGHTS = re.compile(
     r"(global_step|save_counter(/.*)?|_CHECKPOINTABLE_OBJECT_GRAPH|beta[12]_power"
@@ -40,12 +39,7 @@ _NOT_WEIGHTS = re.compile(
 
 
 class Variable(NamedTuple):
-    """A TensorFlow variable and how it lies there.
-
-    Attributes:
-        name: its name in the checkpoint.
-        transposed: whether it is [in, out], as TensorFlow's kernels are, and torch wants [out, in].
-    """
+    """A TensorFlow variable; ``transposed`` if it is [in, out], where torch wants [out, in]."""
 
     name: str
     transposed: bool
@@ -56,8 +50,6 @@ class Imported:
     """What an import found.
 
     Attributes:
-        head: ``encoder``, ``pretraining`` or ``squad2``.
-        config: the model's shape.
         num_variables: variables that became parameters.
         num_skipped: optimizer slots and counters.
         tokenizer: whether a SentencePiece model was found.
@@ -111,7 +103,8 @@ def build(
     expected = {prefix + name: tuple(t.shape) for name, t in model.state_dict().items()}
     state: dict[str, torch.Tensor] = {}
     for ours, variable in variables.items():
-        array = _read(bundle, variable)
+        array = bundle.read(variable.name)
+        array = array.T if variable.transposed else array
         if array.shape != expected[ours]:
             stored = bundle.entries[variable.name].shape
             raise CheckpointError(
@@ -123,32 +116,22 @@ def build(
     return model.eval()
 
 
-def _read(bundle: TensorBundle, variable: Variable) -> npt.NDArray[np.float32]:
-    array = bundle.read(variable.name)
-    return array.T if variable.transposed else array
-
-
 def _check_names(bundle: TensorBundle, variables: Mapping[str, Variable]) -> None:
     """Every variable of the model must be there, and no other beside counters and slots."""
     wanted = {variable.name for variable in variables.values()}
     assert len(wanted) == len(variables), "each variable is used once"
     missing = sorted(wanted - set(bundle.entries))
     if missing:
-        raise CheckpointError(f"{bundle.prefix} lacks {len(missing)} variables: {_some(missing)}")
-    foreign = [
-        name
-        for name in sorted(bundle.entries)
-        if name not in wanted and not _NOT_WEIGHTS.fullmatch(name)
-    ]
+        raise CheckpointError(
+            f"{bundle.prefix} lacks {len(missing)} variables: {some_of(missing, _SHOWN)}"
+        )
+    others = sorted(set(bundle.entries) - wanted)
+    foreign = [name for name in others if not _NOT_WEIGHTS.fullmatch(name)]
     if foreign:
         raise CheckpointError(
-            f"{bundle.prefix} has {len(foreign)} variables that fit nowhere: {_some(foreign)}"
+            f"{bundle.prefix} has {len(foreign)} variables that fit nowhere: "
+            f"{some_of(foreign, _SHOWN)}"
         )
-
-
-def _some(names: list[str], limit: int = 8) -> str:
-    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + rest
 
 
 # Files of the official archives.
@@ -169,16 +152,15 @@ def find_checkpoint(path: Path) -> Path:
     if best in prefixes:
         return best
     names = [prefix.name for prefix in prefixes]
-    raise CheckpointError(f"{path} has several checkpoints; give one of them: {_some(names)}")
+    raise CheckpointError(
+        f"{path} has several checkpoints; give one of them: {some_of(names, _SHOWN)}"
+    )
 
 
 def read_config(folder: Path) -> ModelConfig:
     """Read ``albert_config.json``, whose ``gelu`` is the tanh form and whose groups may differ."""
     path = folder / CONFIG_FILE
-    try:
-        values = read_json(path)
-    except DataError as error:
-        raise CheckpointError(str(error)) from None
+    values = read_settings(path)
     if "vocab_size" not in values:
         raise CheckpointError(f"{path} has no vocab_size: it is not an ALBERT configuration")
     # Our own type: whether transformers could run the model does not matter here.

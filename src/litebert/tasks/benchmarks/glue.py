@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import READ_ERRORS, open_binary
-from litebert.tasks.base import Example, Form, Gold, Prediction
+from litebert.common.files import READ_ERRORS, open_binary, write_text
+from litebert.tasks.base import Example, Examples, Form, Prediction, Predictions
 from litebert.tasks.benchmarks.locate import find_file
-from litebert.tasks.forms.texts import ClassificationForm, RegressionForm
+from litebert.tasks.forms.requests import RowError
+from litebert.tasks.forms.texts import (
+    ClassificationForm,
+    RegressionForm,
+    finite_number,
+    gold_and_predicted,
+    label_index,
+)
 from litebert.tasks.metrics import Values, accuracy, f1, matthews, pearson, spearman
-from litebert.tasks.prediction_files import match_predictions, read_predictions, write_table
+from litebert.tasks.prediction_files import require_gold, score_rows
 from litebert.tasks.problems import RowProblems
 
 METRICS: dict[str, Callable[[Values, Values], float]] = {
@@ -24,7 +30,7 @@ METRICS: dict[str, Callable[[Values, Values], float]] = {
     "spearman": spearman,
 }
 
-_STSB_RANGE = (0.0, 5.0)
+_LARGEST_SCORE = 5.0  # of STS-B, from 0
 
 
 @dataclass(frozen=True)
@@ -32,15 +38,10 @@ class GlueTask:
     """One row of the table below.
 
     Args:
-        name: what the command line calls it.
         folder: its folder in the GLUE root.
         labels: in the order of the logits; empty for regression (STS-B).
-        text: header names of the (first) sentence; the first that the file has is taken.
-        text_pair: header names of the second sentence, if there is one.
-        label: header names of the label.
+        text, text_pair, label: header names; the first that the file has is taken.
         metrics: what the leaderboard shows; the first one picks checkpoints.
-        eval_splits: splits with labels.
-        test_splits: splits for the leaderboard.
         leaderboard: file name per test split.
         headerless: positions of (text, label) in files without a header line (CoLA).
     """
@@ -83,17 +84,20 @@ class GlueTask:
         _, header = next(lines, (0, []))
         if not header:
             raise DataError(f"{path} is empty; expected a table of sentences")
-        columns = self._columns(header)
-        if columns is None:
+        text, text_pair, label = (
+            next((header.index(name) for name in names if name in header), None)
+            for names in (self.text, self.text_pair, self.label)
+        )
+        if text is None or (self.text_pair and text_pair is None):
             if self.headerless is None:
                 raise _missing_column(path, self.text + self.text_pair, header)
             text, label = self.headerless
-            columns = _Columns(text, None, label)
             lines = read_table(path)  # the first line is data
-        elif training and columns.label is None:
+        elif training and label is None:
             raise _missing_column(path, self.label, header)
         examples = []
         for index, (row, cells) in enumerate(lines):
+            columns = (text, text_pair, label)
             example = self._example(path, row, index, cells, columns, problems, split)
             if example is not None:
                 examples.append(example)
@@ -101,60 +105,34 @@ class GlueTask:
             raise DataError(f"{path} has no usable row; {len(problems):,} rows are bad")
         return examples
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the leaderboard's metrics as fractions (correlations from -1 to 1)."""
-        gold, predicted = [], []
-        for example, prediction in zip(examples, predictions, strict=True):
-            if not isinstance(example.gold, (int, float)):
-                raise DataError(f"{self.name}: row {example.id} has no label, so nothing to score")
-            assert isinstance(prediction.value, (int, float))
-            gold.append(float(example.gold))
-            predicted.append(float(prediction.value))
+        require_gold(examples, f"{self.name}: row", "label")
+        gold, predicted = gold_and_predicted(examples, predictions)
         return {metric: METRICS[metric](gold, predicted) for metric in self.metrics}
 
     def write_predictions(
-        self,
-        folder: Path,
-        split: str,
-        examples: Sequence[Example],
-        predictions: Sequence[Prediction],
+        self, folder: Path, split: str, examples: Examples, predictions: Predictions
     ) -> list[Path]:
         """Write the table that the leaderboard takes, such as ``MNLI-m.tsv``."""
         names = dict(zip(self.test_splits, self.leaderboard, strict=True))
         path = folder / names.get(split, f"{self.folder}-{split}.tsv")
-        rows = ((p.id, self._written(p, for_leaderboard=split in names)) for p in predictions)
-        return [write_table(path, rows)]
+        rows = (f"{p.id}\t{self._written(p, split in names)}\n" for p in predictions)
+        write_text(path, "index\tprediction\n" + "".join(rows))
+        return [path]
 
     def score_file(
-        self,
-        predictions: Path,
-        data: Path,
-        split: str,
-        null_odds: Path | None,
-        problems: RowProblems,
+        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
     ) -> dict[str, float]:
         """Score a leaderboard table against a file with labels, row by row."""
-        examples = self.read(data, split, problems)
-        values = match_predictions(examples, read_predictions(predictions), predictions, problems)
-        parsed = []
-        for example, value in zip(examples, values, strict=True):
-            answer = self._parse(str(value))
-            if answer is None:
-                expected = self._expected() if self.labels else "a number"
-                raise DataError(
-                    f"{predictions}: prediction {value!r} for row {example.id} is not {expected}"
-                )
-            parsed.append(Prediction(example.id, answer))
-        return self.score(examples, parsed)
+        return score_rows(self, file, data, split, problems, self._predicted)
 
-    def _columns(self, header: Sequence[str]) -> _Columns | None:
-        text = _position(header, self.text)
-        text_pair = _position(header, self.text_pair)
-        if text is None or (self.text_pair and text_pair is None):
-            return None
-        return _Columns(text, text_pair, _position(header, self.label))
+    def _predicted(self, value: object, example: Example) -> int | float:
+        answer = self._parse(str(value))
+        if answer is None:
+            expected = self._expected() if self.labels else "a number"
+            raise DataError(f"prediction {value!r} for row {example.id} is not {expected}")
+        return answer
 
     def _example(
         self,
@@ -162,7 +140,7 @@ class GlueTask:
         row: int,
         index: int,
         cells: Sequence[str],
-        columns: _Columns,
+        columns: tuple[int, int | None, int | None],
         problems: RowProblems,
         split: str,
     ) -> Example | None:
@@ -172,41 +150,32 @@ class GlueTask:
         """
         training = split == "train"
         is_hidden = split in self.test_splits and split not in self.eval_splits
-        needed = max(p for p in (columns.text, columns.text_pair, columns.label) if p is not None)
+        text_at, pair_at, label_at = columns
+        needed = max(position for position in columns if position is not None)
         if len(cells) <= needed:
             problems.add(path, row, "missing column", f"{len(cells)} of {needed + 1} columns")
             return None
-        text = cells[columns.text]
-        text_pair = None if columns.text_pair is None else cells[columns.text_pair]
+        text, text_pair = cells[text_at], None if pair_at is None else cells[pair_at]
         for part in (text, text_pair):
             if part is not None and not problems.check_text(path, row, part, "text", training):
                 return None
-        gold: Gold = None
-        if columns.label is not None:
-            gold = self._parse_label(cells[columns.label])
+        gold = None
+        if label_at is not None:
+            gold = self._parse(cells[label_at])
+            if gold is not None and not self.labels and not 0 <= gold <= _LARGEST_SCORE:
+                gold = None
             if gold is None and not is_hidden:
-                detail = f"{cells[columns.label]!r} is not {self._expected()}"
+                detail = f"{cells[label_at]!r} is not {self._expected()}"
                 problems.add(path, row, "unknown label", detail)
                 return None
         return Example(str(index), text, text_pair, gold=gold)
 
-    def _parse_label(self, value: str) -> int | float | None:
-        """Return a gold label; a score must lie in its range."""
-        label = self._parse(value)
-        if label is None or self.labels:
-            return label
-        return label if _STSB_RANGE[0] <= label <= _STSB_RANGE[1] else None
-
     def _parse(self, value: str) -> int | float | None:
         """Return a label's index, or any finite number for regression."""
-        value = value.strip()
-        if self.labels:
-            return self.labels.index(value) if value in self.labels else None
         try:
-            number = float(value)
-        except ValueError:
+            return label_index(self.labels, value) if self.labels else finite_number(value)
+        except RowError:
             return None
-        return number if math.isfinite(number) else None
 
     def _expected(self) -> str:
         return f"one of {', '.join(self.labels)}" if self.labels else "a number from 0 to 5"
@@ -219,16 +188,7 @@ class GlueTask:
         assert isinstance(prediction.value, float)
         if not for_leaderboard:
             return repr(prediction.value)
-        return f"{min(max(prediction.value, _STSB_RANGE[0]), _STSB_RANGE[1]):.3f}"
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Positions of the cells that a task reads."""
-
-    text: int
-    text_pair: int | None
-    label: int | None
+        return f"{min(max(prediction.value, 0.0), _LARGEST_SCORE):.3f}"
 
 
 def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -255,10 +215,6 @@ def _missing_column(path: Path, names: Sequence[str], header: Sequence[str]) -> 
     return DataError(
         f"{path} has no column {' or '.join(map(repr, names))}; its header is: {', '.join(header)}"
     )
-
-
-def _position(header: Sequence[str], names: Sequence[str]) -> int | None:
-    return next((header.index(name) for name in names if name in header), None)
 
 
 _BINARY = ("0", "1")

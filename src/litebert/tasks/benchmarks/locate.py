@@ -17,14 +17,8 @@ def with_compressions(name: str) -> tuple[str, ...]:
 def find_file(data: Path, names: Sequence[str], what: str, folders: Sequence[str] = ()) -> Path:
     """Return the first file that exists, in ``data`` itself or one of its sub-folders.
 
-    Args:
-        data: a folder; or a file, which is taken as it is.
-        names: candidate file names, best first; compressed ones are found too.
-        what: the split, for the error line.
-        folders: sub-folders of ``data`` to look into.
-
-    Raises:
-        MissingFileError: the folder is there, the file is not.
+    ``names`` are best first, and compressed files are found too; if ``data`` is a file, it is taken
+    as it is. A MissingFileError says that the folder is there, the file (``what``) is not.
     """
     if data.is_file():
         return data

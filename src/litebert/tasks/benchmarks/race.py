@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import ascii_uppercase
@@ -11,11 +11,12 @@ from string import ascii_uppercase
 from litebert.common.errors import DataError
 from litebert.common.files import write_json
 from litebert.common.rows import read_rows
-from litebert.tasks.base import Example, Prediction
+from litebert.tasks.base import Example, Examples, Predictions
 from litebert.tasks.benchmarks.locate import with_compressions
 from litebert.tasks.forms.choices import ChoiceForm, option_index
+from litebert.tasks.forms.texts import gold_and_predicted
 from litebert.tasks.metrics import accuracy
-from litebert.tasks.prediction_files import match_predictions, read_predictions
+from litebert.tasks.prediction_files import require_gold, score_rows
 from litebert.tasks.problems import RowProblems
 
 LEVELS = ("middle", "high")
@@ -24,12 +25,7 @@ _FOLDERS = ("", "RACE", "race")
 
 @dataclass(frozen=True)
 class RaceTask:
-    """RACE, or one of its two levels.
-
-    Args:
-        name: what the command line calls it.
-        levels: ``middle`` and/or ``high`` school.
-    """
+    """RACE, or one of its two levels: ``middle`` and ``high`` school."""
 
     name: str
     levels: tuple[str, ...] = LEVELS
@@ -54,29 +50,19 @@ class RaceTask:
             raise DataError(f"{data} has no usable RACE question in its {split} split")
         return examples
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the accuracy over all questions and over each level, as fractions."""
-        pairs = []
-        for example, prediction in zip(examples, predictions, strict=True):
-            if not isinstance(example.gold, int):
-                raise DataError(f"RACE question {example.id} has no answer, so nothing to score")
-            assert isinstance(prediction.value, int)
-            pairs.append((example.group, example.gold, prediction.value))
-        scores = {"accuracy": accuracy([g for _, g, _ in pairs], [p for _, _, p in pairs])}
+        require_gold(examples, "RACE question", "answer")
+        gold, predicted = gold_and_predicted(examples, predictions)
+        scores = {"accuracy": accuracy(gold, predicted)}
         for level in LEVELS:
-            part = [(gold, value) for group, gold, value in pairs if group == level]
-            if part:
-                scores[f"accuracy_{level}"] = accuracy(*map(list, zip(*part, strict=True)))
+            part = [example.group == level for example in examples]
+            if any(part):
+                scores[f"accuracy_{level}"] = accuracy(gold[part], predicted[part])
         return scores
 
     def write_predictions(
-        self,
-        folder: Path,
-        split: str,
-        examples: Sequence[Example],
-        predictions: Sequence[Prediction],
+        self, folder: Path, split: str, examples: Examples, predictions: Predictions
     ) -> list[Path]:
         """Write ``predictions.json``: question id -> letter."""
         letters = {p.id: ascii_uppercase[p.value] for p in predictions if isinstance(p.value, int)}
@@ -84,26 +70,10 @@ class RaceTask:
         return [folder / "predictions.json"]
 
     def score_file(
-        self,
-        predictions: Path,
-        data: Path,
-        split: str,
-        null_odds: Path | None,
-        problems: RowProblems,
+        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
     ) -> dict[str, float]:
         """Score ``{"middle13.txt-0": "A", ...}`` (or indices from 0) against the gold letters."""
-        examples = self.read(data, split, problems)
-        values = match_predictions(examples, read_predictions(predictions), predictions, problems)
-        parsed = []
-        for example, value in zip(examples, values, strict=True):
-            index = option_index(value, len(example.options))
-            if index is None:
-                raise DataError(
-                    f"{predictions}: prediction {value!r} for {example.id} is not a letter from A "
-                    f"to {ascii_uppercase[len(example.options) - 1]}"
-                )
-            parsed.append(Prediction(example.id, index))
-        return self.score(examples, parsed)
+        return score_rows(self, file, data, split, problems, _predicted)
 
     def _passages(self, data: Path, split: str) -> Iterator[tuple[Path, int, str, object]]:
         """Yield ``(file, row, level, passage)`` of all levels."""
@@ -175,7 +145,8 @@ def _examples(
     name = str(passage.get("id", f"{path.stem}-{row}"))
     group = level or next((known for known in LEVELS if name.startswith(known)), "")
     for number, (question, choices) in enumerate(zip(questions, options, strict=False)):
-        if not isinstance(choices, list) or len(choices) < 2 or not all(map(_is_text, choices)):
+        is_list = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
+        if not is_list or len(choices) < 2:
             problems.add(path, row, "missing column", f"options of question {number + 1}")
             continue
         texts = (question if isinstance(question, str) else "", *choices)
@@ -191,5 +162,9 @@ def _examples(
         yield Example(f"{name}-{number}", article, texts[0], tuple(choices), gold=gold, group=group)
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _predicted(value: object, example: Example) -> int:
+    index = option_index(value, len(example.options))
+    if index is None:
+        last = ascii_uppercase[len(example.options) - 1]
+        raise DataError(f"prediction {value!r} for {example.id} is not a letter from A to {last}")
+    return index

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
-from litebert.tasks.base import Answer, Example, Prediction
+from litebert.tasks.base import Answer, Example, Examples, Prediction, Predictions
 from litebert.tasks.benchmarks.locate import find_file
-from litebert.tasks.forms.spans import SpanForm
-from litebert.tasks.prediction_files import read_predictions
+from litebert.tasks.forms.requests import RowError
+from litebert.tasks.forms.spans import SpanForm, gold_texts
+from litebert.tasks.prediction_files import read_predictions, require_gold
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.squad_metrics import squad1_scores, squad2_scores
 
@@ -21,13 +23,7 @@ _FOLDERS = ("squad", "SQuAD")
 
 @dataclass(frozen=True)
 class SquadTask:
-    """SQuAD in one of its two versions.
-
-    Args:
-        name: ``squad1`` or ``squad2``.
-        form: windows and decoding; in 2.0 a question may have no answer.
-        file_version: what the distributed files have in their names.
-    """
+    """SQuAD in one of its two versions; ``file_version`` is in the names of its files."""
 
     name: str
     form: SpanForm
@@ -36,11 +32,6 @@ class SquadTask:
     main_metric: str = "f1"
     eval_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
-
-    @property
-    def unanswerable(self) -> bool:
-        """Whether questions may have no answer (2.0)."""
-        return self.form.may_be_unanswerable
 
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read ``<split>-v1.1.json`` (``-v2.0``) or ``<split>.json``; rows count questions."""
@@ -53,8 +44,8 @@ class SquadTask:
         for row in rows:
             try:
                 example = self._example(path, row, has_gold, problems, training)
-            except _FaultyQuestion as fault:
-                problems.add(path, row.number, "missing column", str(fault))
+            except RowError as error:
+                problems.add(path, row.number, error.reason, error.detail)
                 continue
             if example is not None:
                 examples.append(example)
@@ -62,30 +53,23 @@ class SquadTask:
             raise DataError(f"{path} has no usable question; {len(problems):,} are bad")
         return examples
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the official figures in percent.
 
         For 2.0 ``exact`` and ``f1`` use the form's fixed threshold: nothing is tuned. The
         ``best_`` figures tune the threshold on these very examples, as published results do.
         """
-        golds = _gold_texts(examples)
-        answers = {p.id: _answer_text(p) for p in predictions}
-        if not self.unanswerable:
-            return squad1_scores(golds, answers)
-        scores = squad2_scores(golds, answers)
-        forced = {p.id: p.spans[0].text if p.spans else "" for p in predictions}
+        require_gold(examples, "question", "gold answers")
+        scores = self.form.score(examples, predictions)
+        if not self.form.may_be_unanswerable:
+            return scores
+        golds = {example.id: gold_texts(example) for example in examples}
         odds = {p.id: p.no_answer or 0.0 for p in predictions}
-        tuned = squad2_scores(golds, forced, odds)
+        tuned = squad2_scores(golds, _best_spans(predictions), odds)
         return {**scores, **{name: tuned[name] for name in tuned if name.startswith("best_")}}
 
     def write_predictions(
-        self,
-        folder: Path,
-        split: str,
-        examples: Sequence[Example],
-        predictions: Sequence[Prediction],
+        self, folder: Path, split: str, examples: Examples, predictions: Predictions
     ) -> list[Path]:
         """Write ``predictions.json`` and ``nbest.json``, for 2.0 also the odds.
 
@@ -93,41 +77,36 @@ class SquadTask:
         ``answers.json`` always answers, so that with ``null_odds.json`` thresholds can be tuned.
         """
         files: dict[str, object] = {
-            "predictions.json": {p.id: _answer_text(p) for p in predictions},
+            "predictions.json": {p.id: p.value for p in predictions},
             "nbest.json": {p.id: _nbest(p) for p in predictions},
         }
-        if self.unanswerable:
+        if self.form.may_be_unanswerable:
             files["null_odds.json"] = {p.id: p.no_answer for p in predictions}
-            files["answers.json"] = {p.id: p.spans[0].text if p.spans else "" for p in predictions}
+            files["answers.json"] = _best_spans(predictions)
         for name, values in files.items():
             write_json(folder / name, values)
         return [folder / name for name in files]
 
     def score_file(
-        self,
-        predictions: Path,
-        data: Path,
-        split: str,
-        null_odds: Path | None,
-        problems: RowProblems,
+        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
     ) -> dict[str, float]:
         """Return exactly what the official script prints for these files."""
         path = self._file(data, split)
         golds = {}
         for row in _questions(path):
             try:
-                answers_of_question = [answer.text for answer in _answers(row.question)]
-                golds[_text(row.question, "id")] = answers_of_question
-            except _FaultyQuestion as fault:
-                raise DataError(f"{path}:{row.number}: missing column: {fault}") from None
+                texts = [answer.text for answer in _answers(row.question)]
+                golds[_text(row.question, "id")] = texts
+            except RowError as error:
+                raise DataError(f"{path}:{row.number}: {error}") from None
         if not golds:
             raise DataError(f"{path} has no question, so nothing to score")
         answers: dict[str, str] = {}
-        for id, text in read_predictions(predictions).items():
+        for id, text in read_predictions(file).items():
             if not isinstance(text, str):
-                raise DataError(f"{predictions}: the answer to {id} is {text!r}; expected a text")
+                raise DataError(f"{file}: the answer to {id} is {text!r}; expected a text")
             answers[id] = text
-        if not self.unanswerable:
+        if not self.form.may_be_unanswerable:
             return squad1_scores(golds, answers)
         return squad2_scores(golds, answers, None if null_odds is None else _read_odds(null_odds))
 
@@ -140,7 +119,7 @@ class SquadTask:
     ) -> Example | None:
         """Return the example of one question, or None if it is unusable (which is noted)."""
         if at.context is None:
-            raise _FaultyQuestion("context of its paragraph")
+            raise RowError("missing column", "context of its paragraph")
         row, context, question = at.number, at.context, at.question
         id, text = _text(question, "id"), _text(question, "question")
         for part, what in ((text, "question"), (context, "passage")):
@@ -149,7 +128,7 @@ class SquadTask:
         if not has_gold:
             return Example(id, context, text)
         if not _GOLD_KEYS & question.keys():
-            raise _FaultyQuestion(f"answers (question {id})")
+            raise RowError("missing column", f"answers (question {id})")
         answers = tuple(_locate_answer(context, answer) for answer in _answers(question))
         lost = [answer for answer in answers if answer.start < 0]
         if lost:
@@ -158,20 +137,15 @@ class SquadTask:
             if training:
                 return None
         impossible = bool(question.get("is_impossible", False)) or not answers
-        if impossible and not self.unanswerable:
-            problems.add(path, row, "question without answer", f"question {id}")
-            return None
+        if impossible and not self.form.may_be_unanswerable:
+            raise RowError("question without answer", f"question {id}")
         return Example(id, context, text, gold=() if impossible else answers)
 
 
 SQUAD_TASKS: dict[str, SquadTask] = {
     "squad1": SquadTask("squad1", SpanForm(), "v1.1"),
     "squad2": SquadTask(
-        "squad2",
-        SpanForm(may_be_unanswerable=True),
-        "v2.0",
-        max_length=512,
-        main_metric="best_f1",
+        "squad2", SpanForm(may_be_unanswerable=True), "v2.0", max_length=512, main_metric="best_f1"
     ),
 }
 
@@ -185,10 +159,6 @@ class _Question(NamedTuple):
     number: int
     context: str | None
     question: Mapping[str, object]
-
-
-class _FaultyQuestion(Exception):
-    """A question without something that it needs; the text says what."""
 
 
 def _questions(path: Path) -> Iterator[_Question]:
@@ -213,7 +183,7 @@ def _questions(path: Path) -> Iterator[_Question]:
 def _text(question: Mapping[str, object], name: str) -> str:
     value = question.get(name)
     if value is None:
-        raise _FaultyQuestion(name)
+        raise RowError("missing column", name)
     return str(value)
 
 
@@ -227,7 +197,7 @@ def _answers(question: Mapping[str, object]) -> tuple[Answer, ...]:
     try:
         listed = _list(question.get("answers") or [])
     except TypeError:
-        raise _FaultyQuestion("answers as a list of {text, answer_start}") from None
+        raise RowError("missing column", "answers as a list of {text, answer_start}") from None
     found = []
     for answer in listed:
         start = answer.get("answer_start", -1)
@@ -240,27 +210,13 @@ def _locate_answer(context: str, answer: Answer) -> Answer:
     text, start = answer.text, answer.start
     if text and start >= 0 and context.startswith(text, start):
         return answer
-    places = []
-    place = context.find(text) if text else -1
-    while place >= 0:
-        places.append(place)
-        place = context.find(text, place + 1)
-    nearest = min(places, key=lambda place: abs(place - start), default=-1)
-    return Answer(text, nearest)
+    places = [] if not text else [m.start() for m in re.finditer(f"(?={re.escape(text)})", context)]
+    return Answer(text, min(places, key=lambda place: abs(place - start), default=-1))
 
 
-def _gold_texts(examples: Sequence[Example]) -> dict[str, list[str]]:
-    golds: dict[str, list[str]] = {}
-    for example in examples:
-        if not isinstance(example.gold, tuple):
-            raise DataError(f"question {example.id} has no gold answers, so nothing to score")
-        golds[example.id] = [a.text for a in example.gold if isinstance(a, Answer)]
-    return golds
-
-
-def _answer_text(prediction: Prediction) -> str:
-    assert isinstance(prediction.value, str)
-    return prediction.value
+def _best_spans(predictions: Predictions) -> dict[str, str]:
+    """Return an answer to every question, also where none is likelier."""
+    return {p.id: p.spans[0].text if p.spans else "" for p in predictions}
 
 
 def _nbest(prediction: Prediction) -> list[dict[str, object]]:

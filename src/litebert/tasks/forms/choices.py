@@ -5,11 +5,22 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, Row, TextEncoder
-from litebert.tasks.forms.arrays import mean_log_probability, softmax
+from litebert.tasks.base import (
+    Example,
+    Examples,
+    Feature,
+    Features,
+    Form,
+    Outputs,
+    Prediction,
+    Predictions,
+    TextEncoder,
+)
+from litebert.tasks.forms.arrays import mean_log_probability
 from litebert.tasks.forms.requests import (
     Cells,
     RowError,
@@ -17,8 +28,8 @@ from litebert.tasks.forms.requests import (
     required_list,
     required_text,
 )
-from litebert.tasks.forms.rows import encode_unique
-from litebert.tasks.forms.texts import gold_and_predicted
+from litebert.tasks.forms.rows import encode_unique, pair_row
+from litebert.tasks.forms.texts import gold_and_predicted, likeliest
 from litebert.tasks.metrics import accuracy
 
 
@@ -54,47 +65,36 @@ class ChoiceForm(Form):
             raise RowError("missing options", f"{len(options)} given, at least 2 needed")
         return Example(id, cells.text("text"), cells.optional_text("question"), options)
 
-    def features(
-        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
-    ) -> list[Feature]:
+    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
         """Return one feature per example with one row ``[CLS] passage [SEP] answer [SEP]`` each."""
         asked = [
             tuple(fill_question(example.text_pair or "", option) for option in example.options)
             for example in examples
         ]
-        encoded = encode_unique(
-            (
-                text
-                for e, questions in zip(examples, asked, strict=True)
-                for text in (e.text, *questions)
-            ),
-            tokenizer,
-        )
+        passages = (example.text for example in examples)
+        encoded = encode_unique(chain(passages, *asked), tokenizer)
+        longest = min(self.max_question_length, max_length - 3)
         features = []
         for index, (example, questions) in enumerate(zip(examples, asked, strict=True)):
-            rows = tuple(
-                self._row(encoded[example.text], encoded[question], tokenizer, max_length)
-                for question in questions
-            )
+            rows = []
+            for question in questions:
+                # As the official code: the end of the question (with the option) counts most, and
+                # the passage gives way.
+                kept = encoded[question][-longest:]
+                passage = encoded[example.text][: max_length - 3 - len(kept)]
+                rows.append(pair_row(passage, kept, tokenizer, max_length))
             target = None if example.gold is None else np.array(example.gold, np.int64)
-            features.append(Feature(index, rows, target))
+            features.append(Feature(index, tuple(rows), target))
         return features
 
     def decode(
-        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
     ) -> list[Prediction]:
         """Take the likeliest option."""
-        predictions = []
-        for feature, output in zip(features, outputs, strict=True):
-            probabilities = softmax(output["logits"])
-            predictions.append(
-                Prediction(
-                    examples[feature.example].id,
-                    int(probabilities.argmax()),
-                    tuple(probabilities.tolist()),
-                )
-            )
-        return predictions
+        return [
+            likeliest(examples[feature.example].id, output["logits"])
+            for feature, output in zip(features, outputs, strict=True)
+        ]
 
     def combine(self, outputs: Sequence[Outputs]) -> Outputs:
         """Average probabilities."""
@@ -128,32 +128,15 @@ class ChoiceForm(Form):
         index = option_index(value, len(example.options)) if isinstance(value, int) else None
         return self.read_label(value, example, separator) if index is None else index
 
-    def named(self, example: Example, value: object) -> object:
+    def named(self, example: Example | None, value: object) -> object:
         """Return the text of the option."""
+        assert example is not None, "an option is one of its example's"
         assert isinstance(value, int)
         return example.options[value]
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the accuracy."""
         return {"accuracy": accuracy(*gold_and_predicted(examples, predictions))}
-
-    def _row(
-        self,
-        passage: Sequence[int],
-        question: Sequence[int],
-        tokenizer: TextEncoder,
-        max_length: int,
-    ) -> Row:
-        # As the official code: the end of the question (with the option) counts most, and the
-        # passage gives way.
-        kept = question[-min(self.max_question_length, max_length - 3) :]
-        room = max_length - 3 - len(kept)
-        first = passage[:room]
-        sep = tokenizer.sep_id
-        ids = [tokenizer.cls_id, *first, sep, *kept, sep]
-        return Row(np.array(ids, np.int32), len(first) + 2)
 
 
 def fill_question(question: str, option: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal
 
 from litebert.model.head_table import Head
@@ -22,28 +21,20 @@ Kind = Literal[
     "token_classification",
 ]
 
-FORMS: Mapping[Kind, type[Form]] = MappingProxyType(
-    {
-        "classification": ClassificationForm,
-        "multi_label": MultiLabelForm,
-        "regression": RegressionForm,
-        "multiple_choice": ChoiceForm,
-        "span_extraction": SpanForm,
-        "token_classification": TagForm,
-    }
-)
+FORMS: Mapping[Kind, type[Form]] = {
+    "classification": ClassificationForm,
+    "multi_label": MultiLabelForm,
+    "regression": RegressionForm,
+    "multiple_choice": ChoiceForm,
+    "span_extraction": SpanForm,
+    "token_classification": TagForm,
+}
 
 
 def form_of_head(
     head: Head, classes: tuple[str, ...] = (), *, multi_label: bool = False
 ) -> Form | None:
-    """Return the form of a model that says no more than its head; None if that does no task.
-
-    Args:
-        head: the model's head.
-        classes: names of its classes or tags.
-        multi_label: whether a classifier gives several labels at once.
-    """
+    """Return the form of a model that says no more than its head; None if that does no task."""
     for form in FORMS.values():
         if head in form.heads and form.multi_label == multi_label:
             return form.of_head(head, classes)

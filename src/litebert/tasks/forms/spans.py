@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +14,9 @@ from litebert.model.head_table import Head
 from litebert.tasks.base import (
     Answer,
     Example,
+    Examples,
     Feature,
+    Features,
     FloatArray,
     Form,
     Gold,
@@ -22,6 +24,7 @@ from litebert.tasks.base import (
     Outputs,
     Passage,
     Prediction,
+    Predictions,
     Row,
     Span,
     TextEncoder,
@@ -33,6 +36,7 @@ from litebert.tasks.forms.windows import (
     PiecePassage,
     align,
     answer_alignment,
+    first_answer,
     max_context,
     window_starts,
 )
@@ -59,7 +63,6 @@ class SpanForm(Form):
     """Question and passage -> the words of the passage that answer, or no answer.
 
     Args:
-        may_be_unanswerable: whether "no answer" is a possible prediction (SQuAD 2.0).
         stride: pieces between the starts of two windows.
         max_question_length: pieces of the question that are kept, at most half of the input.
         max_answer_length: longest answer in pieces.
@@ -105,17 +108,11 @@ class SpanForm(Form):
             "stride": self.stride,
         }
 
-    def adapted(self, task_form: Form) -> Form:
-        """Whether a question may have no answer is the task's to say."""
-        return replace(self, may_be_unanswerable=task_form.may_be_unanswerable)
-
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``question`` and ``context``."""
         return Example(id, required_text(record, "context"), required_text(record, "question"))
 
-    def features(
-        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
-    ) -> list[Feature]:
+    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
         """Return one feature ``[CLS] question [SEP] window [SEP]`` per window.
 
         A window without the whole answer counts as unanswerable: its target is ``[CLS]``.
@@ -132,7 +129,7 @@ class SpanForm(Form):
         return features
 
     def decode(
-        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
     ) -> list[Prediction]:
         """Take the best span over all windows of each example, or no answer."""
         windows: dict[int, list[tuple[Feature, Outputs]]] = defaultdict(list)
@@ -184,20 +181,18 @@ class SpanForm(Form):
         """Read an answer's text."""
         return str(value)
 
-    def named(self, example: Example, value: object) -> object:
+    def named(self, example: Example | None, value: object) -> object:
         """Return the answer, or all the gold answers."""
         return [answer.text for answer in value] if isinstance(value, tuple) else value
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return SQuAD's figures in percent."""
         golds = {example.id: gold_texts(example) for example in examples}
         answers = {prediction.id: str(prediction.value) for prediction in predictions}
         scores = squad2_scores if self.may_be_unanswerable else squad1_scores
         return scores(golds, answers)
 
-    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
+    def baseline(self, train: Examples, examples: Examples) -> list[Prediction]:
         """Say "no answer" where that is possible, else three words at random."""
         if self.may_be_unanswerable:
             return [Prediction(example.id, "", no_answer=1.0) for example in examples]
@@ -213,11 +208,9 @@ class SpanForm(Form):
             return prediction.no_answer or 0.0
         return prediction.spans[0].probability if prediction.spans else 1.0
 
-    def window_counts(
-        self, examples: Sequence[Example], features: Sequence[Feature]
-    ) -> dict[str, int]:
+    def window_counts(self, examples: Examples, features: Features) -> dict[str, int]:
         """Return the answers that windows hold exactly, widened to pieces, or not."""
-        return asdict(answer_alignment(examples, features))
+        return answer_alignment(examples, features)
 
     def _windows(
         self,
@@ -338,11 +331,8 @@ def _encode_passage(text: str, tokenizer: TextEncoder) -> PiecePassage:
 
 def _gold_pieces(example: Example, passage: PiecePassage) -> tuple[int, int] | None:
     """Return the pieces of the first gold answer, or None for an unanswerable question."""
-    if not isinstance(example.gold, tuple) or not example.gold:
-        return None
-    answer = example.gold[0]
-    assert not isinstance(answer, int), "the gold of a span example is a tuple of answers"
-    if answer.start < 0:
+    answer = first_answer(example)
+    if answer is None or answer.start < 0:
         return None
     return align(passage, answer.start, answer.start + len(answer.text))
 
@@ -366,10 +356,8 @@ def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
     if not spans:
         return ()
     probabilities = softmax(np.array([span.score for span in spans]))
-    return tuple(
-        Span(span.text, span.start, span.end, span.score, probability)
-        for span, probability in zip(spans, probabilities.tolist(), strict=True)
-    )
+    pairs = zip(spans, probabilities.tolist(), strict=True)
+    return tuple(replace(span, probability=probability) for span, probability in pairs)
 
 
 def _combine_beams(outputs: Sequence[Outputs]) -> Outputs:

@@ -11,20 +11,17 @@ import numpy as np
 from litebert.model.config import IGNORED_LABEL
 from litebert.tasks.base import (
     Example,
+    Examples,
     Feature,
+    Features,
     Form,
     Outputs,
     Prediction,
+    Predictions,
     TextEncoder,
 )
 from litebert.tasks.forms.arrays import mean_log_probability, require_labels, softmax
-from litebert.tasks.forms.requests import (
-    Cells,
-    RowError,
-    required_list,
-    required_text,
-    split_cell,
-)
+from litebert.tasks.forms.requests import Cells, RowError, required_list, required_text, split_cell
 from litebert.tasks.forms.rows import encode_unique, single_row
 from litebert.tasks.forms.texts import label_index, num_wrong
 from litebert.tasks.metrics import entities, entity_scores
@@ -57,9 +54,7 @@ class TagForm(Form):
         """Read ``words``: a list, or a text split at spaces."""
         return Example(id, "", words=cells.texts("words"))
 
-    def features(
-        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
-    ) -> list[Feature]:
+    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
         """Return one feature per stretch of words that fits."""
         encoded = encode_unique((word for e in examples for word in e.words), tokenizer)
         # A word that vanishes in normalisation still needs a place for its tag.
@@ -74,7 +69,7 @@ class TagForm(Form):
         return features
 
     def decode(
-        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
     ) -> list[Prediction]:
         """Take the likeliest tag of each word; ``scores`` holds its probability."""
         tags: dict[int, list[int]] = defaultdict(list)
@@ -115,20 +110,18 @@ class TagForm(Form):
         """Return the names of the tags."""
         return self._names(prediction.value)
 
-    def named(self, example: Example, value: object) -> object:
+    def named(self, example: Example | None, value: object) -> object:
         """Return the names of the tags as one text."""
         return " ".join(self._names(value))
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return precision, recall and F1 over whole entities, and the accuracy over words."""
         return entity_scores(
             [self._names(example.gold) for example in examples],
             [self._names(prediction.value) for prediction in predictions],
         )
 
-    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
+    def baseline(self, train: Examples, examples: Examples) -> list[Prediction]:
         """Always say the most frequent tag."""
         tags = Counter(tag for e in train if isinstance(e.gold, tuple) for tag in e.gold)
         tag = tags.most_common(1)[0][0]
@@ -137,7 +130,7 @@ class TagForm(Form):
 
     def badness(self, example: Example, prediction: Prediction) -> float:
         """Count the wrong tags."""
-        return num_wrong(example.gold, prediction.value)
+        return num_wrong(example, prediction)
 
     def _names(self, tags: object) -> list[str]:
         assert isinstance(tags, tuple), "tags come as tuples"
@@ -163,7 +156,7 @@ class TagForm(Form):
         if isinstance(example.gold, tuple):
             target = np.full(len(row), IGNORED_LABEL, np.int64)
             target[word_positions] = np.array(example.gold[begin:end], np.int64)
-        return Feature(index, (row,), target, word_positions=word_positions, first_word=begin)
+        return Feature(index, (row,), target, word_positions=word_positions)
 
 
 def _fitting_words(

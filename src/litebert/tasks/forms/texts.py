@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from litebert.tasks.base import Example, Feature, Form, Outputs, Prediction, TextEncoder
+from litebert.tasks.base import (
+    Example,
+    Examples,
+    Feature,
+    Features,
+    FloatArray,
+    Form,
+    Outputs,
+    Prediction,
+    Predictions,
+    TextEncoder,
+)
 from litebert.tasks.forms.arrays import (
     mean_log_probability,
     mean_of,
@@ -21,6 +32,7 @@ from litebert.tasks.forms.arrays import (
 from litebert.tasks.forms.requests import Cells, RowError, optional_text, required_text, split_cell
 from litebert.tasks.forms.rows import encode_unique, pair_row, single_row
 from litebert.tasks.metrics import (
+    Floats,
     accuracy,
     confusion_matrix,
     f1,
@@ -47,9 +59,7 @@ class TextForm(Form):
         """Read ``text`` and, if it is named, ``text_pair``."""
         return Example(id, cells.text("text"), cells.optional_text("text_pair"))
 
-    def features(
-        self, examples: Sequence[Example], tokenizer: TextEncoder, max_length: int
-    ) -> list[Feature]:
+    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
         """Return one feature per example."""
         texts = (text for e in examples for text in (e.text, e.text_pair) if text is not None)
         encoded = encode_unique(texts, tokenizer)
@@ -65,7 +75,7 @@ class TextForm(Form):
         return features
 
     def decode(
-        self, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
+        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
     ) -> list[Prediction]:
         """Read the logits of each example."""
         return [
@@ -77,12 +87,16 @@ class TextForm(Form):
         """Average logits or numbers."""
         return {"logits": mean_of(outputs, "logits")}
 
+    def written(self, prediction: Prediction) -> object:
+        """Return what people read: labels by name, or the number."""
+        return self.named(None, prediction.value)
+
     def target(self, example: Example) -> npt.NDArray[np.generic]:
         """Return the gold for the loss."""
         return np.array(example.gold, np.float32)
 
     @abstractmethod
-    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+    def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Return the prediction for one example from its logits."""
 
 
@@ -102,11 +116,10 @@ class ClassificationForm(TextForm):
         """Return the class."""
         return np.array(example.gold, np.int64)
 
-    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+    def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Take the likeliest class."""
         require_labels(len(logits), self.labels)
-        probabilities = softmax(logits)
-        return Prediction(id, int(probabilities.argmax()), tuple(probabilities.tolist()))
+        return likeliest(id, logits)
 
     def combine(self, outputs: Sequence[Outputs]) -> Outputs:
         """Average probabilities."""
@@ -121,18 +134,12 @@ class ClassificationForm(TextForm):
         """Read the name of a class."""
         return label_index(self.labels, str(value))
 
-    def written(self, prediction: Prediction) -> object:
-        """Return the name of the class."""
-        return self.named(None, prediction.value)
-
     def named(self, example: Example | None, value: object) -> object:
         """Return the name of the class."""
         assert isinstance(value, int)
         return self.labels[value]
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return accuracy, macro F1, Matthews correlation and, for two classes, F1."""
         gold, predicted = gold_and_predicted(examples, predictions)
         scores = {
@@ -144,24 +151,15 @@ class ClassificationForm(TextForm):
             scores["f1"] = f1(gold, predicted)
         return scores
 
-    def confusion(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, object]:
+    def confusion(self, examples: Examples, predictions: Predictions) -> dict[str, object]:
         """Return ``labels`` and counts ``matrix[gold][predicted]``."""
-        gold = [e.gold for e in examples if isinstance(e.gold, int)]
-        predicted = [p.value for p in predictions if isinstance(p.value, int)]
-        matrix = confusion_matrix(gold, predicted, len(self.labels))
+        matrix = confusion_matrix(*gold_and_predicted(examples, predictions), len(self.labels))
         return {"labels": list(self.labels), "matrix": matrix}
 
 
 @dataclass(frozen=True)
 class MultiLabelForm(TextForm):
-    """A text or a pair of texts -> several labels, or none.
-
-    Args:
-        labels: names in the order of the logits.
-        threshold: probability from which a label counts as predicted.
-    """
+    """A text or a pair of texts -> the labels of probability ``threshold`` or more, or none."""
 
     kind = "multi_label"
     heads = ("classification",)
@@ -174,7 +172,7 @@ class MultiLabelForm(TextForm):
     labels: tuple[str, ...]
     threshold: float = 0.5
 
-    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+    def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Take the labels above the threshold."""
         require_labels(len(logits), self.labels)
         probabilities = sigmoid(logits)
@@ -191,27 +189,18 @@ class MultiLabelForm(TextForm):
         chosen = {label_index(self.labels, name) for name in split_cell(value, separator)}
         return tuple(int(index in chosen) for index in range(len(self.labels)))
 
-    def written(self, prediction: Prediction) -> object:
-        """Return the names of the labels."""
-        return self.named(None, prediction.value)
-
     def named(self, example: Example | None, value: object) -> object:
         """Return the names of the labels."""
         assert isinstance(value, tuple)
         return [name for name, flag in zip(self.labels, value, strict=True) if flag]
 
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return micro and macro F1 and the share of examples with all labels right."""
-        return multi_label_scores(
-            np.array([example.gold for example in examples], np.int64),
-            np.array([prediction.value for prediction in predictions], np.int64),
-        )
+        return multi_label_scores(*gold_and_predicted(examples, predictions))
 
     def badness(self, example: Example, prediction: Prediction) -> float:
         """Count the wrong labels."""
-        return num_wrong(example.gold, prediction.value)
+        return num_wrong(example, prediction)
 
 
 @dataclass(frozen=True)
@@ -224,7 +213,7 @@ class RegressionForm(TextForm):
     main_metric = "pearson"
     how_bad = "error"
 
-    def predict(self, id: str, logits: npt.NDArray[np.float32]) -> Prediction:
+    def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Take the number itself."""
         return Prediction(id, float(logits.reshape(())))
 
@@ -236,13 +225,7 @@ class RegressionForm(TextForm):
         """Read a finite number."""
         return finite_number(value)
 
-    def named(self, example: Example, value: object) -> object:
-        """Return the number."""
-        return value
-
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return both correlations and the squared error, negative so that more is better."""
         gold, predicted = gold_and_predicted(examples, predictions)
         return {
@@ -251,15 +234,21 @@ class RegressionForm(TextForm):
             "negative_mse": -mean_squared_error(gold, predicted),
         }
 
-    def baseline(self, train: Sequence[Example], examples: Sequence[Example]) -> list[Prediction]:
+    def baseline(self, train: Examples, examples: Examples) -> list[Prediction]:
         """Always say the mean of the training data."""
-        mean = float(np.mean([e.gold for e in train if isinstance(e.gold, (int, float))]))
+        mean = float(gold_and_predicted(train, ())[0].mean())
         return [Prediction(example.id, mean) for example in examples]
 
     def badness(self, example: Example, prediction: Prediction) -> float:
         """Return the distance."""
-        ((gold,), (value,)) = gold_and_predicted([example], [prediction])
-        return abs(gold - value)
+        gold, predicted = gold_and_predicted([example], [prediction])
+        return float(abs(gold - predicted)[0])
+
+
+def likeliest(id: str, logits: FloatArray) -> Prediction:
+    """Return the prediction of the likeliest class or choice."""
+    probabilities = softmax(logits)
+    return Prediction(id, int(probabilities.argmax()), tuple(probabilities.tolist()))
 
 
 def label_index(labels: Sequence[str], value: str) -> int:
@@ -281,23 +270,13 @@ def finite_number(value: object) -> float:
     return number
 
 
-def num_wrong(gold: object, value: object) -> float:
-    """Return how many entries of two tuples differ."""
-    assert isinstance(gold, tuple)
-    assert isinstance(value, tuple)
-    return float(sum(g != v for g, v in zip(gold, value, strict=True)))
+def num_wrong(example: Example, prediction: Prediction) -> float:
+    """Return how many labels or tags are wrong."""
+    gold, predicted = gold_and_predicted([example], [prediction])
+    return float((gold != predicted).sum())
 
 
-def gold_and_predicted(
-    examples: Sequence[Example], predictions: Sequence[Prediction]
-) -> tuple[list[float], list[float]]:
-    """Return classes, choices or scores as numbers."""
-    return _numbers(e.gold for e in examples), _numbers(p.value for p in predictions)
-
-
-def _numbers(values: Iterable[object]) -> list[float]:
-    numbers = []
-    for value in values:
-        assert isinstance(value, (int, float)), "a class, choice or score is a number"
-        numbers.append(float(value))
-    return numbers
+def gold_and_predicted(examples: Examples, predictions: Predictions) -> tuple[Floats, Floats]:
+    """Return classes, choices or scores [n], or label flags [n, num_labels], as numbers."""
+    gold = np.array([example.gold for example in examples], np.float64)
+    return gold, np.array([prediction.value for prediction in predictions], np.float64)

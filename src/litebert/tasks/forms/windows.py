@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from litebert.tasks.base import Answer, Example, Feature, IntArray
+from litebert.tasks.base import Answer, Example, Examples, Features, IntArray
 
 
 @dataclass(frozen=True)
@@ -73,28 +73,18 @@ def max_context(starts: Sequence[int], size: int, num_pieces: int) -> list[npt.N
     return [owner[start : start + size] == index for index, start in enumerate(starts)]
 
 
-@dataclass(frozen=True)
-class AnswerAlignment:
-    """Counts over the answerable examples.
+def answer_alignment(examples: Examples, features: Features) -> dict[str, int]:
+    """Compare the target of each window with the first gold answer of its example.
 
-    Args:
-        exact: some window gives back the answer character for character.
-        widened: the answer starts or ends inside a piece; its target is the whole pieces.
-        lost: no window holds the whole answer.
+    Of the answers, ``exact`` ones come back from some window character for character, ``widened``
+    ones start or end inside a piece, so that the target is the whole pieces, and no window holds
+    all of a ``lost`` one.
     """
-
-    exact: int
-    widened: int
-    lost: int
-
-
-def answer_alignment(examples: Sequence[Example], features: Sequence[Feature]) -> AnswerAlignment:
-    """Compare the target of each window with the first gold answer of its example."""
     recovered: dict[int, bool] = {}
     for feature in features:
         if feature.target is None or feature.passage is None or feature.target[2]:
             continue
-        answer = _first_answer(examples[feature.example])
+        answer = first_answer(examples[feature.example])
         if answer is None:
             continue
         first = feature.passage.first
@@ -102,12 +92,14 @@ def answer_alignment(examples: Sequence[Example], features: Sequence[Feature]) -
         end = int(feature.passage.ends[int(feature.target[1]) - first])
         is_exact = (start, end) == (answer.start, answer.start + len(answer.text))
         recovered[feature.example] = recovered.get(feature.example, False) or is_exact
-    answerable = sum(_first_answer(example) is not None for example in examples)
+    answerable = sum(first_answer(example) is not None for example in examples)
     exact = sum(recovered.values())
-    return AnswerAlignment(exact, len(recovered) - exact, answerable - len(recovered))
+    lost = answerable - len(recovered)
+    return {"exact": exact, "widened": len(recovered) - exact, "lost": lost}
 
 
-def _first_answer(example: Example) -> Answer | None:
+def first_answer(example: Example) -> Answer | None:
+    """Return the answer to learn; None for an unanswerable question."""
     if not isinstance(example.gold, tuple) or not example.gold:
         return None
     answer = example.gold[0]

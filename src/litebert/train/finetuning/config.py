@@ -1,4 +1,4 @@
-"""The configuration of fine-tuning; what is left out comes from the task's recipe."""
+"""The configuration of fine-tuning; what is left out comes from the task's recipe, a TOML file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.bundled import BUNDLED
-from litebert.common.config import check_range
+from litebert.common.config import check_range, load_toml, recipe_path
 from litebert.common.errors import ConfigError
-from litebert.train.finetuning.recipes import Recipe
+from litebert.model.config import ModelConfig
+from litebert.tasks.base import Task
+from litebert.tasks.registry import TASK_NAMES
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,49 @@ weights (models that share all parameters)"""
         check_range(self, "1 or more", *at_least_one)
         check_range(self, "more than 0", "epochs", "lr")
         check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout")
+
+
+PAPER_HIDDEN_SIZE = 768
+"""Models narrower than ALBERT-base learn with the small recipes."""
+
+_FILE_OF_TASK = {name: name for name in TASK_NAMES} | {
+    # RACE learns by the setting for v2 models, on which the row of Table 14 (race-v1) diverges.
+    **dict.fromkeys(("race", "race-middle", "race-high"), "race-v2"),
+    "ax": "mnli",
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a recipe file says; every field is one of ``FinetuneConfig`` and documented there."""
+
+    lr: float
+    batch_size: int
+    dropout: float
+    max_length: int
+    bias_correction: bool
+    classifier_dropout: float = 0.1
+    steps: int | None = None
+    epochs: float | None = None
+    warmup_steps: int | None = None
+    eval_every_steps: int | None = None
+
+    @property
+    def warmup_share(self) -> float:
+        """Share of the run until the peak, for runs of another length."""
+        if self.steps is None or self.warmup_steps is None:
+            return 0.1
+        return self.warmup_steps / self.steps
+
+
+def recipe_for(task: Task, shape: ModelConfig) -> Recipe:
+    """The recipe of a task for a model of this shape: Table 14, or one for the kind of task."""
+    kind = task.form.recipe
+    if shape.hidden_size < PAPER_HIDDEN_SIZE:
+        name = f"small-{kind}"
+    else:
+        name = _FILE_OF_TASK.get(task.name, f"base-{kind}")
+    return load_toml(Recipe, recipe_path("finetune", name))
 
 
 NUM_EVALUATIONS = 10

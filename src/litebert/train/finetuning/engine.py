@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from statistics import fmean
@@ -14,36 +15,37 @@ from litebert.common.runs import RunFolder
 from litebert.common.signals import StopRequest
 from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
+from litebert.interop.folder import load_config
 from litebert.optim.build import build_optimizers
+from litebert.optim.config import OptimizerConfig
 from litebert.optim.schedule import ScheduleConfig, factor
 from litebert.predict.inputs import PaddedBatch, pad
-from litebert.train.display import Display, Status, display
+from litebert.tasks.problems import BAD_ROWS_FILE
+from litebert.train.display import Display, StatusLine, display
 from litebert.train.finetuning.config import FinetuneConfig
-from litebert.train.finetuning.data import TaskData
-from litebert.train.finetuning.order import BatchOrder, drawn_exit, share_of
+from litebert.train.finetuning.order import BatchOrder, drawn_exit, exit_depths, share_of
 from litebert.train.finetuning.results import (
     FinetuneResult,
+    Scorer,
     baseline_scores,
-    describe_data,
     fine_tuning_section,
     open_seeds_run,
     read_result,
     save_task_model,
     seed_configs,
     summarize_seeds,
-    write_bad_rows,
     write_result,
 )
-from litebert.train.finetuning.score import Scorer
 from litebert.train.finetuning.setup import (
+    FinetuneState,
+    TaskData,
     TaskLoss,
-    build_model,
-    depths_of,
-    optimizer_config,
+    build_task_model,
+    check_same_settings,
+    finetuning_identity,
     prepare_data,
     resolve_settings,
 )
-from litebert.train.finetuning.state import FinetuneState, check_same_settings, identity
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.run import Run, check_same_configuration
 
@@ -92,11 +94,8 @@ def _run_seeds(
 def _run_one(
     config: FinetuneConfig, data: TaskData, process: Process, stop: StopRequest
 ) -> FinetuneResult:
-    screen = display(is_main=process.is_main)
-    try:
+    with closing(display(is_main=process.is_main)) as screen:
         return FineTuning(config, data, process, stop, screen).run()
-    finally:
-        screen.close()
 
 
 class FineTuning:
@@ -111,38 +110,40 @@ class FineTuning:
         screen: Display,
     ) -> None:
         self.config, self.data, self.process, self.screen = config, data, process, screen
-        self.depths = depths_of(config)
+        self.depths = exit_depths(load_config(config.model)) if config.train_exits else ()
         self.settings = resolve_settings(config, data)
         self.record = Run(
-            config, FinetuneState, identity(config), data.fingerprints(), 1, process, screen
+            config,
+            FinetuneState,
+            finetuning_identity(config),
+            data.fingerprints(),
+            1,
+            process,
+            screen,
         )
-        self.model, self.head = build_model(config, self.settings, data)
+        self.model, self.head = build_task_model(config, self.settings, data)
         self.model.to(process.device)
         self.loss = TaskLoss(self.model, process.device, config.precision)
         self.smallest = pad(data.train.features[:1], data.tokenizer.pad_id)
         if process.world_size > 1:
             self.loss.freeze_unused(self.smallest)
         self.replica = parallelize(self.loss, "ddp", process)
-        optimizers = build_optimizers(
-            self.model.named_parameters(),
-            optimizer_config(config, self.settings),
-            self.settings.lr,
+        adamw = OptimizerConfig(
+            name="adamw",
+            weight_decay=config.weight_decay,
+            bias_correction=self.settings.bias_correction,
         )
+        named = self.model.named_parameters()
+        optimizers = build_optimizers(named, adamw, self.settings.lr)
         self.state = self.record.restore(self.model, optimizers)
-        self.order = BatchOrder(
-            [len(feature) for feature in data.train.features],
-            self.settings.batch_size,
-            config.seed,
-        )
+        lengths = [len(feature) for feature in data.train.features]
+        self.order = BatchOrder(lengths, self.settings.batch_size, config.seed)
         self.scorer = Scorer(config, data, self.model, process)
         self.dev = data.evals[0].sample(config.max_dev_examples)
         self.latest: dict[str, float] | None = None
         """figures of the latest step; None if it was not finite"""
-        cadence = Cadence(
-            config.log_every_steps,
-            self.settings.eval_every_steps,
-            save_s=_SECONDS_BETWEEN_SAVES,
-        )
+        every = self.settings.eval_every_steps
+        cadence = Cadence(config.log_every_steps, every, save_s=_SECONDS_BETWEEN_SAVES)
         clip_norm = config.clip_norm
         self.loop = Loop(self, self.record, self.replica, optimizers, clip_norm, cadence, stop)
 
@@ -150,9 +151,18 @@ class FineTuning:
         """Train to the end, evaluate the best weights, and write the result."""
         if self.state.step == 0:
             self.record.event("recipe", fields=asdict(self.settings))
-            self.process.on_main(lambda: write_bad_rows(self.config.out, self.data))
-            for name, fields in describe_data(self.data).items():
-                self.record.event(name, fields=fields)
+            bad_rows = self.config.out / BAD_ROWS_FILE
+            self.process.on_main(lambda: self.data.problems.write(bad_rows))
+            train = self.data.train
+            counts = {
+                "train_examples": len(train.examples),
+                "train_features": len(train.features),
+                "bad_rows": self.data.problems.counts(),
+            }
+            self.record.event("data", fields=counts)
+            answers = self.data.task.form.window_counts(train.examples, train.features)
+            if answers:
+                self.record.event("answers", fields=answers)
         module = self.replica.module_for_training
         self.replica.rehearse(lambda: module(self.smallest, 1, None))
         signum = self.loop.train()
@@ -229,7 +239,7 @@ class FineTuning:
             "elapsed_s": state.elapsed_s,
         }
 
-    def status(self, share: float, eta_s: float) -> Status | None:
+    def status(self, share: float, eta_s: float) -> StatusLine | None:
         """The latest loss and the best score."""
         if self.latest is None:
             return None
@@ -240,7 +250,7 @@ class FineTuning:
         rate = state.tokens / max(state.elapsed_s, 1e-9)
         figures = (f"loss {self.latest['loss']:.3f}", f"{rate:,.0f} tokens/s")
         title = f"{self.data.task.name} (seed {self.config.seed})"
-        return Status(share, state.step, eta_s, figures, dev=dev, title=title)
+        return StatusLine(share, state.step, eta_s, figures, dev=dev, title=title)
 
     def evaluate(self, *, is_last: bool) -> bool:
         """Score the dev split; return whether these weights are among the best so far."""

@@ -29,11 +29,6 @@ class BatchOrder:
 
     Each epoch shuffles the features, cuts them into groups of several batches, sorts each group by
     length and shuffles the batches: equal lengths meet by chance and almost nothing is padded.
-
-    Example:
-        >>> order = BatchOrder([5, 9, 5, 9], batch_size=2, seed=0)
-        >>> order.batch(step=0)
-        array([0, 2])
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
@@ -84,10 +79,7 @@ def share_of(
 def _rows_of(batch: PaddedBatch, counts: PaddedBatch, members: Sequence[int]) -> PaddedBatch:
     """Some features of a batch, padded as it is: a plain span loss is over padding too.
 
-    Args:
-        batch: all of them.
-        counts: the same features collated by themselves, for the numbers of labels and tokens.
-        members: their places in the batch.
+    ``counts`` is the same features collated by themselves, for the numbers of labels and tokens.
     """
     chosen = np.asarray(members)
     rows = (chosen[:, None] * batch.num_choices + np.arange(batch.num_choices)).ravel()
@@ -103,9 +95,6 @@ def _rows_of(batch: PaddedBatch, counts: PaddedBatch, members: Sequence[int]) ->
 
 def exit_depths(config: ModelConfig) -> tuple[int, ...]:
     """Return a quarter, half, three quarters and all of the layers, rounded up.
-
-    Raises:
-        ConfigError: the layers have parameters of their own, or there is only one.
 
     Example:
         >>> from litebert.model.config import preset

@@ -1,30 +1,36 @@
-"""What a fine-tuning leaves: model folder, card, scores, predictions, mistakes; of seeds too."""
+"""What a fine-tuning leaves: scores, predictions, mistakes, model folder, card; of seeds too."""
 
 from __future__ import annotations
 
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from torch import nn
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.files import atomic_folder, read_json, write_json
+from litebert.common.progress import progress
 from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
+from litebert.dist.runtime import Process
 from litebert.interop.card import model_card
 from litebert.interop.folder import resolve
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import Head
+from litebert.predict.evaluate import outputs_of
+from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Prediction
-from litebert.tasks.mistakes import worst_mistakes
-from litebert.tasks.problems import BAD_ROWS_FILE
-from litebert.tasks.scoring import TaskSplit
+from litebert.tasks.scoring import TaskSplit, score_split, worst_mistakes
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.config import FinetuneConfig, Settings
-from litebert.train.finetuning.data import TaskData
+from litebert.train.finetuning.setup import TaskData
+
+_TOKENS_FACTOR = 2  # without gradients more fits
 
 
 @dataclass(frozen=True)
@@ -32,9 +38,7 @@ class FinetuneResult:
     """How a run ended; ``result.json`` of the run folder."""
 
     run: Path
-    """the run folder"""
     task: str
-    """the task"""
     metric: str
     """the score that picked the weights"""
     model: Path | None = None
@@ -50,7 +54,6 @@ class FinetuneResult:
     best_step: int = 0
     """when the best weights were found"""
     steps: int = 0
-    """steps done"""
     epochs: float = 0.0
     """passes over the training data"""
     train_examples: int = 0
@@ -76,10 +79,6 @@ class FinetuneResult:
     interrupted_by: int = 0
     """signal that stopped the run, 0 if it came to its end"""
 
-    def to_json(self) -> dict[str, object]:
-        """JSON values."""
-        return to_dict(self)
-
 
 def read_result(run: Path) -> FinetuneResult | None:
     """Read the result of a finished run; None if it has not finished."""
@@ -91,27 +90,7 @@ def read_result(run: Path) -> FinetuneResult | None:
 
 def write_result(result: FinetuneResult) -> None:
     """Write ``result.json``: the last file of a run, so that its presence means the end."""
-    write_json(result.run / RESULT_FILE, result.to_json())
-
-
-def describe_data(data: TaskData) -> dict[str, dict[str, object]]:
-    """The events that say what a run learns from: examples, bad rows, answers found again."""
-    events: dict[str, dict[str, object]] = {
-        "data": {
-            "train_examples": len(data.train.examples),
-            "train_features": len(data.train.features),
-            "bad_rows": data.problems.counts(),
-        }
-    }
-    answers = data.task.form.window_counts(data.train.examples, data.train.features)
-    if answers:
-        events["answers"] = {**answers}
-    return events
-
-
-def write_bad_rows(run: Path, data: TaskData) -> None:
-    """Write the rows that could not be used."""
-    data.problems.write(run / BAD_ROWS_FILE)
+    write_json(result.run / RESULT_FILE, to_dict(result))
 
 
 def baseline_scores(data: TaskData) -> dict[str, float]:
@@ -119,6 +98,55 @@ def baseline_scores(data: TaskData) -> dict[str, float]:
     dev = data.evals[0]
     guesses = data.task.form.baseline(data.train.examples, dev.examples)
     return data.task.score(dev.examples, guesses)
+
+
+class Scorer:
+    """Scores splits of a run's data with the weights that its model has at the moment."""
+
+    def __init__(
+        self, config: FinetuneConfig, data: TaskData, model: nn.Module, process: Process
+    ) -> None:
+        self.config, self.data, self.model, self.process = config, data, model, process
+
+    def scores(
+        self,
+        split: TaskSplit,
+        depth: int | None = None,
+        *,
+        is_shown: bool = False,
+        is_written: bool = False,
+    ) -> dict[str, float]:
+        """Official scores, the same on every process; ``is_written``: predictions and mistakes."""
+        config, data, process = self.config, self.data, self.process
+        world_size = process.world_size
+        own = split.features[process.rank :: world_size]
+        bar_of = partial(progress, f"scoring {split.name}", len(own), "input")
+        with bar_of() if is_shown and process.is_main else nullcontext() as bar:
+            outputs = outputs_of(
+                TorchBackend(self.model, precision=config.precision),
+                data.task.form,
+                own,
+                data.tokenizer.pad_id,
+                max_tokens=_TOKENS_FACTOR * config.max_tokens,
+                depth=depth,
+                bar=bar,
+            )
+        parts = process.gather(outputs)
+
+        def score() -> dict[str, float]:
+            every = range(len(split.features))
+            in_order = [parts[index % world_size][index // world_size] for index in every]
+            scores, predictions = score_split(data.task, split, in_order)
+            if is_written:
+                write_predictions(config.out, data, split, predictions)
+            return scores
+
+        return process.on_main(score)
+
+    def by_depth(self, split: TaskSplit, depths: tuple[int, ...]) -> dict[str, float]:
+        """The main score at each depth."""
+        metric = self.data.task.main_metric
+        return {str(depth): self.scores(split, depth)[metric] for depth in depths}
 
 
 def write_predictions(
@@ -147,19 +175,13 @@ def save_task_model(
     source: str,
     scores: Mapping[str, float],
     about: str,
-    depths: tuple[int, ...] = (),
+    depths: tuple[int, ...],
 ) -> None:
     """Write a model folder that says in ``task.json`` and its card which task it is for.
 
-    Args:
-        model: what to save.
-        folder: where.
-        head: the kind of head.
-        data: the task and its tokenizer.
-        source: folder or hub name of the model it came from, with the tokenizer's files.
-        scores: on dev; a tuned no-answer threshold goes into ``task.json``.
-        about: Markdown about the fine-tuning, for the card.
-        depths: what ``--depth`` may ask for, for ``task.json``.
+    ``source`` is the folder or hub name of the model it came from, with the tokenizer's files;
+    ``scores`` are on dev: a tuned no-answer threshold goes into ``task.json``, like ``depths``,
+    which ``--depth`` may ask for; ``about`` is Markdown for the card.
     """
     form = data.task.form
     task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
@@ -188,16 +210,7 @@ def fine_tuning_section(
     baseline: Mapping[str, float],
     best_step: int,
 ) -> str:
-    """Return Markdown that says how a task model came about.
-
-    Args:
-        config: as asked for.
-        settings: what was decided.
-        data: what it learned from and was scored on.
-        scores: of these weights on the first split with labels.
-        baseline: what always saying the same scores there.
-        best_step: when the weights were found.
-    """
+    """Return Markdown that says how a task model came about; scores of the first split."""
     dev = data.evals[0]
     epochs = settings.steps / settings.steps_per_epoch
     rows = "\n".join(
@@ -267,9 +280,7 @@ def summarize_seeds(run: Path, results: Sequence[FinetuneResult]) -> FinetuneRes
     assert best.model is not None, "finished runs have a model"
     with atomic_folder(run / "model", replace=True) as temporary:
         shutil.copytree(best.model, temporary, dirs_exist_ok=True)
-    columns = {
-        name: [float(result.scores[name]) for result in results] for name in results[0].scores
-    }
+    columns = {name: [float(r.scores[name]) for r in results] for name in results[0].scores}
     others = {
         split: _medians([result.other_scores[split] for result in results])
         for split in results[0].other_scores
@@ -278,7 +289,7 @@ def summarize_seeds(run: Path, results: Sequence[FinetuneResult]) -> FinetuneRes
         results[0],
         run=run,
         model=run / "model",
-        scores={name: statistics.median(values) for name, values in columns.items()},
+        scores=_medians([result.scores for result in results]),
         other_scores=others,
         exit_scores=_medians([result.exit_scores for result in results]),
         spread={name: max(values) - min(values) for name, values in columns.items()},

@@ -1,30 +1,101 @@
-"""What a fine-tuning run is made of: its recipe, its data, its model and the loss of a batch."""
+"""What a fine-tuning run is made of: its recipe, data, model, state and the loss of a batch."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from litebert.common.errors import ConfigError
+from litebert.common.config import from_dict, to_dict
+from litebert.common.errors import ConfigError, DataError
 from litebert.common.rng import derived_seed
+from litebert.common.runs import RunFolder
 from litebert.dist.runtime import Precision, autocast
 from litebert.interop import hf
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import TaskModel
-from litebert.optim.config import OptimizerConfig
 from litebert.predict.inputs import PaddedBatch
 from litebert.predict.torch_backend import head_inputs
+from litebert.tasks.base import Example, Task
+from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
+from litebert.tasks.scoring import TaskSplit, read_splits, sample
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetuning.config import FinetuneConfig, Settings
-from litebert.train.finetuning.data import TaskData, load_task_data
-from litebert.train.finetuning.order import exit_depths
-from litebert.train.finetuning.recipes import Recipe, recipe_for
+from litebert.train.finetuning.config import FinetuneConfig, Recipe, Settings, recipe_for
+from litebert.train.run import TrainState, refuse_changes
+
+_FREE_SETTINGS = ("out", "resume", "log_every_steps", "device", "max_tokens")
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """Everything a run reads."""
+
+    task: Task
+    tokenizer: Tokenizer
+    train: TaskSplit
+    evals: tuple[TaskSplit, ...]
+    """splits with labels; the first one picks the best checkpoint"""
+    problems: RowProblems
+    max_length: int
+    available: Mapping[str, int]
+    """usable examples of each split, before a subset was drawn"""
+
+    def fingerprints(self) -> dict[str, str]:
+        """Hashes that say which data a run used."""
+        return {
+            "tokenizer": self.tokenizer.fingerprint,
+            "train": self.train.fingerprint(),
+            **{split.name: split.fingerprint() for split in self.evals},
+        }
+
+
+def load_task_data(
+    task: Task,
+    data: Path,
+    tokenizer: Tokenizer,
+    max_length: int,
+    max_train_examples: int | None,
+    strict: bool,
+    max_scored_examples: int | None = None,
+) -> TaskData:
+    """Read and tokenise the training split and the splits with labels, or a part of each.
+
+    One file is refused: it would serve as training and as dev split.
+    """
+    if data.is_file() and data.suffix != ".toml":
+        raise ConfigError(
+            f"--data {data} is a file; fine-tuning needs the folder with its train and dev files"
+        )
+    problems = RowProblems(strict)
+    usable = task.read(data, "train", problems)
+    evals = read_splits(task, data, None, problems)
+    for name, found in (("train", usable), *evals):
+        missing = [example.id for example in found if example.gold is None]
+        if missing:
+            raise DataError(
+                f"{data}: {len(missing):,} of {len(found):,} examples of {task.name}'s {name} "
+                f"split have no label (first: {missing[0]}); fine-tuning needs all of them"
+            )
+
+    def split(name: str, examples: Sequence[Example]) -> TaskSplit:
+        return TaskSplit.make(task.form, name, examples, tokenizer, max_length)
+
+    return TaskData(
+        task,
+        tokenizer,
+        split("train", sample(usable, max_train_examples)),
+        tuple(split(name, sample(found, max_scored_examples, "scored")) for name, found in evals),
+        problems,
+        max_length,
+        {"train": len(usable), **{name: len(found) for name, found in evals}},
+    )
 
 
 def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:
@@ -53,25 +124,55 @@ def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:
     return data
 
 
+@dataclass
+class FinetuneState(TrainState):
+    """Everything about a fine-tuning run that is neither weights nor optimizer."""
+
+    kept: tuple[tuple[float, ...], ...] = ()
+    """(score, step) of the best evaluations, best first"""
+    evals_since_best: int = 0
+
+    @property
+    def best(self) -> tuple[float, int] | None:
+        """Score and step of the best evaluation."""
+        return (self.kept[0][0], int(self.kept[0][1])) if self.kept else None
+
+    def kept_steps(self) -> list[int]:
+        """Steps of the best evaluations, best first."""
+        return [int(step) for _, step in self.kept]
+
+    def add(self, score: float, num_kept: int) -> bool:
+        """Note an evaluation of the current step; return whether its weights are to be kept."""
+        is_best = not self.kept or score > self.kept[0][0]
+        self.evals_since_best = 0 if is_best else self.evals_since_best + 1
+        # Of equal scores the earlier one counts as better.
+        ranked = sorted((*self.kept, (score, float(self.step))), key=lambda e: (-e[0], e[1]))
+        self.kept = tuple(ranked[:num_kept])
+        return self.step in self.kept_steps()
+
+
+def finetuning_identity(config: FinetuneConfig) -> dict[str, object]:
+    """What must not change between the parts of a run: settings, and the shape of the model."""
+    shape = to_dict(load_config(config.model))
+    return {**_settings(config), **{f"model.{key}": value for key, value in shape.items()}}
+
+
+def check_same_settings(config: FinetuneConfig) -> None:
+    """Refuse to go on with the run in ``config.out`` if its settings were others."""
+    theirs = RunFolder.open(config.out).manifest()["config"]
+    assert isinstance(theirs, Mapping), "written by RunFolder"
+    # Settings that the run's version did not have yet had what is their default now.
+    before = from_dict(FinetuneConfig, theirs, str(config.out))
+    refuse_changes(config.out, _settings(before), _settings(config))
+
+
 def resolve_settings(config: FinetuneConfig, data: TaskData) -> Settings:
     """The recipe of a run with everything decided."""
     recipe, _ = _recipe(config)
     return Settings.resolve(config, recipe, data.max_length, len(data.train.features))
 
 
-def depths_of(config: FinetuneConfig) -> tuple[int, ...]:
-    """The depths at which the head is trained; none but the full one without exits."""
-    return exit_depths(load_config(config.model)) if config.train_exits else ()
-
-
-def optimizer_config(config: FinetuneConfig, settings: Settings) -> OptimizerConfig:
-    """AdamW with the constants of a run."""
-    return OptimizerConfig(
-        name="adamw", weight_decay=config.weight_decay, bias_correction=settings.bias_correction
-    )
-
-
-def build_model(
+def build_task_model(
     config: FinetuneConfig, settings: Settings, data: TaskData
 ) -> tuple[nn.Module, Head]:
     """The model to train, with a new head that is the same for equal seeds; the head's name."""
@@ -143,3 +244,7 @@ def _recipe(config: FinetuneConfig) -> tuple[Recipe, ModelConfig]:
     if not HEADS[task.form.head(config.head)].dropout:
         recipe = replace(recipe, classifier_dropout=0.0)
     return recipe, shape
+
+
+def _settings(config: FinetuneConfig) -> dict[str, object]:
+    return {key: value for key, value in to_dict(config).items() if key not in _FREE_SETTINGS}

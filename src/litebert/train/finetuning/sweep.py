@@ -24,11 +24,7 @@ _DECIDED_BY_THE_SWEEP = ("task", "out", "data", "seeds", "resume")
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """Which runs to make.
-
-    >>> SweepConfig(("rte", "mrpc"), model="m", data=Path("glue"), out=Path("runs/sweep"),
-    ...             grid=("lr=1e-4,3e-4", "start=weights,random"), seeds=3)
-    """
+    """Which runs to make."""
 
     tasks: tuple[str, ...]
     """tasks or task files"""
@@ -74,12 +70,7 @@ def sweep(
 ) -> tuple[list[SweepRow], int]:
     """Make all runs that have not finished before; write ``table.json`` and ``table.md``.
 
-    Args:
-        config: tasks and grid.
-        run: fine-tunes: :func:`litebert.train.finetuning.engine.finetune`.
-
-    Returns:
-        The rows so far, and the signal that stopped the sweep (0 if it came to its end).
+    Returns the rows so far, and the signal that stopped the sweep (0 if it came to its end).
     """
     names = [Path(task).stem for task in config.tasks]
     if len(set(names)) < len(names):
@@ -99,7 +90,7 @@ def sweep(
             rows.append(_row(task, settings, result))
         if is_main_process():
             write_json(config.out / "table.json", {"rows": [vars(row) for row in rows]})
-            write_text(config.out / "table.md", table(rows))
+            write_text(config.out / "table.md", sweep_table(rows))
     return rows, 0
 
 
@@ -141,7 +132,7 @@ def run_config(config: SweepConfig, task: str, settings: Mapping[str, object]) -
     return from_dict(FinetuneConfig, values, "--grid")
 
 
-def table(rows: Sequence[SweepRow]) -> str:
+def sweep_table(rows: Sequence[SweepRow]) -> str:
     """Return the rows as a Markdown table; settings that all runs share stand below it."""
     values: dict[str, set[str]] = {}
     for row in rows:

@@ -12,14 +12,9 @@ from litebert.train.pretraining.config import PretrainConfig, Table
 
 @dataclass(frozen=True)
 class Stage:
-    """The settings that hold at some moment of a run.
-
-    >>> Stage(layers=2, length=64, batch_size=16, micro_batch_size=16, mask_rate=0.3).num_micro
-    1
-    """
+    """The settings that hold at some moment of a run."""
 
     layers: int
-    """layers that run"""
     length: int
     """longest example in tokens"""
     batch_size: int

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,18 +16,33 @@ from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import factor
-from litebert.train.display import Display, Status, display
+from litebert.train.display import Display, StatusLine, display
 from litebert.train.estimate import measured_gemm_rate, step_flops
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
-from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.config import Objective, PretrainConfig
 from litebert.train.pretraining.curriculum import Stage, progress_share, stage_at
-from litebert.train.pretraining.evaluate import DevSet, EvaluationStopped, Evaluator
+from litebert.train.pretraining.evaluate import (
+    DevSet,
+    EvaluationStopped,
+    Evaluator,
+    RunState,
+    Scores,
+)
 from litebert.train.pretraining.feed import Feed
-from litebert.train.pretraining.meter import Meter, StepFigures
-from litebert.train.pretraining.objective import PretrainingLoss, counts_of, smallest_batch
+from litebert.train.pretraining.objective import (
+    STATISTICS,
+    PretrainingLoss,
+    batch_flops,
+    counts_of,
+    smallest_batch,
+)
 from litebert.train.pretraining.results import write_results
-from litebert.train.pretraining.setup import build_model, identity, open_corpora, resolve_model
-from litebert.train.pretraining.state import RunState, Scores
+from litebert.train.pretraining.setup import (
+    build_pretraining_model,
+    open_corpora,
+    pretraining_identity,
+    resolve_model,
+)
 from litebert.train.run import Run
 
 SLOW_STEP_S = 30.0
@@ -37,13 +54,10 @@ class PretrainResult:
     """How a run ended."""
 
     run: Path
-    """the run folder"""
     model: Path | None
     """the model folder; None if the run was interrupted"""
     step: int
-    """steps done"""
     tokens: int
-    """tokens trained on"""
     elapsed_s: float
     """time in the training loop"""
     scores: Scores | None
@@ -53,22 +67,16 @@ class PretrainResult:
 
 
 def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
-    """Train a model on token shards and write a run folder with the model in it.
-
-    Args:
-        config: everything that decides the run.
-        quiet: show nothing while it runs.
-    """
-    with training_process(config.out, config.device, config.parallel) as (process, stop):
-        screen = display(is_main=process.is_main, quiet=quiet)
-        try:
-            return Pretraining(config, process, stop, screen).run()
-        finally:
-            screen.close()
+    """Train a model on token shards and write a run folder with the model in it."""
+    with (
+        training_process(config.out, config.device, config.parallel) as (process, stop),
+        closing(display(is_main=process.is_main, quiet=quiet)) as screen,
+    ):
+        return Pretraining(config, process, stop, screen).run()
 
 
 @dataclass(frozen=True)
-class _Now:
+class StepWork:
     """The step that is computed; counts over all processes, time and arithmetic of this one."""
 
     stage: Stage
@@ -90,16 +98,10 @@ class Pretraining:
         self.corpora = corpora = open_corpora(config)
         self.shape = resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
-        self.record = Run(
-            config,
-            RunState,
-            identity(config, self.shape),
-            corpora.fingerprints(),
-            config.checkpoint.keep_last,
-            process,
-            screen,
-        )
-        model = build_model(config, self.shape, corpora).to(process.device)
+        identity, keep_last = pretraining_identity(config, self.shape), config.checkpoint.keep_last
+        prints = corpora.fingerprints()
+        self.record = Run(config, RunState, identity, prints, keep_last, process, screen)
+        model = build_pretraining_model(config, self.shape, corpora).to(process.device)
         if config.compile:
             model.compile(dynamic=True)  # lengths and numbers of masks differ
         self.replica = parallelize(model, config.parallel, process)
@@ -121,7 +123,9 @@ class Pretraining:
         size = config.evaluation.batch_size
         self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
         self.evaluator = Evaluator(config, self.replica, self.dev, self.record)
-        self.meter = Meter(config.objective, measured_gemm_rate(str(process.device)))
+        self.gemm_rate = measured_gemm_rate(str(process.device))
+        self.since_line: list[tuple[StepWork, Outcome]] = []
+        """steps since the last line of metrics"""
         cadence = Cadence(
             config.log_every_steps,
             config.evaluation.every_steps,
@@ -134,7 +138,8 @@ class Pretraining:
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
         num_pairs = int(self.config.examples.task != "none")
-        loss = self._loss(1, num_pairs, self._stage())
+        layers, device = self._stage().layers, self.process.device
+        loss = PretrainingLoss.of(self.config, 1, num_pairs, layers, device)
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
         if not self.dev.has_documents:
             self.screen.note("no dev documents: the run goes without evaluation")
@@ -173,37 +178,19 @@ class Pretraining:
         batches = self.feed.take(stage)
         wait_s = time.perf_counter() - started
         predictions, pairs, tokens = (int(n) for n in process.sum(counts_of(batches)))
-        flops = 0.0
-        for batch in batches:
-            rows, length = batch.input_ids.shape
-            flops += step_flops(self.shape, rows, length, len(batch.masked_labels), stage.layers)
-        self.now = _Now(stage, lr_factor, predictions, pairs, tokens, wait_s, flops)
+        flops = sum(batch_flops(self.shape, batch, stage.layers) for batch in batches)
+        self.now = StepWork(stage, lr_factor, predictions, pairs, tokens, wait_s, flops)
         seeds = [
             derived_seed(config.seed, "dropout", state.step, process.rank, number)
             for number in range(len(batches))
         ]
         state.feed = self.feed.position
-        return Step(batches, self._loss(predictions, pairs, stage), seeds, lr_factor, tokens)
+        loss = PretrainingLoss.of(config, predictions, pairs, stage.layers, process.device)
+        return Step(batches, loss, seeds, lr_factor, tokens)
 
     def count(self, outcome: Outcome) -> None:
         """Note a step for the next line of metrics."""
-        now = self.now
-        mlm_loss_sum, mlm_correct, sentence_loss_sum, sentence_correct = outcome.sums
-        self.meter.add(
-            StepFigures(
-                mlm_loss_sum,
-                mlm_correct,
-                sentence_loss_sum,
-                sentence_correct,
-                predictions=now.predictions,
-                pairs=now.pairs,
-                tokens=now.tokens,
-                grad_norm=outcome.grad_norm,
-                seconds=outcome.seconds,
-                wait_s=now.wait_s,
-                flops=now.flops,
-            )
-        )
+        self.since_line.append((self.now, outcome))
 
     def describe_skipped(self, outcome: Outcome) -> dict[str, object]:
         """The loss of a step and where its examples came from."""
@@ -212,11 +199,11 @@ class Pretraining:
 
     def line(self) -> dict[str, object] | None:
         """Averages since the last line, and where the run stands."""
-        if not len(self.meter):
+        if not self.since_line:
             return None
         state, stage = self.state, self.now.stage
-        averages = self.meter.averages()
-        self.meter.clear()
+        averages = averages_of(self.since_line, self.config.objective, self.gemm_rate)
+        self.since_line = []
         return {
             **averages,
             "lr": self.now.lr_factor * self.peak_lr,
@@ -232,11 +219,12 @@ class Pretraining:
             "nonfinite": state.nonfinite_total,
         }
 
-    def status(self, share: float, eta_s: float) -> Status | None:
+    def status(self, share: float, eta_s: float) -> StatusLine | None:
         """Averages since the last line, the stage and the latest evaluation."""
-        if not len(self.meter):
+        if not self.since_line:
             return None
-        stage, values = self.now.stage, self.meter.averages()
+        stage = self.now.stage
+        values = averages_of(self.since_line, self.config.objective, self.gemm_rate)
         figures = [f"loss {values['mlm_loss']:.2f}", f"words {values['mlm_accuracy']:.1%}"]
         if "sentence_accuracy" in values:
             figures.append(f"{self.config.examples.task} {values['sentence_accuracy']:.1%}")
@@ -246,7 +234,7 @@ class Pretraining:
         ]
         settings = f"{stage.layers} layers, {stage.batch_size} x {stage.length}"
         dev = _describe(self.evaluator.latest)
-        return Status(share, self.state.step, eta_s, tuple(figures), settings, dev)
+        return StatusLine(share, self.state.step, eta_s, tuple(figures), settings, dev)
 
     def evaluate(self, *, is_last: bool) -> bool:
         """Evaluate with the layers that run now; the last time comes after the loop."""
@@ -264,27 +252,48 @@ class Pretraining:
     def _stage(self) -> Stage:
         return stage_at(self.config, self.shape, self.share())
 
-    def _loss(self, num_predictions: int, num_pairs: int, stage: Stage) -> PretrainingLoss:
-        return PretrainingLoss(
-            self.config.objective,
-            num_predictions,
-            num_pairs,
-            stage.layers,
-            self.process.device,
-            self.config.precision,
-        )
-
     def _note_slow_steps(self) -> None:
         """Tell who starts a large model on a small machine, before the first step has passed."""
         stage = self._stage()
         predictions = int(stage.batch_size * stage.length * stage.mask_rate)
         flops = step_flops(self.shape, stage.batch_size, stage.length, predictions, stage.layers)
-        step_s = flops / self.meter.gemm_rate / self.process.world_size
+        step_s = flops / self.gemm_rate / self.process.world_size
         if step_s > SLOW_STEP_S:
             self.screen.note(
                 f"a step takes at least {format_duration(step_s)} on this machine; --dry-run "
                 "estimates the whole run, and --config tiny, mini and small are made for CPUs"
             )
+
+
+def averages_of(
+    steps: Sequence[tuple[StepWork, Outcome]], objective: Objective, gemm_rate: float
+) -> dict[str, float]:
+    """Means over some steps, weighted by their tokens and pairs."""
+    predictions = sum(work.predictions for work, _ in steps)
+    pairs = sum(work.pairs for work, _ in steps)
+    seconds = max(1e-9, sum(outcome.seconds for _, outcome in steps))
+    mlm_loss, mlm_correct, sentence_loss, sentence_correct = (
+        sum(outcome.sums[place] for _, outcome in steps) for place in range(len(STATISTICS))
+    )
+    mlm_loss /= max(1, predictions)
+    values = {
+        "loss": objective.mlm_weight * mlm_loss,
+        "mlm_loss": mlm_loss,
+        "mlm_accuracy": mlm_correct / max(1, predictions),
+    }
+    if pairs:
+        sentence_loss /= pairs
+        values["loss"] += objective.sentence_weight * sentence_loss
+        values["sentence_loss"] = sentence_loss
+        values["sentence_accuracy"] = sentence_correct / pairs
+    return {
+        **values,
+        "grad_norm": sum(outcome.grad_norm for _, outcome in steps) / len(steps),
+        "tokens_per_s": sum(work.tokens for work, _ in steps) / seconds,
+        "step_s": seconds / len(steps),
+        "wait_share": sum(work.wait_s for work, _ in steps) / seconds,
+        "gemm_share": sum(work.flops for work, _ in steps) / seconds / gemm_rate,
+    }
 
 
 def _describe(scores: Scores | None) -> str:

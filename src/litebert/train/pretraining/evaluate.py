@@ -5,29 +5,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from litebert.common.signals import StopRequest
-from litebert.data.batches.example import (
-    Batch,
-    ExampleConfig,
-    MaskConfig,
-    Task,
-    Vocabulary,
-)
+from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Task, Vocabulary
 from litebert.data.batches.loader import Loader
 from litebert.data.corpus.shards import ShardSet
 from litebert.dist.replica import Replica
 from litebert.model.config import IGNORED_LABEL
-from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.config import Metric, PretrainConfig
+from litebert.train.pretraining.feed import FeedPosition
 from litebert.train.pretraining.objective import inputs_of
-from litebert.train.pretraining.state import FinalEvaluation, RunState, Scores
-from litebert.train.run import Run
+from litebert.train.run import Run, TrainState
 
 EVALUATION_SEED = 20190926
 """Fixed, so that every run with the same shards and lengths is evaluated on the same examples."""
@@ -38,18 +32,71 @@ MARGIN_NATS = 0.1
 """How far below the unigram loss a model must be to have left the plateau."""
 
 
+@dataclass(frozen=True)
+class Scores:
+    """What an evaluation found. Accuracies are shares; losses are nats per token."""
+
+    mlm_loss: float
+    """mean loss over all predicted tokens"""
+    mlm_accuracy: float
+    """share of predicted tokens that scored highest"""
+    masked_loss: float
+    """mean loss where the input is [MASK]: nothing to copy there"""
+    masked_accuracy: float
+    """share of right words where the input is [MASK]"""
+    unigram_loss: float
+    """loss, where the input is [MASK], of a model that knows nothing but word frequencies"""
+    sop_accuracy: float | None = None
+    """share of sentence orders recognised"""
+    nsp_accuracy: float | None = None
+    """share of random second segments recognised"""
+    predictions: int = 0
+    sop_pairs: int = 0
+    """pairs that sop_accuracy is of"""
+    nsp_pairs: int = 0
+    """pairs that nsp_accuracy is of"""
+
+
+@dataclass(frozen=True)
+class FinalEvaluation:
+    """The evaluation at the end of a run, which a resumed run need not repeat."""
+
+    step: int
+    """the last step of the run"""
+    examples: int
+    """dev examples of each kind that were asked for"""
+    scores: Scores
+
+
+@dataclass
+class RunState(TrainState):
+    """Everything about a pretraining run that is neither weights nor optimizer."""
+
+    best_value: float | None = None
+    """best value of the chosen metric"""
+    best_step: int | None = None
+    """when it was found"""
+    best_metric: Metric | None = None
+    left_plateau_step: int | None = None
+    """when the model was first better than word frequencies"""
+    plateau_reported: bool = False
+    """whether staying on the plateau was reported"""
+    feed: FeedPosition = field(default_factory=FeedPosition)
+    final: FinalEvaluation | None = None
+    """the evaluation at the end, once it is done"""
+
+    def kept_steps(self) -> list[int]:
+        """The best step."""
+        return [] if self.best_step is None else [self.best_step]
+
+
 class DevSet:
     """The dev documents as fixed batches of every kind of example.
 
     Masks (whole words, n-grams up to 3, 15 %) and pairs follow the ``paper`` rules, whatever
     training does, so that runs can be compared.
-
-    Args:
-        sources: the dev splits; those without documents are left out.
-        train_counts: int64 [V], how often each piece occurs in training: the unigram model.
-        config: the training examples; length and task are taken from it.
-        vocabulary: of the tokenizer.
-        batch_size: examples at once.
+    Splits without documents are left out. ``train_counts``, int64 [V], is how often each piece
+    occurs in training: the unigram model. Length and task are those of ``config``.
     """
 
     def __init__(
@@ -117,26 +164,22 @@ def evaluate(
 ) -> Scores:
     """Evaluate on ``num_examples`` of each kind; every process does its share.
 
-    Args:
-        replica: the model.
-        dev: the dev documents.
-        num_examples: examples of each task.
-        layers: layers to run; default: all.
-        stop: a signal ends the evaluation with :class:`EvaluationStopped`, on every process.
+    A signal to ``stop`` ends the evaluation with :class:`EvaluationStopped`, on every process.
     """
     tasks: list[Task] = [dev.word_task, "sop"] if dev.word_task == "none" else ["sop"]
     if dev.has_next_sentences:
         tasks.append("nsp")
-    sums: dict[Task, list[float]] = {"nsp": [0.0] * len(_Sums.NAMES)}
+    sums: dict[Task, list[float]] = {"nsp": [0.0] * len(_SUMS)}
     with replica.evaluation() as model:
         for task in tasks:
             batches = dev.batches(task, num_examples)
-            own = _Sums(dev, replica.process.device)
+            own = torch.zeros(len(_SUMS), dtype=torch.float64)
             for batch in batches[replica.process.rank :: replica.process.world_size]:
                 if _is_stopped(stop):
                     break
-                own.add(model, batch, layers, words=task == dev.word_task)
-            *sums[task], stops = replica.process.sum([*own.values, float(_is_stopped(stop))])
+                inputs = inputs_of(batch, replica.process.device)
+                own += _sums_of(model, batch, inputs, layers, dev, words=task == dev.word_task)
+            *sums[task], stops = replica.process.sum([*own.tolist(), float(_is_stopped(stop))])
             if stops:
                 raise EvaluationStopped
     words, sop, nsp = sums[dev.word_task], sums["sop"], sums["nsp"]
@@ -158,41 +201,42 @@ def _is_stopped(stop: StopRequest | None) -> bool:
     return stop is not None and stop.signum > 0
 
 
-class _Sums:
-    """Running sums over batches of one task."""
+_SUMS = (
+    *("loss", "correct", "count"),
+    *("masked_loss", "masked_correct", "masked_count", "unigram_loss"),
+    *("sentence_correct", "pairs"),
+)
 
-    NAMES = (
-        *("loss", "correct", "count"),
-        *("masked_loss", "masked_correct", "masked_count", "unigram_loss"),
-        *("sentence_correct", "pairs"),
-    )
 
-    def __init__(self, dev: DevSet, device: torch.device) -> None:
-        self.values = [0.0] * len(self.NAMES)
-        self._device = device
-        self._mask_id = dev.vocabulary.mask_id
-        self._unigram = torch.from_numpy(dev.unigram_log_probability).to(device)
-
-    def add(self, model: nn.Module, batch: Batch, layers: int | None, *, words: bool) -> None:
-        """Run a batch; words are predicted only where asked for."""
-        inputs = inputs_of(batch, self._device)
-        positions = torch.from_numpy(batch.masked_positions).to(self._device) if words else None
-        out = model(*inputs, masked_positions_M=positions, num_layers=layers)
-        found = torch.zeros(len(self.NAMES), dtype=torch.float64)
-        if positions is not None:
-            labels = torch.from_numpy(batch.masked_labels).to(self._device)
-            logits = out.mlm_logits_MV.float()
-            losses = F.cross_entropy(logits, labels, reduction="none").double()
-            right = (logits.argmax(-1) == labels).double()
-            masked = (inputs[0].flatten()[positions] == self._mask_id).double()
-            found[:2] = torch.stack([losses.sum(), right.sum()])
-            found[2] = len(labels)
-            found[3:5] = torch.stack([losses @ masked, right @ masked])
-            found[5:7] = torch.stack([masked.sum(), -(self._unigram[labels] @ masked)])
-        pairs = torch.from_numpy(batch.sentence_labels).to(self._device)
-        found[7] = (out.sentence_logits_B2.argmax(-1) == pairs).sum()
-        found[8] = (pairs != IGNORED_LABEL).sum()
-        self.values = [a + b for a, b in zip(self.values, found.tolist(), strict=True)]
+def _sums_of(
+    model: nn.Module,
+    batch: Batch,
+    inputs: tuple[Tensor, Tensor | None, Tensor],
+    layers: int | None,
+    dev: DevSet,
+    *,
+    words: bool,
+) -> Tensor:
+    """Run a batch, predicting words only where asked for; the sums named above, float64."""
+    device = inputs[0].device
+    positions = torch.from_numpy(batch.masked_positions).to(device) if words else None
+    out = model(*inputs, masked_positions_M=positions, num_layers=layers)
+    found = torch.zeros(len(_SUMS), dtype=torch.float64)
+    if positions is not None:
+        labels = torch.from_numpy(batch.masked_labels).to(device)
+        unigram = torch.from_numpy(dev.unigram_log_probability[batch.masked_labels]).to(device)
+        logits = out.mlm_logits_MV.float()
+        losses = F.cross_entropy(logits, labels, reduction="none").double()
+        right = (logits.argmax(-1) == labels).double()
+        masked = (inputs[0].flatten()[positions] == dev.vocabulary.mask_id).double()
+        found[:2] = torch.stack([losses.sum(), right.sum()])
+        found[2] = len(labels)
+        found[3:5] = torch.stack([losses @ masked, right @ masked])
+        found[5:7] = torch.stack([masked.sum(), -(unigram @ masked)])
+    pairs = torch.from_numpy(batch.sentence_labels).to(device)
+    found[7] = (out.sentence_logits_B2.argmax(-1) == pairs).sum()
+    found[8] = (pairs != IGNORED_LABEL).sum()
+    return found
 
 
 class Evaluator:
@@ -270,13 +314,6 @@ def watch_plateau(
 
     A model at the plateau predicts by word frequency alone. Only places where the input is [MASK]
     count: at the others a model may copy what it sees, which is not understanding either.
-
-    Args:
-        config: the run.
-        layers: layers that run at present.
-        state: updated.
-        scores: the evaluation.
-        share: progress of the run.
     """
     gap = scores.unigram_loss - scores.masked_loss
     if state.left_plateau_step is None and gap > MARGIN_NATS:

@@ -17,11 +17,7 @@ from litebert.train.pretraining.curriculum import Stage
 
 @dataclass(frozen=True)
 class FeedPosition:
-    """Where the data stands: all that a checkpoint needs to know of it.
-
-    >>> FeedPosition().batch
-    0
-    """
+    """Where the data stands: all that a checkpoint needs to know of it."""
 
     stage: int = 0
     """how often length or micro-batch size have changed; each stage has an order of its own"""
@@ -39,12 +35,6 @@ class Feed:
     A step of k micro-batches uses k positions. If the number of processes divides k, each process
     takes every R-th one; else each takes its rows of every one. ``accumulation`` cuts each of these
     into so many parts, in the same order.
-
-    Example:
-        >>> feed = Feed([(shards, 1.0)], ExampleConfig(), seed=0, vocabulary=vocabulary)
-        >>> batches = feed.take(stage)
-        >>> feed.position.batch
-        1
     """
 
     def __init__(
@@ -71,15 +61,14 @@ class Feed:
 
     def take(self, stage: Stage) -> list[Batch]:
         """This process's part of the next step, cut as it is computed; the position moves on."""
-        self._enter(stage)
+        loader = self._enter(stage)
         k, first = stage.num_micro, self.position.batch
         striding = k % self._world_size == 0
         stride = self._world_size if striding else 1
         start = first + (self._rank if striding else 0)
-        self._open_stream(start, stage.mask_rate, stride)
-        assert self._stream is not None
+        stream = self._open_stream(loader, start, stage.mask_rate, stride)
         try:
-            batches = [next(self._stream) for _ in range(k // stride)]
+            batches = [next(stream) for _ in range(k // stride)]
         except OSError as error:
             raise DataError(
                 f"a shard cannot be read: {error}; check the disk, then resume"
@@ -116,7 +105,7 @@ class Feed:
         if stream is not None and hasattr(stream, "close"):
             stream.close()
 
-    def _enter(self, stage: Stage) -> None:
+    def _enter(self, stage: Stage) -> Loader:
         """Go to the loader of this stage; a change of lengths or sizes begins a new order."""
         here = self.position
         wanted = (stage.length, stage.micro_batch_size)
@@ -131,14 +120,17 @@ class Feed:
             )
             number = self.position.stage
             self._loader = Loader(self._sources, config, self._seed, self._vocabulary, number)
+        return self._loader
 
-    def _open_stream(self, start: int, mask_rate: float, stride: int) -> None:
+    def _open_stream(
+        self, loader: Loader, start: int, mask_rate: float, stride: int
+    ) -> Iterator[Batch]:
         key = (self.position.stage, start, mask_rate, stride)
         if self._stream is None or self._stream_key != key:
             self.close()
-            assert self._loader is not None
-            loader = self._loader.with_mask_rate(mask_rate)
+            loader = loader.with_mask_rate(mask_rate)
             self._stream = loader.iterate(start, stride=stride, num_workers=self._num_workers)
+        return self._stream
 
 
 def parts_of(batch: Batch, num_parts: int) -> list[Batch]:

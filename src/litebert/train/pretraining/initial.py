@@ -33,9 +33,7 @@ MAX_NEIGHBOUR_HEADS = 8
 def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
     """Start the output bias at the log frequency of each piece: word frequencies need no learning.
 
-    Args:
-        model: changed in place.
-        counts: int64 [V or fewer], occurrences in the training text.
+    ``counts``, int64 [V or fewer], are occurrences in the training text.
     """
     smoothed = torch.ones(len(model.mlm.bias), dtype=torch.float64)
     smoothed[: len(counts)] += torch.from_numpy(counts.astype(np.float64))
@@ -50,13 +48,8 @@ def look_at_neighbours(encoder: Encoder, generator: torch.Generator) -> None:
     keys G x, where G picks some waves, the score of tokens i and j is largest for j = i + n.
     Projection, values and outputs get the variance that keeps what they read at its size, so that
     a neighbour's word arrives audibly. At most eight heads are set, the others stay as drawn.
-
-    Args:
-        encoder: changed in place.
-        generator: draws the matrices that stay random.
     """
-    config = encoder.config
-    embeddings = encoder.embeddings
+    config, embeddings = encoder.config, encoder.embeddings
     width = config.position_size
     waves = _wave_numbers(width // 2)
     with torch.no_grad():

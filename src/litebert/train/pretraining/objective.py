@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from litebert.data.batches.example import Batch
 from litebert.dist.runtime import Precision, autocast
-from litebert.model.config import IGNORED_LABEL
-from litebert.train.pretraining.config import Objective
+from litebert.model.config import IGNORED_LABEL, ModelConfig
+from litebert.train.estimate import step_flops
+from litebert.train.pretraining.config import Objective, PretrainConfig
 
 STATISTICS = ("mlm_loss_sum", "mlm_correct", "sentence_loss_sum", "sentence_correct")
 """What :meth:`PretrainingLoss.__call__` sums up besides the loss, in this order."""
@@ -40,6 +41,12 @@ def counts_of(batches: list[Batch]) -> tuple[int, int, int]:
     )
 
 
+def batch_flops(shape: ModelConfig, batch: Batch, layers: int) -> float:
+    """Operations of forward and backward of a batch."""
+    rows, length = batch.input_ids.shape
+    return step_flops(shape, rows, length, len(batch.masked_labels), layers)
+
+
 def smallest_batch() -> Batch:
     """One example of three tokens, one of them predicted: enough to run a model once."""
     ids = np.array([[2, 4, 3]])
@@ -65,21 +72,24 @@ class PretrainingLoss:
     num_pairs: int
     """labelled pairs of the step; 0 without a sentence task"""
     layers: int
-    """layers that run"""
     device: torch.device
     precision: Precision = "float32"
     """of the matrix products"""
+
+    @classmethod
+    def of(
+        cls, config: PretrainConfig, predictions: int, pairs: int, layers: int, device: torch.device
+    ) -> PretrainingLoss:
+        """The loss of a run in a step with so many predicted tokens and pairs."""
+        return cls(config.objective, predictions, pairs, layers, device, config.precision)
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss to differentiate, and the sums named in ``STATISTICS``, float64 [4]."""
         labels = torch.from_numpy(batch.sentence_labels).to(self.device)
         has_pairs = self.num_pairs > 0
         with autocast(self.precision, self.device):
-            ids, mask, segments = inputs_of(batch, self.device)
             out = model(
-                ids,
-                mask,
-                segments,
+                *inputs_of(batch, self.device),
                 torch.from_numpy(batch.masked_positions).to(self.device),
                 torch.from_numpy(batch.masked_labels).to(self.device),
                 labels if has_pairs else None,

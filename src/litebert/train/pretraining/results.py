@@ -58,7 +58,7 @@ def fill_mask_samples(
         if not places:
             continue
         place = int(places[len(places) // 2])
-        answer = int(ids[row, place])
+        answer = _word(tokenizer.id_to_piece(int(ids[row, place])))
         hidden = ids[row : row + 1, : int(batch.lengths[row])].copy()
         hidden[0, place] = tokenizer.mask_id
         segments = batch.token_type_ids[row : row + 1, : hidden.shape[1]]
@@ -77,13 +77,7 @@ def fill_mask_samples(
             [_word(tokenizer.id_to_piece(int(i))), round(float(p), 4)]
             for p, i in zip(best.values, best.indices, strict=True)
         ]
-        samples.append(
-            {
-                "text": text.strip(),
-                "answer": _word(tokenizer.id_to_piece(answer)),
-                "candidates": candidates,
-            }
-        )
+        samples.append({"text": text.strip(), "answer": answer, "candidates": candidates})
     return samples
 
 

@@ -46,8 +46,7 @@ class Corpora:
     def unigram_counts(self) -> np.ndarray:
         """How often each piece occurs in the training documents, int64 [V]."""
         counts = [shards.unigram_counts() for shards, _ in self.train]
-        total: np.ndarray = np.sum(counts, axis=0)
-        return total
+        return np.asarray(np.sum(counts, axis=0))
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
@@ -62,15 +61,11 @@ class Corpora:
 def open_corpora(config: PretrainConfig) -> Corpora:
     """Open all shards of a run; they must come from one tokenizer."""
     train = [ShardSet.open(folder, "train") for folder in config.corpora]
-    dev = [ShardSet.open(folder, "dev") for folder in config.corpora]
+    dev = tuple(ShardSet.open(folder, "dev") for folder in config.corpora)
     tokenizer = tokenizer_of(train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
-    return Corpora(
-        tuple(zip(train, weights, strict=True)),
-        tuple(dev),
-        tokenizer,
-        train[0].tokenizer_folder,
-    )
+    weighted = tuple(zip(train, weights, strict=True))
+    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder)
 
 
 def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
@@ -86,7 +81,9 @@ def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
     return model
 
 
-def build_model(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) -> PretrainingModel:
+def build_pretraining_model(
+    config: PretrainConfig, shape: ModelConfig, corpora: Corpora
+) -> PretrainingModel:
     """A fresh model, the same for equal seeds, or the one in ``init_from``."""
     generator = torch.Generator().manual_seed(derived_seed(config.seed, "initial weights"))
     if config.init_from is None:
@@ -113,7 +110,7 @@ def build_model(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) ->
     return model.train()
 
 
-def identity(config: PretrainConfig, shape: ModelConfig) -> dict[str, object]:
+def pretraining_identity(config: PretrainConfig, shape: ModelConfig) -> dict[str, object]:
     """What must not change between the parts of a run; schedules, budgets and cadences may."""
     return {
         **{f"model.{key}": value for key, value in to_dict(shape).items()},

@@ -20,7 +20,7 @@ from litebert.interop.onnx import export as onnx_export
 from litebert.interop.onnx import verify as onnx_verify
 from litebert.interop.onnx.export import Pooling, export_onnx, num_nodes
 from litebert.interop.onnx.file import OnnxFile
-from litebert.interop.onnx.int8 import LARGEST, quantize_rows
+from litebert.interop.onnx.graph import LARGEST, quantize_rows
 from litebert.interop.onnx.verify import verify_export
 from tiny_models import HEADS, TINY, random_model_folder
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.interop.tf.crc32c import crc32c, masked_crc32c
+from litebert.interop.tf.bundle import crc32c, masked_crc32c
 
 
 def by_definition(data: bytes) -> int:

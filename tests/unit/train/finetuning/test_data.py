@@ -13,7 +13,7 @@ from litebert.tasks.base import Example, Feature, Row
 from litebert.tasks.registry import find_task
 from litebert.tasks.scoring import TaskSplit, sample
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetuning.data import load_task_data
+from litebert.train.finetuning.setup import load_task_data
 
 
 def split(num_examples: int) -> TaskSplit:

@@ -12,8 +12,7 @@ from litebert.common.config import from_dict, load_toml, read_toml, recipe_path
 from litebert.common.errors import ConfigError
 from litebert.model.config import preset
 from litebert.tasks.registry import TASK_NAMES, find_task
-from litebert.train.finetuning.config import FinetuneConfig, Settings
-from litebert.train.finetuning.recipes import Recipe, recipe_for
+from litebert.train.finetuning.config import FinetuneConfig, Recipe, Settings, recipe_for
 
 CONFIGS = Path(__file__).resolve().parents[4] / "configs" / "finetune"
 PLAIN = FinetuneConfig("rte", model="m", out=Path("run"))

@@ -15,7 +15,7 @@ from litebert.train.finetuning.sweep import (
     combinations,
     run_config,
     sweep,
-    table,
+    sweep_table,
 )
 
 
@@ -86,7 +86,7 @@ def test_settings_that_all_runs_share_stand_below_the_table() -> None:
         SweepRow("rte", {"start": start, "epochs": 2}, "accuracy", 0.5, 0.1, 0.5, 1.0, 10)
         for start in ("weights", "random")
     ]
-    text = table(rows)
+    text = sweep_table(rows)
     assert "| rte | random | accuracy | 0.5 |" in text
     assert text.endswith("\n\nAll runs: epochs 2.\n")
 

@@ -157,7 +157,7 @@ def test_resume_is_bitwise_and_metrics_have_each_step_once(
 
 
 def failing_after(num_steps: int):  # type: ignore[no-untyped-def]
-    from litebert.train.step import update
+    from litebert.train.loop import update
 
     calls = 0
 

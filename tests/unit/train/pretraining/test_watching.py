@@ -10,11 +10,13 @@ import pytest
 
 from litebert.common.signals import StopRequest
 from litebert.data.batches.example import ExampleConfig
-from litebert.train.display import Status, display
+from litebert.model.config import ModelConfig
+from litebert.train.display import StatusLine, display
+from litebert.train.loop import Outcome
 from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
-from litebert.train.pretraining.evaluate import advice, watch_plateau
-from litebert.train.pretraining.meter import Meter, StepFigures
-from litebert.train.pretraining.state import RunState, Scores
+from litebert.train.pretraining.curriculum import stage_at
+from litebert.train.pretraining.engine import StepWork, averages_of
+from litebert.train.pretraining.evaluate import RunState, Scores, advice, watch_plateau
 
 CONFIG = PretrainConfig(data=Path(), out=Path(), steps=100)
 
@@ -71,27 +73,19 @@ def test_advice_names_only_what_is_not_done() -> None:
 
 
 def test_averages_weigh_tokens_and_pairs() -> None:
-    step = StepFigures(
-        mlm_loss_sum=80.0, mlm_correct=1, sentence_loss_sum=2.0, sentence_correct=1,
-        predictions=10, pairs=4, tokens=100, grad_norm=1.0, seconds=0.5, wait_s=0.1, flops=1e9,
-    )  # fmt: skip
-    meter = Meter(Objective(), gemm_rate=4e9)
-    meter.add(step)
-    meter.add(replace(step, mlm_loss_sum=20.0, predictions=10, tokens=300, wait_s=0.0))
-    found = meter.averages()
+    stage = stage_at(CONFIG, ModelConfig(), 0.0)
+    work = StepWork(stage, 1.0, predictions=10, pairs=4, tokens=100, wait_s=0.1, flops=1e9)
+    outcome = Outcome(sums=(80.0, 1.0, 2.0, 1.0), grad_norm=1.0, seconds=0.5)
+    further = replace(work, tokens=300, wait_s=0.0), replace(outcome, sums=(20.0, 1.0, 2.0, 1.0))
+    found = averages_of([(work, outcome), further], Objective(), gemm_rate=4e9)
     assert found["mlm_loss"] == 5.0
     assert found["sentence_accuracy"] == 0.25
     assert found["loss"] == 5.5
     assert found["tokens_per_s"] == 400.0
     assert found["wait_share"] == pytest.approx(0.1)
     assert found["gemm_share"] == pytest.approx(0.5)
-    assert "sentence_loss" not in _without_pairs(step)
-
-
-def _without_pairs(step: StepFigures) -> dict[str, float]:
-    meter = Meter(Objective(), gemm_rate=1.0)
-    meter.add(replace(step, pairs=0))
-    return meter.averages()
+    without_pairs = averages_of([(replace(work, pairs=0), outcome)], Objective(), gemm_rate=1.0)
+    assert "sentence_loss" not in without_pairs
 
 
 def test_a_log_gets_few_lines(
@@ -102,7 +96,7 @@ def test_a_log_gets_few_lines(
     screen = display(is_main=True)
     for step in range(300):
         clock += 0.1
-        screen.show(Status(step / 300, step, 30.0, ("loss 6.52",), "2 layers", "dev loss 6.6"))
+        screen.show(StatusLine(step / 300, step, 30.0, ("loss 6.52",), "2 layers", "dev loss 6.6"))
     screen.note("left the plateau")
     screen.close()
     lines = capsys.readouterr().err.splitlines()
@@ -114,7 +108,7 @@ def test_a_log_gets_few_lines(
 def test_other_processes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
     screen = display(is_main=False)
     screen.note("hello")
-    screen.show(Status(0.5, 1, 1.0))
+    screen.show(StatusLine(0.5, 1, 1.0))
     assert capsys.readouterr().err == ""
 
 
