@@ -75,7 +75,12 @@ def inspect(
             raise InputError(f"the folder of {plot} does not exist; make it first")
     config = config or ExampleConfig()
     inspection = inspect_shards(
-        shards, config, split=split, num_batches=batches, num_shown=show, seed=seed
+        shards,
+        config or ExampleConfig(),
+        split=split,
+        num_batches=batches,
+        num_shown=show,
+        seed=seed,
     )
     if plot is not None:
         plot_inspection(inspection, plot)
