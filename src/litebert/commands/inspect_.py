@@ -73,7 +73,6 @@ def inspect(
         check_plot_path(plot)
         if not plot.absolute().parent.is_dir():
             raise InputError(f"the folder of {plot} does not exist; make it first")
-    config = config or ExampleConfig()
     inspection = inspect_shards(
         shards,
         config or ExampleConfig(),

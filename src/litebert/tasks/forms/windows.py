@@ -38,11 +38,10 @@ def align(passage: PiecePassage, start: int, end: int) -> tuple[int, int] | None
 def window_starts(num_pieces: int, size: int, stride: int) -> list[int]:
     """Return the first piece of each window; the last window reaches the end.
 
-    Example:
-        >>> window_starts(10, size=6, stride=3)
-        [0, 3, 6]
-        >>> window_starts(6, size=6, stride=3)
-        [0]
+    >>> window_starts(10, size=6, stride=3)
+    [0, 3, 6]
+    >>> window_starts(6, size=6, stride=3)
+    [0]
     """
     starts = [0]
     while starts[-1] + size < num_pieces:
