@@ -37,8 +37,8 @@ from litebert.model.config import preset
 from litebert.model.heads import PretrainingModel
 from litebert.tasks.base import Feature, Prediction
 from litebert.train.finetuning.config import FinetuneConfig
-from litebert.train.finetuning.data import TaskData
-from litebert.train.finetuning.engine import finetune, prepare_data
+from litebert.train.finetuning.engine import finetune
+from litebert.train.finetuning.setup import TaskData, prepare_data
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))

@@ -77,9 +77,13 @@ def inspect(
         check_plot_path(plot)
         if not plot.absolute().parent.is_dir():
             raise InputError(f"the folder of {plot} does not exist; make it first")
-    config = config or ExampleConfig()
     inspection = inspect_shards(
-        shards, config, split=split, num_batches=batches, num_shown=show, seed=seed
+        shards,
+        config or ExampleConfig(),
+        split=split,
+        num_batches=batches,
+        num_shown=show,
+        seed=seed,
     )
     if plot is not None:
         plot_inspection(inspection, plot)

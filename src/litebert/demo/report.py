@@ -61,7 +61,7 @@ def pretraining_headlines(folder: DemoFolder) -> list[Headline]:
     return found
 
 
-def score_rows(folder: DemoFolder) -> list[tuple[str, str, str]]:
+def labeller_rows(folder: DemoFolder) -> list[tuple[str, str, str]]:
     """Return name, accuracy and macro F1 of the baselines and, last, of the fine-tuned model."""
     found = read_json(folder.scores)
     return [
@@ -108,7 +108,7 @@ def _labelled_task(folder: DemoFolder) -> str:
     return (
         "<h2>Labelled task: which part does a sentence come from?</h2>"
         + finetuning_charts(logs, scores, "accuracy")
-        + table(headings, score_rows(folder), numeric=(1, 2), narrow=True)
+        + table(headings, labeller_rows(folder), numeric=(1, 2), narrow=True)
         + confusion_table(scores)
     )
 

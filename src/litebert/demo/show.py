@@ -21,7 +21,7 @@ from litebert.common.progress import format_duration
 from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.data.corpus.shards import ShardSet
 from litebert.demo.folder import DemoFolder
-from litebert.demo.report import headlines, pretraining_headlines, read_filled, score_rows
+from litebert.demo.report import headlines, labeller_rows, pretraining_headlines, read_filled
 from litebert.demo.task import CutTask
 from litebert.report.log import lines_with, mapping, number, points
 from litebert.text.tokenizer import Tokenizer
@@ -251,7 +251,7 @@ def finetuning(folder: DemoFolder, screen: Screen, run: Path) -> None:
 
 def scores(folder: DemoFolder, screen: Screen) -> None:
     """Show the scores beside the baselines, and which parts are confused."""
-    *baselines, ours = score_rows(folder)
+    *baselines, ours = labeller_rows(folder)
     bold = tuple(Text(cell, "bold") for cell in ours)
     screen.table(("on dev", "accuracy", "macro F1"), [*baselines, bold], right=(1, 2))
     confusion = read_json(folder.scores)["confusion"]

@@ -158,21 +158,15 @@ def load_config(source: Path | str, overrides: Mapping[str, object] | None = Non
 
 def note_release(name: str, config: ModelConfig, overrides: Mapping[str, object]) -> None:
     """Warn where the hub's config of a released model is known to differ from its training."""
-    if (
-        re.fullmatch(r"albert-(base|large|xlarge|xxlarge)-v1", name)
-        and config.activation == "gelu"
-        and "activation" not in overrides
-    ):
+    is_gelu = config.activation == "gelu" and "activation" not in overrides
+    if is_gelu and re.fullmatch(r"albert-(base|large|xlarge|xxlarge)-v1", name):
         _logger.warning(
             "%s: its config says gelu (the erf form), but it was trained with the tanh form; "
             "`litebert import hf ... --activation gelu_tanh` corrects it",
             name,
         )
-    if (
-        re.fullmatch(r"albert-xlarge-v[12]", name)
-        and config.heads == 16
-        and "num_heads" not in overrides
-    ):
+    has_16_heads = config.heads == 16 and "num_heads" not in overrides
+    if has_16_heads and re.fullmatch(r"albert-xlarge-v[12]", name):
         _logger.warning(
             "%s: its config says 16 heads, the paper and the official archive 32, and the weights "
             "cannot tell; `litebert import hf ... --num-heads 32` changes it",
@@ -195,11 +189,8 @@ def resolve(source: Path | str) -> Path:
         raise CheckpointError(f"{path} is a file, not a model folder")
     name = str(source)
     is_hub_name = re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name) is not None
-    if (
-        isinstance(source, Path)
-        or not is_hub_name
-        or (path.parent != Path() and path.parent.is_dir())
-    ):
+    is_in_folder = path.parent != Path() and path.parent.is_dir()
+    if isinstance(source, Path) or is_in_folder or not is_hub_name:
         raise CheckpointError(f"model folder {path} does not exist")
     return _download(name)
 

@@ -107,9 +107,8 @@ def foreign_config(
     if config.has_projection != (config.embedding_size != config.hidden_size):
         values["embedding_projection"] = config.has_projection
     if row.problem_type is not None:
-        values["problem_type"] = (
-            MULTI_LABEL if multi_label and row.has_classes else row.problem_type
-        )
+        several = multi_label and row.has_classes
+        values["problem_type"] = MULTI_LABEL if several else row.problem_type
     if row.labelled and labels is not None:
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}

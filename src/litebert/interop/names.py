@@ -60,9 +60,8 @@ def tensor_names(config: ModelConfig, head: Head, *, foreign: bool | None = None
 
     ``foreign`` asks for transformers' names or our own; by default what :func:`is_foreign` says.
 
-    Example:
-        >>> tensor_names(ModelConfig(), "pretraining")["sentence.bias"]
-        'sop_classifier.classifier.bias'
+    >>> tensor_names(ModelConfig(), "pretraining")["sentence.bias"]
+    'sop_classifier.classifier.bias'
     """
     foreign = is_foreign(config, head) if foreign is None else foreign
     names = {

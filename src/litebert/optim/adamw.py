@@ -24,12 +24,11 @@ class AdamW(Optimizer):
     tensors or sharded ones (DTensor); the update is element by element, so both agree.
     ``bias_correction`` divides the running means by ``1 - beta^t`` (off in the official code).
 
-    Example:
-        >>> import torch
-        >>> weight = torch.nn.Parameter(torch.ones(2))
-        >>> optimizer = AdamW([weight], lr=1e-3)
-        >>> weight.square().sum().backward()
-        >>> optimizer.step()
+    >>> import torch
+    >>> weight = torch.nn.Parameter(torch.ones(2))
+    >>> optimizer = AdamW([weight], lr=1e-3)
+    >>> weight.square().sum().backward()
+    >>> optimizer.step()
     """
 
     def __init__(

@@ -21,13 +21,12 @@ class Lamb(AdamW):
     A group may set ``adapt=False``: no trust ratio, the official rule for biases and norms.
     ``max_trust_ratio`` bounds the ratio (the official code does not); the rest is AdamW's.
 
-    Example:
-        >>> import torch
-        >>> weight = torch.nn.Parameter(torch.ones(2, 2))
-        >>> bias = torch.nn.Parameter(torch.zeros(2))
-        >>> groups = [{"params": [weight]},
-        ...           {"params": [bias], "weight_decay": 0.0, "adapt": False}]
-        >>> optimizer = Lamb(groups, lr=0.00176)
+    >>> import torch
+    >>> weight = torch.nn.Parameter(torch.ones(2, 2))
+    >>> bias = torch.nn.Parameter(torch.zeros(2))
+    >>> groups = [{"params": [weight]},
+    ...           {"params": [bias], "weight_decay": 0.0, "adapt": False}]
+    >>> optimizer = Lamb(groups, lr=0.00176)
     """
 
     _is_element_wise = False  # the trust ratio needs whole tensors

@@ -162,9 +162,8 @@ def _documents(text: Path) -> Iterator[str]:
 def short_names(models: Sequence[str]) -> list[str]:
     """Return the end of each path that tells the models apart; a run's ``model`` is not it.
 
-    Example:
-        >>> short_names(["runs/base/model", "runs/large/model"])
-        ['base', 'large']
+    >>> short_names(["runs/base/model", "runs/large/model"])
+    ['base', 'large']
     """
     parts = [Path(model).parts for model in models]
     parts = [path[:-1] if len(path) > 1 and path[-1] == "model" else path for path in parts]

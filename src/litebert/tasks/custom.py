@@ -13,7 +13,7 @@ from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Examples, Form, Predictions, Value
 from litebert.tasks.forms.kinds import FORMS, Kind
 from litebert.tasks.forms.requests import Cells, RowError
-from litebert.tasks.prediction_files import require_gold, score_rows
+from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.task_file import TaskFile
 
@@ -209,7 +209,7 @@ class CustomTask:
             except RowError as error:
                 raise DataError(f"row {example.id}: {error}") from None
 
-        return score_rows(self, file, data, split, problems, read)
+        return score_by_row(self, file, data, split, problems, read)
 
     def _file(self, data: Path, split: str) -> Path:
         if data.is_file() and data.suffix != ".toml":

@@ -63,7 +63,7 @@ def require_gold(examples: Examples, row: str, gold: str) -> None:
             raise DataError(f"{row} {example.id} has no {gold}, so nothing to score")
 
 
-def score_rows(
+def score_by_row(
     task: Task,
     file: Path,
     data: Path,

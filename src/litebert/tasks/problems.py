@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import write_text
+from litebert.common.files import write_json_lines
 
 MAX_WORDS = 20_000
 """A text of more words is taken for a broken row: no task has passages a tenth as long."""
@@ -35,11 +33,6 @@ class RowProblem:
         fate = "kept" if self.kept else "skipped"
         detail = f": {self.detail}" if self.detail else ""
         return f"{self.path}:{self.row}: {self.reason}{detail} ({fate})"
-
-
-def write_json_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    """Write one JSON object a line."""
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
 class RowProblems:

@@ -17,9 +17,8 @@ TASK_NAMES = (*GLUE_TASKS, *SQUAD_TASKS, *RACE_TASKS)
 def find_task(name: str) -> Task:
     """Return a benchmark task by name, or the task that a TOML file describes.
 
-    Example:
-        >>> find_task("squad2").form.kind
-        'span_extraction'
+    >>> find_task("squad2").form.kind
+    'span_extraction'
     """
     known: dict[str, Task] = {**GLUE_TASKS, **SQUAD_TASKS, **RACE_TASKS}
     if name in known:

@@ -130,9 +130,8 @@ def label_order(
     ``found`` are the model's labels in the order of its outputs; those that nobody named are taken
     to be in the task's order. An InputError says that they are other labels, or not as many.
 
-    Example:
-        >>> label_order(("yes", "no"), ("no", "yes"), "mine")
-        (1, 0)
+    >>> label_order(("yes", "no"), ("no", "yes"), "mine")
+    (1, 0)
     """
     found, wanted = tuple(found), tuple(wanted)
     if found == wanted or (len(found) == len(wanted) and are_unnamed(found)):

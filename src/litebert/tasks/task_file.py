@@ -16,9 +16,8 @@ from litebert.tasks.forms.kinds import FORMS, Kind
 class TaskFile:
     """What a fine-tuned model does.
 
-    Example:
-        >>> TaskFile("sst2", "classification", ("0", "1"), 128).form().kind
-        'classification'
+    >>> TaskFile("sst2", "classification", ("0", "1"), 128).form().kind
+    'classification'
     """
 
     name: str

@@ -38,9 +38,8 @@ def forward_flops(
 
     ``length`` counts padding, ``predictions`` the masked positions of the whole batch.
 
-    Example:
-        >>> round(forward_flops(ModelConfig(), 1, 512, 77) / 1e9)
-        93
+    >>> round(forward_flops(ModelConfig(), 1, 512, 77) / 1e9)
+    93
     """
     hidden, embedding = model.hidden_size, model.embedding_size
     blocks = (model.num_layers if layers is None else layers) * model.inner_group_num
@@ -87,9 +86,8 @@ def measured_gemm_rate(device: str = "cpu", seconds: float = 0.3) -> float:
 class Memory:
     """Bytes on one device in a step with AdamW or LAMB; activations are an estimate.
 
-    Example:
-        >>> Memory.of(ModelConfig(), 11_813_810, tokens=4096, predictions=614).weights
-        47255240
+    >>> Memory.of(ModelConfig(), 11_813_810, tokens=4096, predictions=614).weights
+    47255240
     """
 
     weights: int
@@ -171,9 +169,8 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
 class ClusterRun:
     """A pretraining on machines of GPUs.
 
-    Example:
-        >>> ClusterRun().tokens
-        262144000000
+    >>> ClusterRun().tokens
+    262144000000
     """
 
     gpu: str = "a100"
@@ -323,9 +320,8 @@ def traffic_bytes(parameters: int, processes: int) -> float:
     DDP: an all-reduce of the gradients. FSDP: an all-gather of the weights and a reduce-scatter of
     the gradients, which together send the same. With sharing, each shared tensor counts once.
 
-    Example:
-        >>> round(traffic_bytes(335_691_058, 8) / traffic_bytes(17_847_474, 8), 1)
-        18.8
+    >>> round(traffic_bytes(335_691_058, 8) / traffic_bytes(17_847_474, 8), 1)
+    18.8
     """
     share = (processes - 1) / processes
     return 2 * share * 4 * parameters

@@ -30,10 +30,9 @@ _NONE: Attributes = {}
 class Graph:
     """A graph under construction; tensors are handled by name.
 
-    Example:
-        >>> graph = Graph()
-        >>> y = graph.op("MatMul", ["x", graph.weight("w", np.eye(4, dtype=np.float32))])
-        >>> graph.output("y", y, np.float32, ["batch", 4])
+    >>> graph = Graph()
+    >>> y = graph.op("MatMul", ["x", graph.weight("w", np.eye(4, dtype=np.float32))])
+    >>> graph.output("y", y, np.float32, ["batch", 4])
     """
 
     nodes: list[NodeProto] = field(default_factory=list)

@@ -239,9 +239,8 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 def crc32c(data: bytes | memoryview) -> int:
     """Return the CRC-32C (Castagnoli) of ``data``.
 
-    Example:
-        >>> hex(crc32c(b"123456789"))
-        '0xe3069283'
+    >>> hex(crc32c(b"123456789"))
+    '0xe3069283'
     """
     table = _byte_table()
     octets = np.frombuffer(data, dtype=np.uint8)

@@ -235,9 +235,8 @@ def head_of_variables(names: set[str]) -> Head:
 def variable_names(config: ModelConfig, head: Head) -> dict[str, Variable]:
     """Map each of our parameters to the variable that holds it.
 
-    Example:
-        >>> variable_names(ModelConfig(), "encoder")["encoder.pooler.weight"]
-        Variable(name='bert/pooler/dense/kernel', transposed=True)
+    >>> variable_names(ModelConfig(), "encoder")["encoder.pooler.weight"]
+    Variable(name='bert/pooler/dense/kernel', transposed=True)
     """
     return {ours: _variable(config, ours) for ours in tensor_names(config, head)}
 

@@ -19,7 +19,7 @@ from litebert.tasks.forms.texts import (
     label_index,
 )
 from litebert.tasks.metrics import Values, accuracy, f1, matthews, pearson, spearman
-from litebert.tasks.prediction_files import require_gold, score_rows
+from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems
 
 METRICS: dict[str, Callable[[Values, Values], float]] = {
@@ -96,8 +96,8 @@ class GlueTask:
         elif training and label is None:
             raise _missing_column(path, self.label, header)
         examples = []
+        columns = (text, text_pair, label)
         for index, (row, cells) in enumerate(lines):
-            columns = (text, text_pair, label)
             example = self._example(path, row, index, cells, columns, problems, split)
             if example is not None:
                 examples.append(example)
@@ -125,7 +125,7 @@ class GlueTask:
         self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
     ) -> dict[str, float]:
         """Score a leaderboard table against a file with labels, row by row."""
-        return score_rows(self, file, data, split, problems, self._predicted)
+        return score_by_row(self, file, data, split, problems, self._predicted)
 
     def _predicted(self, value: object, example: Example) -> int | float:
         answer = self._parse(str(value))

@@ -16,7 +16,7 @@ from litebert.tasks.benchmarks.locate import with_compressions
 from litebert.tasks.forms.choices import ChoiceForm, option_index
 from litebert.tasks.forms.texts import gold_and_predicted
 from litebert.tasks.metrics import accuracy
-from litebert.tasks.prediction_files import require_gold, score_rows
+from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems
 
 LEVELS = ("middle", "high")
@@ -73,7 +73,7 @@ class RaceTask:
         self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
     ) -> dict[str, float]:
         """Score ``{"middle13.txt-0": "A", ...}`` (or indices from 0) against the gold letters."""
-        return score_rows(self, file, data, split, problems, _predicted)
+        return score_by_row(self, file, data, split, problems, _predicted)
 
     def _passages(self, data: Path, split: str) -> Iterator[tuple[Path, int, str, object]]:
         """Yield ``(file, row, level, passage)`` of all levels."""
@@ -130,11 +130,7 @@ def _examples(
         return
     article, questions = passage.get("article"), passage.get("questions")
     options, answers = passage.get("options"), passage.get("answers")
-    if (
-        not isinstance(article, str)
-        or not isinstance(questions, list)
-        or not isinstance(options, list)
-    ):
+    if not (isinstance(article, str) and isinstance(questions, list) and isinstance(options, list)):
         problems.add(path, row, "missing column", "article, questions or options")
         return
     if not problems.check_text(path, row, article, "passage", training):

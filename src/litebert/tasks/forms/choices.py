@@ -142,11 +142,10 @@ class ChoiceForm(Form):
 def fill_question(question: str, option: str) -> str:
     """Return the question with each blank ``_`` filled, or followed by the option if it has none.
 
-    Example:
-        >>> fill_question("We can _ it.", "see")
-        'We can see it.'
-        >>> fill_question("What is it?", "A light")
-        'What is it? A light'
+    >>> fill_question("We can _ it.", "see")
+    'We can see it.'
+    >>> fill_question("What is it?", "A light")
+    'What is it? A light'
     """
     if "_" in question:
         return question.replace("_", option)
@@ -156,9 +155,8 @@ def fill_question(question: str, option: str) -> str:
 def option_index(value: object, num_options: int) -> int | None:
     """Return the option that a letter or an index from 0 names, or None if there is none such.
 
-    Example:
-        >>> option_index("B", 4), option_index("3", 4), option_index("E", 4)
-        (1, 3, None)
+    >>> option_index("B", 4), option_index("3", 4), option_index("E", 4)
+    (1, 3, None)
     """
     text = str(value).strip().upper()
     if len(text) == 1 and text in string.ascii_uppercase:

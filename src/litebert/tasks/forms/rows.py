@@ -41,11 +41,10 @@ def pair_row(
 def cut_pair(num_first: int, num_second: int, budget: int) -> tuple[int, int]:
     """Return how many tokens of each side stay, as if the longer lost one token at a time.
 
-    Example:
-        >>> cut_pair(10, 4, 9)
-        (5, 4)
-        >>> cut_pair(10, 10, 9)
-        (5, 4)
+    >>> cut_pair(10, 4, 9)
+    (5, 4)
+    >>> cut_pair(10, 10, 9)
+    (5, 4)
     """
     excess = num_first + num_second - budget
     if excess <= 0:

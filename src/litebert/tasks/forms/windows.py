@@ -13,13 +13,9 @@ from litebert.tasks.base import Answer, Example, Examples, Features, IntArray
 
 @dataclass(frozen=True)
 class PiecePassage:
-    """A passage as pieces with the raw characters of each.
+    """A passage as pieces with the raw characters of each, int64 [n].
 
-    Args:
-        ids: int64 [n].
-        starts: int64 [n], first raw character of each piece.
-        ends: int64 [n], one past its last raw character; equal to ``starts`` for a piece that
-            stands for a space alone.
+    ``ends`` are one past the last; a piece that stands for a space alone ends where it starts.
     """
 
     ids: IntArray
@@ -42,11 +38,10 @@ def align(passage: PiecePassage, start: int, end: int) -> tuple[int, int] | None
 def window_starts(num_pieces: int, size: int, stride: int) -> list[int]:
     """Return the first piece of each window; the last window reaches the end.
 
-    Example:
-        >>> window_starts(10, size=6, stride=3)
-        [0, 3, 6]
-        >>> window_starts(6, size=6, stride=3)
-        [0]
+    >>> window_starts(10, size=6, stride=3)
+    [0, 3, 6]
+    >>> window_starts(6, size=6, stride=3)
+    [0]
     """
     starts = [0]
     while starts[-1] + size < num_pieces:

@@ -97,9 +97,8 @@ def sweep(
 def combinations(grid: Sequence[str]) -> list[dict[str, object]]:
     """Return every combination of the grid's values; one empty one without a grid.
 
-    Example:
-        >>> combinations(["lr=1e-4,3e-4", "start=random"])
-        [{'lr': 0.0001, 'start': 'random'}, {'lr': 0.0003, 'start': 'random'}]
+    >>> combinations(["lr=1e-4,3e-4", "start=random"])
+    [{'lr': 0.0001, 'start': 'random'}, {'lr': 0.0003, 'start': 'random'}]
     """
     known = [f.name for f in fields(FinetuneConfig) if f.name not in _DECIDED_BY_THE_SWEEP]
     axes = []
