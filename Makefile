@@ -39,7 +39,7 @@ lint: $(STAMP)  ## ruff: rules and formatting
 type: $(STAMP)  ## mypy, strict
 	@$(BIN)/mypy
 
-format: $(STAMP)  ## let ruff mend what it can
+format: $(STAMP)  ## let ruff fix what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
