@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from litebert.common.errors import ConfigError, LitebertError
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+LONGEST_MESSAGE = 1500
 
 # command -> (function, one line of help). A dotted command is a sub-command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -101,6 +103,9 @@ def run(arguments: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: one line and exit status 2 for what the user can fix."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A file name that is not UTF-8 and half a character of JSON are written as escapes.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
@@ -120,14 +125,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of our output went away (`litebert ... | head`): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        if error.strerror is None:
-            raise
+        # A full or failing disk, a missing right. Folders appear whole or not at all.
         where = f"{error.filename}: " if error.filename is not None else ""
-        _refuse(f"{where}{error.strerror}")
+        _refuse(f"{where}{error.strerror or error or type(error).__name__}")
+    except MemoryError as error:
+        _refuse(f"out of memory{f': {error}' if str(error) else ''}; try smaller batches or files")
 
 
 def _refuse(message: str) -> NoReturn:
-    print(f"litebert: error: {' '.join(message.split())}", file=sys.stderr)
+    line = " ".join(message.split())
+    if len(line) > LONGEST_MESSAGE:  # it repeats a value that a file holds
+        line = f"{line[:LONGEST_MESSAGE]} ... ({len(line):,} characters)"
+    print(f"litebert: error: {line}", file=sys.stderr)
     sys.exit(EXIT_BAD_INPUT)
 
 

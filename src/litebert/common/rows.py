@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 from litebert.common.errors import DataError
 from litebert.common.files import READ_ERRORS, open_binary, plain_suffix
+from litebert.common.limits import LONGEST_LINE, check_regular, parse_json
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
 
 RowFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 Row = dict[str, object]
@@ -23,6 +26,7 @@ _BY_SUFFIX: dict[str, RowFormat] = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
+_TOO_LONG = f"more than {LONGEST_LINE:,} characters"
 
 
 def row_format(path: Path | str) -> RowFormat:
@@ -57,11 +61,11 @@ def read_rows_or_errors(path: Path | str, format: RowFormat | None = None) -> Nu
         yield from _parquet_rows(Path(path))
         return
     with open_binary(path) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         try:
             if kind == "jsonl":
-                yield from _json_rows(text)
+                yield from _json_rows(stream)
             else:
+                text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
                 yield from _delimited_rows(path, text, kind)
         except UnicodeDecodeError as error:
             raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
@@ -69,36 +73,47 @@ def read_rows_or_errors(path: Path | str, format: RowFormat | None = None) -> Nu
             raise DataError(f"{path} cannot be read: {error}") from None
 
 
-def _json_rows(text: io.TextIOWrapper) -> NumberedRows:
-    for number, line in enumerate(text, start=1):
-        if line.strip():
+def _json_rows(stream: IO[bytes]) -> NumberedRows:
+    number = 0
+    while line := stream.readline(LONGEST_LINE):
+        number += 1
+        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(LONGEST_LINE)
+            yield number, DataError(f"the line has {_TOO_LONG}")
+        elif line.strip():
             yield number, _json_row(line)
 
 
-def _json_row(line: str) -> Row | DataError:
+def _json_row(line: bytes) -> Row | DataError:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError as error:
         return DataError(f"not valid JSON: {error}")
-    except RecursionError:
-        return DataError("not usable JSON: too many brackets inside each other")
     if not isinstance(value, dict):
         return DataError("expected a JSON object with named columns")
     return value
 
 
+def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
+    while line := text.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE:
+            raise csv.Error(f"the line has {_TOO_LONG}")
+        yield line
+
+
 def _delimited_rows(path: Path | str, text: io.TextIOWrapper, kind: RowFormat) -> NumberedRows:
     quoted = kind == "csv"  # not in TSV, as in GLUE, where quotation marks are text
-    csv.field_size_limit(1 << 30)  # the default of 128 KiB refuses long passages
+    csv.field_size_limit(LONGEST_LINE)  # the default of 128 KiB refuses long passages
     reader = csv.reader(
-        text,
+        _bounded_lines(text),
         delimiter="\t" if kind == "tsv" else ",",
         quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
     )
-    header = next(reader, None)
-    if header is None:
-        raise DataError(f"{path} is empty; expected a header line with column names")
     try:
+        header = next(reader, None)
+        if header is None:
+            raise DataError(f"{path} is empty; expected a header line with column names")
         for cells in reader:
             if any(cells[len(header) :]):
                 remedy = f"{'quote' if quoted else 'change'} texts that hold the separator"
@@ -110,18 +125,55 @@ def _delimited_rows(path: Path | str, text: io.TextIOWrapper, kind: RowFormat) -
         raise DataError(f"{path}:{reader.line_num}: {error}") from None
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
+def _parquet_rows(path: Path) -> NumberedRows:
     try:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError:
         raise DataError(f"{path}: reading Parquet needs `pip install litebert[data]`") from None
     try:
-        file = pyarrow.parquet.ParquetFile(path)
-        number = 0
-        for batch in file.iter_batches(batch_size=1024):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
+        check_regular(path)
+        with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+            yield from enumerate(parquet_rows(file), start=1)
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+
+
+def parquet_rows(
+    file: pyarrow.parquet.ParquetFile, first_row: int = 0, columns: list[str] | None = None
+) -> Iterator[Row | DataError]:
+    """Yield the rows of a Parquet file from a row on; an error where a text is not usable.
+
+    Row groups before it are not read, and of a row group no more is in memory than a page of each
+    column and a few rows: one text may stand in a small file a million times.
+    """
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        if first_row >= group.num_rows:
+            first_row -= group.num_rows
+            continue
+        sizes = [group.column(i).total_uncompressed_size for i in range(group.num_columns)]
+        if sum(sizes) > LONGEST_LINE * group.num_rows:
+            raise OSError(f"rows of {_TOO_LONG} each")
+        # A column is as large as its largest text at least.
+        at_once = min(1024, max(8, (1 << 28) // max(1, *sizes)))
+        for batch in file.iter_batches(at_once, row_groups=[number], columns=columns):
+            yield from _batch_rows(batch.slice(first_row))
+            first_row = max(0, first_row - batch.num_rows)
+
+
+def _batch_rows(batch: pyarrow.RecordBatch) -> list[Row | DataError]:
+    try:
+        rows: list[Row] = batch.to_pylist()
+    except ValueError as error:
+        if batch.num_rows == 1:
+            return [DataError(f"its text is not UTF-8: {error}")]
+        return [row for i in range(batch.num_rows) for row in _batch_rows(batch.slice(i, 1))]
+    return [
+        row if _longest(row) <= LONGEST_LINE else DataError(f"a text of {_TOO_LONG}")
+        for row in rows
+    ]
+
+
+def _longest(row: Row) -> int:
+    return max((len(value) for value in row.values() if isinstance(value, str)), default=0)

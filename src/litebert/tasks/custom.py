@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from litebert.common.config import load_toml
+from litebert.common.config import check_range, load_toml
 from litebert.common.errors import ConfigError, DataError, suggestion
 from litebert.common.files import write_json_lines
 from litebert.common.rows import read_rows
@@ -97,6 +97,7 @@ class CustomConfig:
             raise ConfigError(
                 f"{source}: max_length {self.max_length} is too short; use 16 or more"
             )
+        check_range(self, "1 or more", "max_length", most=1 << 20)
 
 
 def _form_kind(kind: CustomKind) -> Kind:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import ConfigError, DataError
-from litebert.common.files import read_json
+from litebert.common.files import read_bytes, read_json
 from litebert.text.normalize import normalize, normalize_with_map
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ CONFIG_FILE = "tokenizer_config.json"
 TOKENIZER_FILES = (MODEL_FILE, JSON_FILE, CONFIG_FILE)
 WORD_MARK = "▁"
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+
+_LARGEST_MODEL = 1 << 28
+"""Bytes of a SentencePiece model: a hundred times those of 100,000 pieces."""
 
 DigitComma = Literal["official", "intended", "off"]
 
@@ -107,7 +110,7 @@ class Tokenizer:
             )
         config = folder / CONFIG_FILE
         settings = TokenizerSettings.read(config) if config.is_file() else TokenizerSettings()
-        return cls(path.read_bytes(), settings, str(path))
+        return cls(read_bytes(path, _LARGEST_MODEL), settings, str(path))
 
     def save(self, folder: Path | str) -> None:
         """Write ``spiece.model``, ``tokenizer.json`` and ``tokenizer_config.json`` to a folder."""

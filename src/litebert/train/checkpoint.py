@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder, sha256_file, write_json
+from litebert.common.limits import parse_json
 from litebert.dist.replica import copy_into, whole
 
 STATE_FILE = "state.json"
@@ -44,9 +45,13 @@ class Checkpoint:
 
     def tensors(self, file: str) -> dict[str, Tensor]:
         """Read one of the files of tensors."""
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        loaded: dict[str, Tensor] = load_file(self.path / file)
+        try:
+            loaded: dict[str, Tensor] = load_file(self.path / file)
+        except (FileNotFoundError, SafetensorError) as error:
+            raise CheckpointError(f"checkpoint {self.path} is damaged: {file}: {error}") from None
         return loaded
 
 
@@ -100,9 +105,11 @@ def read(path: Path) -> Checkpoint:
     CheckpointError on damage, UnreadableError if the disk does not give it.
     """
     try:
-        state = json.loads((path / STATE_FILE).read_bytes())
-        if not isinstance(state, dict):
-            raise ValueError("not an object")
+        state = parse_json((path / STATE_FILE).read_bytes())
+        if not isinstance(state, dict) or not isinstance(state.get("step"), int):
+            raise ValueError("not the state of a step")
+        if not isinstance(state.get("files"), dict):
+            raise ValueError("it lists no files")
     except FileNotFoundError:
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} is missing") from None
     except OSError as error:
@@ -208,6 +215,11 @@ def load_model_tensors(model: torch.nn.Module, tensors: Mapping[str, Tensor]) ->
         odd = sorted(own.keys() ^ tensors.keys())
         raise CheckpointError(f"the checkpoint is of another model: {odd[0]} is on one side only")
     for name, target in own.items():
+        if tensors[name].shape != target.shape or not tensors[name].is_floating_point():
+            raise CheckpointError(
+                f"the checkpoint is of another model: {name} has {tuple(tensors[name].shape)} of "
+                f"{tensors[name].dtype}, not {tuple(target.shape)}"
+            )
         copy_into(target, tensors[name])
 
 
@@ -238,8 +250,13 @@ def load_optimizer_tensors(
         if tensor.shape == parameter.shape and tensor.ndim > 0:
             state[key] = torch.empty_like(parameter, requires_grad=False)
             copy_into(state[key], tensor)
-        else:
+        elif tensor.ndim == 0:
             state[key] = tensor.clone()
+        else:
+            raise CheckpointError(
+                f"the checkpoint's optimizer has {tuple(tensor.shape)} for {name}, which has "
+                f"{tuple(parameter.shape)}"
+            )
 
 
 def _write_state(folder: Path, state: Mapping[str, object]) -> None:
@@ -250,4 +267,4 @@ def _digest(state: Mapping[str, object]) -> str:
     """The checksum of a state without its own."""
     content = {key: value for key, value in state.items() if key != "checksum"}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

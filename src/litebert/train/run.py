@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from litebert.common.config import from_dict, to_dict
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, blame
 from litebert.common.runs import MANIFEST_FILE, RunFolder
 from litebert.dist.runtime import Process
 from litebert.train import checkpoint
@@ -114,7 +114,7 @@ class Run(Generic[S_co]):
             checkpoint.load_model_tensors(model, found.tensors(checkpoint.WEIGHTS_FILE))
             states = found.tensors(checkpoint.OPTIMIZER_FILE)
             checkpoint.load_optimizer_tensors(model, optimizers, states)
-            self.state = from_dict(type(self.state), found.state["run"], str(found.path))
+            self.state = from_dict(type(self.state), found.state.get("run", {}), str(found.path))
             self._saved_step = found.step
         return self.state
 
@@ -219,13 +219,13 @@ class Run(Generic[S_co]):
         self, files: RunFolder, found: checkpoint.Checkpoint, passed_over: Sequence[str]
     ) -> None:
         """Forget what came after a checkpoint, and say what is different from before."""
-        manifest = files.manifest()
-        then, prints = manifest["config"], manifest["fingerprints"]
-        assert isinstance(prints, Mapping), "written by RunFolder"
+        then, prints = files.section("config"), files.section("fingerprints")
         data = {f"data.{name}": value for name, value in prints.items()}
-        earlier = {**data, **found.state.get("identity", {})}
+        with blame(found.path, CheckpointError):
+            earlier = {**data, **found.state.get("identity", {})}
+            position = int(found.state["metrics_position"])
         refuse_changes(found.path, earlier, self.identity)
-        files.truncate_metrics(found.state["metrics_position"])
+        files.truncate_metrics(position)
         for message in passed_over:
             files.event("damaged_checkpoint", found.step, message=message)
             self.screen.note(message)

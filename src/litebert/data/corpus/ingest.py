@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from litebert.common.errors import DataError
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary
+from litebert.common.rows import parquet_rows
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.sources import Source
 
@@ -28,7 +29,6 @@ LARGEST = 4
 memory stays bounded."""
 
 _SKIP_BYTES = 1 << 20
-_BATCH_ROWS = 64
 _BINARY_BYTES = 1 << 16
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 
@@ -40,6 +40,7 @@ ProblemKind = Literal[
     "binary_line",
     "broken_utf8",
     "broken_json",
+    "broken_row",
     "overlong_line",
     "document_cut",
 ]
@@ -287,12 +288,13 @@ def _parquet_excerpts(
                 return
             values: list[object] = []
             size = 0
-            for value in _parquet_values(file, column, offset):
+            for row in parquet_rows(file, offset, [column]):
+                value = row if isinstance(row, DataError) else row[column]
                 values.append(value)
                 size += len(value) if isinstance(value, str) else 0
                 if size >= block_bytes:
-                    first_row, row = first_row + len(values), first_row
-                    yield Excerpt(source, row + 1, tuple(values), first_row, first_row + 1)
+                    first_row, start = first_row + len(values), first_row
+                    yield Excerpt(source, start + 1, tuple(values), first_row, first_row + 1)
                     values, size = [], 0
             if values:
                 last_row = first_row + len(values)
@@ -317,17 +319,3 @@ def _parquet_file(source: Source) -> Iterator[pyarrow.parquet.ParquetFile]:
         yield stack.enter_context(
             pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
         )
-
-
-def _parquet_values(
-    file: pyarrow.parquet.ParquetFile, column: str, first_row: int
-) -> Iterator[object]:
-    """Yield a column's values from a row on; row groups before it are not read."""
-    group = 0
-    while group < file.num_row_groups and first_row >= file.metadata.row_group(group).num_rows:
-        first_row -= file.metadata.row_group(group).num_rows
-        group += 1
-    groups = list(range(group, file.num_row_groups))
-    for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=[column]):
-        yield from batch.column(0).to_pylist()[first_row:]
-        first_row = max(0, first_row - batch.num_rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from litebert.common.config import from_dict, to_dict
+from litebert.common.config import check_range, from_dict, to_dict
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import read_json, write_json
 
@@ -95,9 +95,19 @@ class Manifest:
         if values.get("format") != FORMAT or values.get("version") != VERSION:
             raise DataError(f"{path} is not a {FORMAT} manifest of version {VERSION}")
         try:
-            return from_dict(cls, values, str(path))
+            manifest = from_dict(cls, values, str(path))
+            check_range(manifest, "1 or more", "vocab_size", most=10_000_000)
+            for entry in (part for s in manifest.splits.values() for part in (s, *s.shards)):
+                check_range(entry, "0 or more", "documents", "sentences", "tokens")
         except ConfigError as error:
             raise DataError(f"{error}; run `litebert prepare` again") from None
+        for name, split in manifest.splits.items():
+            if split != SplitEntry.of(split.shards):
+                raise DataError(
+                    f"{path}: the counts of {name} are not the sums of its shards': the file was "
+                    "changed; put it back, or run `litebert prepare` into a new folder"
+                )
+        return manifest
 
     def write(self, folder: Path) -> None:
         """Write ``manifest.json``: the last file of a build."""

@@ -16,6 +16,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from litebert.common.errors import DataError
+from litebert.common.limits import parse_json
 from litebert.data.corpus.ingest import Chunk, Excerpt, Position, Problem, ProblemKind
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.shards import Documents, Tokens, token_dtype
@@ -186,8 +188,8 @@ def _documents(excerpt: Excerpt, column: str, problems: list[Problem]) -> Iterat
             if line is None or not line.strip():
                 continue
             try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
+                record = parse_json(line)
+            except ValueError as error:
                 problems.append(Problem("broken_json", excerpt.source.path, number, str(error)))
                 continue
             value = record.get(column) if isinstance(record, dict) else None
@@ -204,6 +206,8 @@ def _document_of_value(
 ) -> Iterator[list[str]]:
     if isinstance(value, str):
         yield paragraphs_of(value.encode(errors="replace").decode())
+    elif isinstance(value, DataError):
+        problems.append(Problem("broken_row", path, line, f"{value}; row left out"))
     else:
         found = "nothing" if value is None else type(value).__name__
         detail = f"'{column}' holds {found}, expected text"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
-from litebert.common.config import check_range
+from litebert.common.config import MOST_PROCESSES, check_range
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig
 from litebert.model.config import ModelConfig, ModelSection
@@ -103,6 +103,11 @@ class Evaluation:
     metric: Metric = "mlm_loss"
     """decides which checkpoint is the best"""
 
+    def __post_init__(self) -> None:
+        check_range(self, "0 or more", "every_steps", table="evaluation")
+        sizes = ("examples", "final_examples", "batch_size")
+        check_range(self, "1 or more", *sizes, table="evaluation", most=10_000_000)
+
 
 @dataclass(frozen=True)
 class Checkpoints:
@@ -112,6 +117,9 @@ class Checkpoints:
     """steps between checkpoints; 0: only at the end and when interrupted"""
     keep_last: int = 2
     """number of latest checkpoints kept, besides the best"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "0 or more", "every_steps", "keep_last", table="checkpoint")
 
 
 @dataclass(frozen=True)
@@ -144,6 +152,8 @@ class PretrainConfig:
     """all randomness comes from it"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
+    verify: bool = False
+    """check every shard against its checksum at the start; without it, of more than 4 GB a tenth"""
     init_from: str | None = None
     """model folder or hub name whose shape and weights are the start, with the same vocabulary: \
 continued pretraining"""
@@ -194,6 +204,8 @@ accumulation"""
             raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
         counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
         check_range(self, "1 or more", "steps", "tokens", *counts)
+        check_range(self, "1 or more", "batch_size", most=10_000_000)
+        check_range(self, "0 or more", "workers", most=MOST_PROCESSES)
         if self.budget is not None:
             parse_duration(self.budget)
         if self.weights and len(self.weights) != 1 + len(self.extra_data):

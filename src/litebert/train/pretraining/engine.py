@@ -12,6 +12,7 @@ from litebert.common.progress import format_duration
 from litebert.common.rng import derived_seed
 from litebert.common.signals import StopRequest
 from litebert.data.batches.example import Batch
+from litebert.data.corpus.verify import verify_shards
 from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
 from litebert.optim.build import build_optimizers
@@ -100,6 +101,11 @@ class Pretraining:
     ) -> None:
         self.config, self.process, self.stop, self.screen = config, process, stop, screen
         self.corpora = corpora = open_corpora(config)
+        sets = [*(shards for shards, _ in corpora.train), *corpora.dev]
+        part, parts = process.place_on_machine
+        note = verify_shards(sets, config.seed, everything=config.verify, part=part, parts=parts)
+        if note:
+            screen.note(note)
         self.shape = resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
         identity, keep_last = pretraining_identity(config, self.shape), config.checkpoint.keep_last

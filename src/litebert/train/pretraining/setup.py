@@ -16,6 +16,7 @@ from litebert.data.corpus.shards import ShardSet, tokenizer_of
 from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
+from litebert.model.counts import check_memory
 from litebert.model.heads import PretrainingModel
 from litebert.text.tokenizer import MODEL_FILE, Tokenizer
 from litebert.train.pretraining import curriculum
@@ -86,6 +87,8 @@ def build_pretraining_model(
 ) -> PretrainingModel:
     """A fresh model, the same for equal seeds, or the one in ``init_from``."""
     generator = torch.Generator().manual_seed(derived_seed(config.seed, "initial weights"))
+    # Gradient and two averages of the optimiser beside the weights, unless a GPU holds them.
+    check_memory(shape, copies=1 if torch.cuda.is_available() else 4)
     if config.init_from is None:
         model = PretrainingModel(shape, generator=generator)
         if config.initial.attention == "neighbours":
