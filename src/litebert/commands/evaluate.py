@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from litebert.commands.flags import JSON, SWITCH
 from litebert.common.errors import ConfigError
+from litebert.predict.backend import Threads
 from litebert.tasks.problems import BAD_ROWS_FILE, RowProblems
 
 
@@ -25,6 +26,7 @@ def evaluate(
     choose: Annotated[bool, SWITCH] = False,
     out: Path | None = None,
     strict: Annotated[bool, SWITCH] = False,
+    threads: Threads = "auto",
     json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Score a model on a task, or a file of predictions in the official script's format.
@@ -48,6 +50,7 @@ def evaluate(
         choose: of several models take those that make the average better on dev.
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
+        threads: of the processor; auto: all.
         json_: print JSON with the official script's keys.
     """
     if (model is None) == (predictions is None):
@@ -66,7 +69,14 @@ def evaluate(
         from litebert.predict.evaluate import evaluate_models
 
         evaluations = evaluate_models(
-            task, model or [], data, split=split, out=out, choose=choose, problems=problems
+            task,
+            model or [],
+            data,
+            split=split,
+            out=out,
+            choose=choose,
+            problems=problems,
+            threads=threads,
         )
         scores = dict(evaluations[0].scores)  # of other splits with the split's name
         for evaluation in evaluations[1:]:
