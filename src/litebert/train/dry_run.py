@@ -154,7 +154,7 @@ class _Bench:
         device = self.process.device
         predictions, pairs, _ = counts_of([batch])
         predictions = max(1, predictions)
-        loss_of = PretrainingLoss.of(self.config, predictions, pairs, stage.layers, device)
+        loss_of = PretrainingLoss.of(self.config, predictions, pairs, stage, device)
         parameters = [p for p in self.replica.model.parameters() if p.requires_grad]
         compute_s, update_s = [], []
         for _ in range(1 + _MEASURED_STEPS):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -87,6 +88,8 @@ class RunState(TrainState):
     plateau_reported: bool = False
     """whether staying on the plateau was reported"""
     feed: FeedPosition = field(default_factory=FeedPosition)
+    pairs: FeedPosition = field(default_factory=FeedPosition)
+    """where the batches of short pairs stand"""
     final: FinalEvaluation | None = None
     """the evaluation at the end, once it is done"""
 
@@ -259,13 +262,22 @@ def _sums_of(
 
 
 class Evaluator:
-    """Evaluates a run while it trains and at its end, and watches for the plateau."""
+    """Evaluates a run while it trains and at its end, and watches for the plateau.
+
+    ``finished`` puts the weights that are evaluated in their place while it is entered.
+    """
 
     def __init__(
-        self, config: PretrainConfig, replica: Replica, dev: DevSet, run: Run[RunState]
+        self,
+        config: PretrainConfig,
+        replica: Replica,
+        dev: DevSet,
+        run: Run[RunState],
+        finished: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.config, self.settings = config, config.evaluation
         self.replica, self.dev, self.run, self.state = replica, dev, run, run.state
+        self._finished = finished
         self.latest: Scores | None = None
         # Older checkpoints do not say which metric their best value is of.
         if self.state.best_metric not in (None, self.settings.metric):
@@ -291,7 +303,8 @@ class Evaluator:
         )
         comparable = scores = self._evaluate(settings.final_examples, layers, share, stop)
         if settings.final_examples != settings.examples:
-            comparable = evaluate(self.replica, self.dev, settings.examples, layers, stop)
+            with self._finished():
+                comparable = evaluate(self.replica, self.dev, settings.examples, layers, stop)
         self._is_best(comparable)
         state.final = FinalEvaluation(state.step, settings.final_examples, scores)
         self.run.amend()
@@ -301,7 +314,8 @@ class Evaluator:
     ) -> Scores:
         """Evaluate, and record what was found."""
         state, started = self.state, time.perf_counter()
-        scores = evaluate(self.replica, self.dev, num_examples, layers, stop)
+        with self._finished():
+            scores = evaluate(self.replica, self.dev, num_examples, layers, stop)
         self.latest = scores
         values: dict[str, object] = {f"dev_{key}": found for key, found in asdict(scores).items()}
         values["elapsed_s"] = round(state.elapsed_s, 3)
