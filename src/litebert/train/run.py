@@ -28,7 +28,7 @@ from litebert.train.display import Display
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-_PATHS_OF_A_MACHINE = ("data", "extra_data")
+_PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
 """Settings that may differ between processes: what is found there is compared instead."""
 
 

@@ -148,6 +148,9 @@ class PretrainConfig:
     """further folders of shards to mix in, made with the same tokenizer"""
     weights: tuple[float, ...] = ()
     """how much of each corpus is drawn, data first; default: by size"""
+    dev_data: tuple[Path, ...] = ()
+    """folders of shards to evaluate on, all of their documents, instead of the dev documents of \
+the data; nothing is learned from them"""
     steps: int | None = None
     """length of the run in steps"""
     tokens: int | None = None

@@ -14,7 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.common.signals import StopRequest
-from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Task, Vocabulary
+from litebert.data.batches.example import (
+    Batch,
+    ExampleConfig,
+    MaskConfig,
+    Rules,
+    Task,
+    Vocabulary,
+)
 from litebert.data.batches.loader import Loader
 from litebert.data.batches.surface import length_rule, overlap_rule
 from litebert.data.corpus.shards import ShardSet
@@ -28,7 +35,8 @@ from litebert.train.run import Run, TrainState
 EVALUATION_SEED = 20190926
 """Fixed, so that every run with the same shards and lengths is evaluated on the same examples."""
 
-_EVALUATION_MASK_RATE = 0.15
+_MASKS = {"paper": MaskConfig(rate=0.15), "official": MaskConfig(rate=0.15, max_predictions=20)}
+"""Which words are predicted, by each reading of the rules."""
 
 MARGIN_NATS = 0.1
 """How far below the unigram loss a model must be to have left the plateau."""
@@ -101,8 +109,8 @@ class RunState(TrainState):
 class DevSet:
     """The dev documents as fixed batches of every kind of example.
 
-    Masks (whole words, n-grams up to 3, 15 %) and pairs follow the ``paper`` rules, whatever
-    training does, so that runs can be compared.
+    Masks (whole words, n-grams up to 3, 15 %) and pairs follow the ``paper`` rules unless others
+    are asked for, whatever training does, so that runs can be compared.
     Splits without documents are left out. ``train_counts``, int64 [V], is how often each piece
     occurs in training: the unigram model. Length and task are those of ``config``.
     """
@@ -114,6 +122,7 @@ class DevSet:
         config: ExampleConfig,
         vocabulary: Vocabulary,
         batch_size: int,
+        rules: Rules = "paper",
     ) -> None:
         self.sources = [(shards, float(shards.num_tokens)) for shards in sources if shards.shards]
         self.vocabulary = vocabulary
@@ -125,7 +134,8 @@ class DevSet:
         self._config = ExampleConfig(
             length=config.length,
             micro_batch_size=batch_size,
-            mask=MaskConfig(rate=_EVALUATION_MASK_RATE),
+            rules=rules,
+            mask=_MASKS[rules],
         )
 
     @property
