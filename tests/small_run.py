@@ -50,6 +50,8 @@ def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:
         "batch_size": 8,
         "workers": 0,
         "device": "cpu",
+        # A busy machine must not change the number, and with it the last bits.
+        "threads": torch.get_num_threads(),
         "log_every_steps": 1,
         "model": {
             "preset": "albert-tiny",
