@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import SWITCH
+from litebert.predict.backend import Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 
@@ -22,6 +23,7 @@ def predict(
     out: Path | None = None,
     with_input: Annotated[bool, SWITCH] = False,
     runtime: Literal["auto", "torch", "onnx"] = "auto",
+    threads: Threads = "auto",
     max_tokens: int = DEFAULT_MAX_TOKENS,
     depth: int | None = None,
     force_depth: Annotated[bool, SWITCH] = False,
@@ -51,6 +53,7 @@ def predict(
             JSON lines on standard output if left out.
         with_input: repeat each row before its answer: input.text, ... in a table.
         runtime: what runs the model; auto takes an ONNX file if there is one.
+        threads: of the processor; auto: all.
         max_tokens: padded tokens of one batch.
         depth: layers to run, for a model fine-tuned with --train-exits.
         force_depth: run at that depth even if the model was not trained for it.
@@ -66,7 +69,7 @@ def predict(
     if out is not None:
         check_writable(out)  # known before the work is done
     predictor = Predictor.load(
-        model, runtime, max_tokens=max_tokens, depth=depth, force_depth=force_depth
+        model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth
     )
     source = "standard input" if input is None else str(input)
     rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
