@@ -208,8 +208,12 @@ READERS: dict[str, Reader] = {
         (ROWS + "rows.jsonl", "predict|squad1|--model|span|--input|questions.jsonl"),
         JSONS,
     ),
-    "shard manifest": Reader(("shards/manifest.json",), ("inspect|shards", "inspect|shards", TRAIN), JSONS),
-    "shard tokens": Reader(("shards/train/00000.bin", "shards/dev/00000.bin"), ("inspect|shards", TRAIN)),
+    "shard manifest": Reader(
+        ("shards/manifest.json",), ("inspect|shards", "inspect|shards", TRAIN), JSONS
+    ),
+    "shard tokens": Reader(
+        ("shards/train/00000.bin", "shards/dev/00000.bin"), ("inspect|shards", TRAIN)
+    ),
     "shard offsets": Reader(("shards/train/00000.idx",), ("inspect|shards", TRAIN)),
     "unigrams.npy": Reader(("shards/train/unigrams.npy",), (TRAIN,)),
     "run manifest": Reader(
@@ -218,9 +222,18 @@ READERS: dict[str, Reader] = {
         JSONS,
         outputs=("out", "run/report.html"),
     ),
-    "metrics.jsonl": Reader(("run/metrics.jsonl", "finetuned/metrics.jsonl"), (REPORT, "report|finetuned", RESUME), TEXTS),
+    "metrics.jsonl": Reader(
+        ("run/metrics.jsonl", "finetuned/metrics.jsonl"),
+        (REPORT, "report|finetuned", RESUME),
+        TEXTS,
+    ),
     "report figures": Reader(
-        ("finetuned/result.json", "finetuned/mistakes.json", "run/samples.json", "finetuned/manifest.json"),
+        (
+            "finetuned/result.json",
+            "finetuned/mistakes.json",
+            "run/samples.json",
+            "finetuned/manifest.json",
+        ),
         (REPORT, "report|finetuned", "report|finetuned|--table"),
         JSONS,
     ),
@@ -230,31 +243,58 @@ READERS: dict[str, Reader] = {
         (*JSONS, resealed(absurd_value), resealed(absurd_value), resealed(absurd_value)),
     ),
     "checkpoint tensors": Reader(
-        ("run/checkpoints/step-2/weights.safetensors", "run/checkpoints/step-2/optimizer.safetensors"),
+        (
+            "run/checkpoints/step-2/weights.safetensors",
+            "run/checkpoints/step-2/optimizer.safetensors",
+        ),
         (RESUME, "export|checkpoint|run|out"),
         (*ANY, header),
     ),
-    "safetensors": Reader(("model/model.safetensors",), (FILL, ONNX, COPY), (*ANY, header, header, header)),
-    "safetensors index": Reader(("sharded/model.safetensors.index.json",), (FILL.replace("model|", "sharded|"),), JSONS),
-    "pytorch_model.bin": Reader(("pickled/pytorch_model.bin",), (FILL.replace("model|", "pickled|"),)),
-    "ONNX": Reader(("onnx/model.onnx",), (FILL.replace("model|", "onnx|"),), (*ANY, graph, graph, graph)),
+    "safetensors": Reader(
+        ("model/model.safetensors",), (FILL, ONNX, COPY), (*ANY, header, header, header)
+    ),
+    "safetensors index": Reader(
+        ("sharded/model.safetensors.index.json",), (FILL.replace("model|", "sharded|"),), JSONS
+    ),
+    "pytorch_model.bin": Reader(
+        ("pickled/pytorch_model.bin",), (FILL.replace("model|", "pickled|"),)
+    ),
+    "ONNX": Reader(
+        ("onnx/model.onnx",), (FILL.replace("model|", "onnx|"),), (*ANY, graph, graph, graph)
+    ),
     "Parquet": Reader(("rows.parquet",), (ROWS + "rows.parquet", PREPARE + "rows.parquet")),
     "JSON lines": Reader(("rows.jsonl",), (ROWS + "rows.jsonl", PREPARE + "rows.jsonl"), TEXTS),
-    "CSV and TSV": Reader(("rows.csv", "rows.tsv"), (ROWS + "rows.csv", ROWS + "rows.tsv", SCORE), TEXTS),
-    "plain text": Reader(("text.txt", "text.txt.gz"), (PREPARE + "text.txt", PREPARE + "text.txt.gz")),
+    "CSV and TSV": Reader(
+        ("rows.csv", "rows.tsv"), (ROWS + "rows.csv", ROWS + "rows.tsv", SCORE), TEXTS
+    ),
+    "plain text": Reader(
+        ("text.txt", "text.txt.gz"), (PREPARE + "text.txt", PREPARE + "text.txt.gz")
+    ),
     "SQuAD JSON": Reader(
         ("squad.json", "answers.json"),
         ("evaluate|squad1|--predictions|answers.json|--data|squad.json",),
         JSONS,
     ),
-    "spiece.model": Reader(("tokenizer/spiece.model",), ("tokenizer|encode|--tokenizer|tokenizer",), stdin=TEXT),
+    "spiece.model": Reader(
+        ("tokenizer/spiece.model",), ("tokenizer|encode|--tokenizer|tokenizer",), stdin=TEXT
+    ),
     "tokenizer JSON": Reader(
         ("model/tokenizer.json", "model/tokenizer_config.json"), (FILL, COPY, ONNX), JSONS
     ),
-    "TensorFlow index": Reader(("tf/model.ckpt-best.index",), ("import|tf|tf|out",), (*ANY, bundle_block, bundle_block)),
-    "TensorFlow data": Reader(("tf/model.ckpt-best.data-00000-of-00001", "tf/albert_config.json"), ("import|tf|tf|out",), JSONS),
-    "build records": Reader(("finished/sources.jsonl", "finished/manifest.json"), ("prepare|--tokenizer|tokenizer|--out|finished|--workers|1|--input|text.txt",), JSONS),
-}  # fmt: skip
+    "TensorFlow index": Reader(
+        ("tf/model.ckpt-best.index",), ("import|tf|tf|out",), (*ANY, bundle_block, bundle_block)
+    ),
+    "TensorFlow data": Reader(
+        ("tf/model.ckpt-best.data-00000-of-00001", "tf/albert_config.json"),
+        ("import|tf|tf|out",),
+        JSONS,
+    ),
+    "build records": Reader(
+        ("finished/sources.jsonl", "finished/manifest.json"),
+        (PREPARE.replace("out|--", "finished|--") + "text.txt",),
+        JSONS,
+    ),
+}
 
 
 def make_world(world: Path, tokenizer: Path, shards: Path) -> None:
@@ -296,7 +336,8 @@ def make_world(world: Path, tokenizer: Path, shards: Path) -> None:
         'batch_size = 8\n[model]\npreset = "albert-tiny"\nhidden_size = 64\nembedding_size = 32\n'
         "intermediate_size = 64\n[examples]\nlength = 32\nmicro_batch_size = 2\n[optimizer]\n"
         'name = "adamw"\nlr = 2e-3\n[evaluation]\nevery_steps = 0\nexamples = 8\n'
-        "final_examples = 8\n[checkpoint]\nevery_steps = 1\n[curriculum]\nlayers = [[0.0, 1]]\n"
+        "final_examples = 8\n[checkpoint]\nevery_steps = 1\n[curriculum]\n"
+        "layers = [[0.0, 1], [0.5, 2]]\n"
     )
     labels = ", ".join(f'"{label}"' for label in LABELS)
     (world / "task.toml").write_text(

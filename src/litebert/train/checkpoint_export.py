@@ -12,9 +12,11 @@ from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.counts import check_memory
 from litebert.model.heads import PretrainingModel
+from litebert.model.sharing import plan_of
 from litebert.text.tokenizer import MODEL_FILE
 from litebert.train import checkpoint
 from litebert.train.pretraining.evaluate import RunState
+from litebert.train.pretraining.growth import deepen, new_sets
 
 _SHAPE_PREFIX = "model."
 
@@ -36,7 +38,10 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
     config = from_dict(ModelConfig, shape, str(chosen.path))
     check_memory(config)
     model = PretrainingModel(config)
-    checkpoint.load_model_tensors(model, chosen.tensors(checkpoint.WEIGHTS_FILE))
+    checkpoint.load_model_tensors(model, checkpoint.finished_tensors(chosen))
+    depth = from_dict(RunState, chosen.state.get("run", {}), str(chosen.path)).depth
+    if 0 < depth < model.config.num_layers:  # later layers begin as copies
+        deepen(model, (), new_sets(plan_of(model.config), depth, model.config.num_layers), {})
     save_model(model.eval(), out, _tokenizer_folder(run, settings))
     return chosen.step
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
-from litebert.common.errors import DataError
-from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary
+from litebert.common.errors import DataError, blame
+from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary, read_json
+from litebert.common.limits import machine_memory
 from litebert.common.rows import parquet_rows
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.sources import Source
@@ -152,6 +153,9 @@ def _excerpts(
     if source.format == "parquet":
         yield from _parquet_excerpts(source, column, offset, block_bytes)
         return
+    if source.format == "squad":
+        yield from _squad_excerpts(source, offset, block_bytes)
+        return
     end_line = line
     try:
         with open_binary(source.path) as stream:
@@ -286,23 +290,50 @@ def _parquet_excerpts(
                 names = ", ".join(schema.names)
                 yield _failure(source, "missing_column", 0, f"no '{column}' among: {names}")
                 return
-            values: list[object] = []
-            size = 0
-            for row in parquet_rows(file, offset, [column]):
-                value = row if isinstance(row, DataError) else row[column]
-                values.append(value)
-                size += len(value) if isinstance(value, str) else 0
-                if size >= block_bytes:
-                    first_row, start = first_row + len(values), first_row
-                    yield Excerpt(source, start + 1, tuple(values), first_row, first_row + 1)
-                    values, size = [], 0
-            if values:
-                last_row = first_row + len(values)
-                yield Excerpt(source, first_row + 1, tuple(values), last_row, last_row + 1)
+            rows = parquet_rows(file, offset, [column])
+            values = (row if isinstance(row, DataError) else row[column] for row in rows)
+            for found in _excerpts_of_values(source, values, offset, block_bytes):
+                first_row = found.end_offset
+                yield found
     except (*READ_ERRORS, pyarrow.ArrowException) as error:
         _raise_if_the_machine_failed(error)
         detail = f"{' '.join(str(error).split())}; the rest of the file is left out"
         yield _failure(source, "unreadable_file", first_row + 1, detail)
+
+
+def _squad_excerpts(source: Source, offset: int, block_bytes: int) -> Iterator[Excerpt]:
+    """Yield the articles of a SQuAD file, their passages as paragraphs; offsets are articles."""
+    try:
+        with blame("the file"):
+            articles = [
+                "\n".join(" ".join(part["context"].split()) for part in article["paragraphs"])
+                for article in read_json(source.path, machine_memory() // 2)["data"]  # type: ignore[attr-defined]
+            ]
+    except DataError as error:
+        yield _failure(source, "broken_json", 0, f"not a SQuAD file: {error}; it is left out")
+    except READ_ERRORS as error:
+        _raise_if_the_machine_failed(error)
+        yield _failure(source, "unreadable_file", 0, f"{error}; it is left out")
+    else:
+        yield from _excerpts_of_values(source, articles[offset:], offset, block_bytes)
+
+
+def _excerpts_of_values(
+    source: Source, values: Iterable[object], first_row: int, block_bytes: int
+) -> Iterator[Excerpt]:
+    """Yield values, the first of which is row ``first_row``, in excerpts of about so many bytes."""
+    kept: list[object] = []
+    size = 0
+    for value in values:
+        kept.append(value)
+        size += len(value) if isinstance(value, str) else 0
+        if size >= block_bytes:
+            first_row, row = first_row + len(kept), first_row
+            yield Excerpt(source, row + 1, tuple(kept), first_row, first_row + 1)
+            kept, size = [], 0
+    if kept:
+        last_row = first_row + len(kept)
+        yield Excerpt(source, first_row + 1, tuple(kept), last_row, last_row + 1)
 
 
 @contextmanager

@@ -28,6 +28,9 @@ class ShardEntry:
     bin: str
     idx: str
 
+    def __post_init__(self) -> None:
+        check_range(self, "0 or more", "documents", "sentences", "tokens")
+
 
 @dataclass(frozen=True)
 class SplitEntry:
@@ -80,6 +83,9 @@ class Manifest:
     format: str = FORMAT
     version: int = VERSION
 
+    def __post_init__(self) -> None:
+        check_range(self, "1 or more", "vocab_size", most=10_000_000)
+
     @classmethod
     def read(cls, folder: Path) -> Manifest:
         """Read the manifest of a folder of shards, or say why the folder is none."""
@@ -96,9 +102,6 @@ class Manifest:
             raise DataError(f"{path} is not a {FORMAT} manifest of version {VERSION}")
         try:
             manifest = from_dict(cls, values, str(path))
-            check_range(manifest, "1 or more", "vocab_size", most=10_000_000)
-            for entry in (part for s in manifest.splits.values() for part in (s, *s.shards)):
-                check_range(entry, "0 or more", "documents", "sentences", "tokens")
         except ConfigError as error:
             raise DataError(f"{error}; run `litebert prepare` again") from None
         for name, split in manifest.splits.items():
