@@ -88,6 +88,8 @@ weights (models that share all parameters)"""
     """tokens processed at once, padding included; a step of more is accumulated"""
     strict: bool = False
     """stop at the first bad row"""
+    allow_unknown: bool = False
+    """go on where the vocabulary does not know most of the text"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
