@@ -14,7 +14,8 @@ from litebert.predict.layers import token_movements
 from litebert.tasks.base import Feature, FloatArray, Outputs
 from litebert.tasks.forms.arrays import softmax
 from litebert.tasks.forms.rows import pair_row, single_row
-from litebert.text.tokenizer import WORD_MARK, Tokenizer
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.words import WORD_MARK
 
 Result_co = TypeVar("Result_co", covariant=True)
 

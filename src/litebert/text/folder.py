@@ -20,9 +20,9 @@ from litebert.text.tokenizer import (
     JSON_FILE,
     MODEL_FILE,
     SPECIAL_PIECES,
-    WORD_MARK,
     Tokenizer,
 )
+from litebert.text.words import WORD_MARK
 
 if TYPE_CHECKING:
     import tokenizers

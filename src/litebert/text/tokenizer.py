@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import read_json
 from litebert.text.normalize import Normalization, normalize, normalize_with_map
+from litebert.text.words import WORD_MARK, Borders, WordRule, official_borders, unicode_borders
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -25,7 +25,6 @@ MODEL_FILE = "spiece.model"
 JSON_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 TOKENIZER_FILES = (MODEL_FILE, JSON_FILE, CONFIG_FILE)
-WORD_MARK = "▁"
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 
 DigitComma = Literal["official", "intended", "off"]
@@ -183,16 +182,26 @@ class Tokenizer:
 
     @cached_property
     def word_starts(self) -> npt.NDArray[np.bool_]:
-        """For each id whether it starts a word when words are masked whole; bool [V].
-
-        The official rule: a piece continues the word before it if it has no word mark, does not
-        begin with ``<``, is not a single punctuation character, and consists of English letters and
-        punctuation alone. Digits and foreign letters therefore always start a word.
-        """
+        """For each id whether it starts a word by the official rule; bool [V]."""
         pieces = [self.id_to_piece(index) for index in range(self.vocab_size)]
-        starts = np.array([_CONTINUATION.fullmatch(piece) is None for piece in pieces])
-        starts[[self.cls_id, self.sep_id, self.mask_id]] = True  # specials belong to no word
-        return starts
+        return official_borders(pieces, (self.cls_id, self.sep_id, self.mask_id))
+
+    def word_borders(self, rule: WordRule) -> Borders:
+        """Where words begin when they are masked whole, for :func:`begins_words`; [V]."""
+        if rule == "official":
+            return self.word_starts
+        return unicode_borders(map(self.spell, range(self.vocab_size)), self.special_ids)
+
+    @property
+    def word_rule(self) -> WordRule:
+        """The rule for whole words that suits it: the official one knows English letters only."""
+        return "official" if self.settings.normalization == "official" else "unicode"
+
+    def spell(self, piece_id: int) -> tuple[bool, str]:
+        """Return whether a piece begins after a space, and its text without the mark for that."""
+        piece = self.id_to_piece(piece_id)
+        word = piece.lstrip(WORD_MARK)
+        return piece != word, word
 
     @cached_property
     def fingerprint(self) -> str:
@@ -267,12 +276,6 @@ class Tokenizer:
             parts = [part for part in parts if part] + [","]
             table[piece_id] = tuple((part, processor.piece_to_id(part)) for part in parts)
         return table
-
-
-# One or more English letters and punctuation characters, but not one punctuation character alone,
-# nor anything that begins with "<" (which is not in the set) or a word mark.
-_PUNCTUATION = re.escape('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
-_CONTINUATION = re.compile(f"[a-zA-Z]|[a-zA-Z{_PUNCTUATION}]{{2,}}")
 
 
 def _load_processor(model: bytes, source: str) -> SentencePieceProcessor:

@@ -12,7 +12,7 @@ import torch
 from litebert.common.config import to_dict
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
-from litebert.data.batches.example import Vocabulary
+from litebert.data.batches.example import Vocabulary, WordChoice
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
 from litebert.interop.folder import load_config, resolve
@@ -39,11 +39,12 @@ class Corpora:
     """dev documents"""
     tokenizer: Tokenizer
     tokenizer_folder: Path
+    words: WordChoice = "auto"
 
     @property
     def vocabulary(self) -> Vocabulary:
         """What drawing examples needs."""
-        return Vocabulary.of(self.tokenizer)
+        return Vocabulary.of(self.tokenizer, self.words)
 
     def unigram_counts(self) -> np.ndarray:
         """How often each piece occurs in the training documents, int64 [V]."""
@@ -67,7 +68,8 @@ def open_corpora(config: PretrainConfig) -> Corpora:
     tokenizer = tokenizer_of([*train, *dev] if config.dev_data else train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
     weighted = tuple(zip(train, weights, strict=True))
-    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder)
+    words = config.examples.mask.words
+    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder, words)
 
 
 def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[ShardSet, ...]:
