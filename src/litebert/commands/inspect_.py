@@ -110,11 +110,7 @@ def _print(inspection: Inspection) -> None:
         f"{corpus.documents:,} documents, {corpus.sentences:,} sentences, {corpus.tokens:,} "
         f"tokens; {corpus.pieces_used:,} of {corpus.vocab_size:,} pieces occur"
     )
-    case = "lower-cased" if inspection.tokenizer.lower else "cased"
-    console.print(
-        f"normalization {inspection.tokenizer.normalization}, {case}; whole words by the "
-        f"{inspection.word_rule} rule\n"
-    )
+    console.print(f"{inspection.tokenizer}; whole words by the {inspection.word_rule} rule\n")
     tables = [
         _bars("sentence tokens", corpus.sentence_tokens.shares),
         _bars("document tokens", corpus.document_tokens.shares),

@@ -11,7 +11,7 @@ from litebert.common.runs import RunFolder
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
-from litebert.text.tokenizer import MODEL_FILE
+from litebert.text.tokenizer import has_tokenizer
 from litebert.train import checkpoint
 from litebert.train.pretraining.evaluate import RunState
 
@@ -71,7 +71,7 @@ def _tokenizer_folder(run: Path, manifest: Mapping[str, object]) -> Path:
     assert isinstance(config, Mapping), "written by the run"
     candidates = [Path(str(config["data"])) / "tokenizer", run / "model"]
     for candidate in candidates:
-        if (candidate / MODEL_FILE).is_file():
+        if has_tokenizer(candidate):
             return candidate
     raise CheckpointError(
         f"the tokenizer of {run} is in neither {candidates[0]} nor {candidates[1]}: put the shards "

@@ -19,7 +19,6 @@ from litebert.data.batches.masks import ngram_probabilities
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet
 from litebert.model.config import IGNORED_LABEL
-from litebert.text.tokenizer import TokenizerSettings
 from litebert.text.words import Borders, WordRule, begins_words
 
 if TYPE_CHECKING:
@@ -141,7 +140,8 @@ class Inspection:
     folder: Path
     split: Split
     config: ExampleConfig
-    tokenizer: TokenizerSettings
+    tokenizer: str
+    """what the tokenizer is and does"""
     word_rule: WordRule
     """how pieces make words"""
     corpus: CorpusStatistics
@@ -172,7 +172,7 @@ def inspect_shards(
         folder=Path(folder),
         split=split,
         config=config,
-        tokenizer=tokenizer.settings,
+        tokenizer=tokenizer.description,
         word_rule=word_rule(tokenizer, config.mask.words),
         corpus=corpus_statistics(shards),
         examples=example_statistics(batches, config, loader.vocabulary),

@@ -19,7 +19,7 @@ from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
-from litebert.text.tokenizer import MODEL_FILE, Tokenizer
+from litebert.text.tokenizer import Tokenizer, has_tokenizer
 from litebert.train.pretraining import curriculum
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.initial import look_at_neighbours, set_word_frequencies
@@ -157,9 +157,9 @@ def check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> 
             f"{folder} has {model.vocab_size} pieces but the shards have {tokenizer.vocab_size}: "
             "prepare the text with the tokenizer of that folder"
         )
-    if not (folder / MODEL_FILE).is_file():
+    if not has_tokenizer(folder):
         raise CheckpointError(
-            f"{folder} has no {MODEL_FILE} to compare its vocabulary with that of the shards: "
+            f"{folder} has no tokenizer to compare its vocabulary with that of the shards: "
             "copy the model's tokenizer files into that folder"
         )
     if Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
