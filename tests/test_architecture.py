@@ -47,7 +47,6 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "sentencex": frozenset({"text"}),
     "tokenizers": frozenset({"text"}),
     "pyarrow": frozenset({"common", "data.corpus"}),
-    "zstandard": frozenset({"common"}),
     "torch": frozenset({"model", "optim", "dist", "interop", "predict", "train"}),
     "safetensors": frozenset({"interop", "train"}),
     "huggingface_hub": frozenset({"interop"}),

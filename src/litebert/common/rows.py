@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from litebert.common.errors import DataError
+from litebert.common.errors import DataError, install_command
 from litebert.common.files import READ_ERRORS, open_binary, plain_suffix
 
 RowFormat = Literal["csv", "tsv", "jsonl", "parquet"]
@@ -115,7 +115,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError:
-        raise DataError(f"{path}: reading Parquet needs `pip install litebert[data]`") from None
+        raise DataError(f"{path}: reading Parquet needs {install_command('data')}") from None
     try:
         file = pyarrow.parquet.ParquetFile(path)
         number = 0
