@@ -12,7 +12,7 @@ TORCH_INDEX ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint type format bench docs-test map exactness browser build wheel-test pictures clean
+.PHONY: help setup demo test test-all lint type format bench docs-test map lock exactness browser build wheel-test pictures clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -61,6 +61,10 @@ docs-test: $(DEV)  ## run the README's commands, the pages' first commands and t
 
 map: $(DEV)  ## write docs/files.md, the file map, from the modules' first lines
 	@$(BIN)/python tools/file_map.py --write
+
+lock: $(DEV)  ## write constraints.txt and requirements.lock anew (UPGRADE=--upgrade: newest versions)
+	@$(BIN)/pip install --quiet uv
+	@PATH="$(BIN):$$PATH" $(BIN)/python tools/lock.py $(UPGRADE)
 
 exactness: $(DEV)  ## measure the distance to every reference, write docs/exactness.md
 	@rm -rf build/exactness
