@@ -36,11 +36,11 @@ demo: $(DEMO)  ## the whole way on text that is on every machine
 	@$(BIN)/litebert demo
 
 test: $(DEV)  ## the default tests: no network, no extra data
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not ray and not browser"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 test-all: $(DEV) browser  ## every test, with ray and a browser
 	@$(PIP) --editable ".[ray]"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m ""
 
 lint: $(DEV)  ## ruff: rules and formatting
 	@$(BIN)/ruff check .
@@ -68,7 +68,7 @@ lock: $(DEV)  ## write constraints.txt and requirements.lock anew (UPGRADE=--upg
 
 exactness: $(DEV)  ## measure the distance to every reference, write docs/exactness.md
 	@rm -rf build/exactness
-	@$(BIN)/python -m pytest -n $(WORKERS) tests/parity
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "" tests/parity
 	@$(BIN)/python tools/exactness.py
 
 browser: $(DEV)  ## Chromium (Debian) and playwright, for the playground's tests

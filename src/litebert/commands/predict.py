@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import SWITCH
+from litebert.predict.backend import Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 
@@ -18,6 +19,7 @@ def predict(
     model: Path = Path(BUNDLED),
     input: Path | None = None,
     runtime: Literal["auto", "torch", "onnx"] = "auto",
+    threads: Threads = "auto",
     max_tokens: int = DEFAULT_MAX_TOKENS,
     depth: int | None = None,
     force_depth: Annotated[bool, SWITCH] = False,
@@ -42,6 +44,7 @@ def predict(
         input: a .jsonl, .csv, .tsv or .parquet file (also compressed); JSON lines on standard
             input if left out.
         runtime: what runs the model; auto takes an ONNX file if there is one.
+        threads: of the processor; auto: all.
         max_tokens: padded tokens of one batch.
         depth: layers to run, for a model fine-tuned with --train-exits.
         force_depth: run at that depth even if the model was not trained for it.
@@ -54,7 +57,7 @@ def predict(
     from litebert.predict.predictor import Predictor, answer_rows
 
     predictor = Predictor.load(
-        model, runtime, max_tokens=max_tokens, depth=depth, force_depth=force_depth
+        model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth
     )
     source = "standard input" if input is None else str(input)
     rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
