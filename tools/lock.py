@@ -3,8 +3,8 @@
     python tools/lock.py            # keep the versions that constraints.txt has
     python tools/lock.py --upgrade  # take the newest ones, but torch
 
-The builds of torch differ in hashes and needs (a CPU build needs none of the GPU's packages), so the
-lock leaves torch and those packages out: torch is installed first, by version, from any index.
+The builds of torch differ in hashes and needs (a CPU build needs none of the GPU's packages), so
+the lock leaves torch and those packages out: torch comes first, by version, from any index.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ CONSTRAINTS, LOCK = REPOSITORY / "constraints.txt", REPOSITORY / "requirements.l
 LOCKED_EXTRAS = ("train", "data", "serve", "onnx", "plot")
 GPU_PACKAGES = re.compile(r"(nvidia|cuda)-|triton==")
 HEADS = {
-    CONSTRAINTS: "# A version for every package that make installs, and no other. Written by `make lock`.\n",
-    LOCK: f"# litebert[{','.join(LOCKED_EXTRAS)}] with hashes, for every platform; torch comes first and is not in it:\n"
-    "#   pip install torch==TORCH && pip install --require-hashes -r requirements.lock && pip install --no-deps .\n"
-    "# Written by `make lock`.\n",
+    CONSTRAINTS: "# The version of every package that make installs. Written by `make lock`.\n",
+    LOCK: f"""# litebert[{",".join(LOCKED_EXTRAS)}] with hashes, for every platform.
+# torch comes first and is not in it, because each of its builds has hashes of its own:
+#   pip install torch==TORCH
+#   pip install --require-hashes -r requirements.lock
+#   pip install --no-deps .
+# Written by `make lock`.
+""",
 }
 
 
