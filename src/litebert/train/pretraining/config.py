@@ -72,7 +72,7 @@ class Curriculum:
     """
 
     layers: Table = ()
-    """how many layers run (needs sharing = "all": a shared block may repeat at will)"""
+    """how many layers run; layers with parameters of their own begin as copies of those that run"""
     length: Table = ()
     """longest example in tokens"""
     batch_size: Table = ()
