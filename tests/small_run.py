@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from litebert.common.config import from_dict
+from litebert.model.config import ModelSection
 from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
 from litebert.train.pretraining.objective import PretrainingLoss
 
@@ -27,6 +28,18 @@ LEVERS: dict[str, Any] = {
 }
 """Everything that is off by default at once: tasks that change, short pairs, averaged weights."""
 
+GROWTH: dict[str, Any] = {
+    "curriculum": Curriculum(layers=((0.0, 1), (0.5, 2))),
+    "model": ModelSection(
+        preset="albert-tiny",
+        hidden_size=64,
+        embedding_size=32,
+        intermediate_size=64,
+        sharing="none",
+    ),
+}
+"""Layers of their own, one at first."""
+
 
 def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:
     """Two layers of 64, batches of 8 x 32, four micro-batches a step."""
@@ -37,6 +50,8 @@ def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:
         "batch_size": 8,
         "workers": 0,
         "device": "cpu",
+        # A busy machine must not change the number, and with it the last bits.
+        "threads": torch.get_num_threads(),
         "log_every_steps": 1,
         "model": {
             "preset": "albert-tiny",

@@ -15,7 +15,7 @@ from cyclopts.config import Dict
 
 from litebert import __version__
 from litebert.common.config import read_toml, recipe_path
-from litebert.common.errors import ConfigError, LitebertError
+from litebert.common.errors import ConfigError, LitebertError, extra_of, install_command
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -101,6 +101,10 @@ def run(arguments: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: one line and exit status 2 for what the user can fix."""
+    # Threads that wait by spinning take the cores from those they wait for when the machine is
+    # shared. OpenMP reads this when torch is loaded (decision 0012).
+    if "GOMP_SPINCOUNT" not in os.environ:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
@@ -111,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _refuse(
             f"this command needs the package '{error.name}'; "
-            "install it with `pip install litebert[all]`"
+            f"install it with {install_command(extra_of(error.name.partition('.')[0]))}"
         )
     except KeyboardInterrupt:
         print("litebert: interrupted", file=sys.stderr)

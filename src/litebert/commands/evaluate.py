@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from litebert.commands.flags import JSON, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.common.runs import is_main_process
+from litebert.predict.backend import Threads
 from litebert.tasks.problems import BAD_ROWS_FILE, RowProblems
 
 
@@ -28,6 +29,7 @@ def evaluate(
     length: int | None = None,
     out: Path | None = None,
     strict: Annotated[bool, SWITCH] = False,
+    threads: Threads = "auto",
     json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Score a model on a task, or a file of predictions in the official script's format.
@@ -57,13 +59,14 @@ def evaluate(
         length: pretraining: longest example in tokens; default: 128.
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
+        threads: of the processor; auto: all.
         json_: print JSON with the official script's keys.
     """
     if task == "pretraining":
         others = {"--predictions": predictions, "--null-odds": null_odds, "--out": out}
         for flag, given in {**others, "--choose": choose or None}.items():
             _refuse(given is not None, flag, "pretraining")
-        _pretraining(model, data, split, examples or 4096, length, json_)
+        _pretraining(model, data, split, examples or 4096, length, threads, json_)
         return
     _refuse(examples is not None, "--examples", "a task")
     _refuse(length is not None, "--length", "a task")
@@ -78,7 +81,7 @@ def evaluate(
         _refuse(choose, "--choose", "--predictions")
         from litebert.tasks.registry import data_folder, find_task
 
-        found = find_task(task)
+        found = find_task(task, source)
         where, name = data_folder(found, source), split or found.eval_splits[0]
         scores = found.score_file(predictions, where, name, null_odds, problems)
     else:
@@ -86,7 +89,14 @@ def evaluate(
         from litebert.predict.evaluate import evaluate_models
 
         evaluations = evaluate_models(
-            task, model or [], source, split=split, out=out, choose=choose, problems=problems
+            task,
+            model or [],
+            source,
+            split=split,
+            out=out,
+            choose=choose,
+            problems=problems,
+            threads=threads,
         )
         scores = dict(evaluations[0].scores)  # of other splits with the split's name
         for evaluation in evaluations[1:]:
@@ -118,6 +128,7 @@ def _pretraining(
     split: str | None,
     examples: int,
     length: int | None,
+    threads: Threads,
     json_: bool,
 ) -> None:
     if not model or len(model) > 1 or not data:
@@ -125,10 +136,12 @@ def _pretraining(
     if split not in (None, "dev", "all"):
         raise ConfigError(f"--split {split}: pretraining is scored on dev or all documents")
     from litebert.train.pretraining.scoring import describe_scores, evaluate_pretraining
+    from litebert.train.threads import thread_limit
 
-    found = evaluate_pretraining(
-        model[0], data, every_document=split == "all", examples=examples, length=length
-    )
+    with thread_limit(threads):
+        found = evaluate_pretraining(
+            model[0], data, every_document=split == "all", examples=examples, length=length
+        )
     if not is_main_process():
         return
     if json_:

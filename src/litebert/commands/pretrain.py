@@ -83,8 +83,7 @@ def _describe_estimate(found: DryRun) -> str:
         f"gradients {_gigabytes(memory.gradients)}, optimizer {_gigabytes(memory.optimizer)}, "
         f"activations about {_gigabytes(memory.activations)})",
         f"learning rate {found.learning_rate:.3g}",
-        f"speed         {found.tokens_per_s:,.0f} tokens/s, {found.gemm_share:.0%} of this "
-        f"machine's GEMM rate of {found.gemm_rate / 1e9:,.0f} GFLOP/s",
+        f"speed         {found.tokens_per_s:,.0f} tokens/s, {_describe_gemm(found)}",
         "",
         "from   layers  length  batch  masks  tokens/step   GFLOP/step   s/step",
     ]
@@ -100,6 +99,15 @@ def _describe_estimate(found: DryRun) -> str:
         f"{format_duration(found.expected_s)} (ends by {found.bound})",
     ]
     return "\n".join(lines)
+
+
+def _describe_gemm(found: DryRun) -> str:
+    if found.gemm_rate is None or found.gemm_share is None:
+        return "beside other work on this machine"
+    return (
+        f"{found.gemm_share:.0%} of this machine's GEMM rate of {found.gemm_rate / 1e9:,.0f} "
+        "GFLOP/s"
+    )
 
 
 def _gigabytes(num_bytes: float) -> str:

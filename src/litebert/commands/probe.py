@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON, SWITCH
+from litebert.predict.backend import Threads
 
 if TYPE_CHECKING:
     from litebert.train.probe import Features, ProbeResult, ProbeScore
@@ -30,6 +31,7 @@ def probe(
     max_train: int = 10_000,
     seed: int = 0,
     strict: Annotated[bool, SWITCH] = False,
+    threads: Threads = "auto",
     json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Fit linear models on the frozen states of a model, and score them on dev.
@@ -53,11 +55,12 @@ def probe(
         max_train: fit on so many training examples, those that finetune would draw.
         seed: of the random weights.
         strict: stop at the first bad row.
+        threads: of the processor; auto: all.
         json_: print JSON.
     """
     from litebert.train.probe import probe as run
 
-    result = run(model, task, data, max_train=max_train, seed=seed, strict=strict)
+    result = run(model, task, data, max_train=max_train, seed=seed, strict=strict, threads=threads)
     if json_:
         print(json.dumps(asdict(result)))
     else:

@@ -9,10 +9,11 @@ from pathlib import Path
 from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
 from litebert.common.progress import Progress, progress
 from litebert.interop.folder import resolve
-from litebert.predict.backend import Backend, open_backend, run_features
+from litebert.predict.backend import Backend, Threads, open_backend, run_features
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
 from litebert.tasks.base import Example, Feature, Form, Outputs, Task
+from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, in_order, is_scored, read_splits, score_split
@@ -44,6 +45,7 @@ def evaluate_models(
     choose: bool = False,
     problems: RowProblems | None = None,
     device: str = "auto",
+    threads: Threads = "auto",
 ) -> list[TaskEvaluation]:
     """Score one model, or several whose predictions are averaged.
 
@@ -54,10 +56,12 @@ def evaluate_models(
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
         device: where torch runs; ``auto`` takes a GPU if there is one.
+        threads: of the processor; ``auto`` lets the runtime decide.
     """
-    task = find_task(task) if isinstance(task, str) else task
     folders = [resolve(model) for model in models]
     purposes = [Purpose.read(folder) for folder in folders]
+    task = find_task(task, data) if isinstance(task, str) else task
+    task = purposes[0].named(task) if purposes else task
     tokenizer = _shared_tokenizer(task, folders, purposes)
     orders = [purpose.order_for(task) for purpose in purposes]
     where = data_folder(task, data)
@@ -71,7 +75,7 @@ def evaluate_models(
     length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
     outputs = [
-        _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device)
+        _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device, threads)
         for folder, order in zip(folders, orders, strict=True)
     ]
     members = list(range(len(models)))
@@ -183,10 +187,11 @@ def _all_outputs(
     splits: Sequence[TaskSplit],
     pad_id: int,
     device: str,
+    threads: Threads,
 ) -> list[list[Outputs]]:
     """Return what a model says about each feature of each split, in the order of the labels."""
     # Unpacked weights, so that a score is that of training to the last digit.
-    backend = open_backend(folder, device=device, packed=False)
+    backend = open_backend(folder, threads=threads, device=device, packed=False)
     total = sum(len(split.features) for split in splits)
     with progress(f"predicting with {folder}", total, "input") as bar:
         said = [outputs_of(backend, form, split.features, pad_id, bar=bar) for split in splits]
@@ -223,11 +228,13 @@ class DevCheck:
 
     @classmethod
     def parse(cls, text: str) -> DevCheck:
-        """Read ``TASK:DIR``."""
+        """Read ``TASK:DIR``; a task file that names its own files needs no folder."""
         name, separator, folder = text.partition(":")
-        if not separator or not folder:
+        data = Path(folder) if folder else None
+        task = find_task(name, data)
+        if data is None and (separator or not isinstance(task, CustomTask)):
             raise ConfigError(f"--dev {text!r} should be TASK:DIR, such as sst2:glue/SST-2")
-        return cls(find_task(name), Path(folder))
+        return cls(task, data_folder(task, data))
 
     def score(self, model: Path) -> float:
         """Return the task's main metric of a model folder on the first labelled split."""

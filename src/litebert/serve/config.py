@@ -7,7 +7,7 @@ from pathlib import Path
 
 from litebert.common.config import check_range
 from litebert.common.errors import ConfigError
-from litebert.predict.backend import Runtime
+from litebert.predict.backend import Runtime, Threads, num_threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 LIMITS = (
@@ -30,8 +30,8 @@ has the head for it; default: the model that comes with litebert"""
     """port to listen on; 0 takes a free one"""
     runtime: Runtime = "auto"
     """what runs the models; auto takes an ONNX file if there is one"""
-    threads: int | None = None
-    """processor threads for one batch; all if left out"""
+    threads: Threads | None = None
+    """processor threads for one batch; auto, or left out: all"""
     depth: int | None = None
     """layers to run, for models fine-tuned with train_exits; all if left out"""
     force_depth: bool = False
@@ -63,6 +63,7 @@ variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
 
     def __post_init__(self) -> None:
         check_range(self, "1 or more", "max_tokens", *LIMITS)
+        num_threads(self.threads)
         check_range(self, "0 or more", "timeout_s", "drain_s", "max_delay_ms")
         if self.api_key is not None and not self.api_key.strip():
             raise ConfigError(

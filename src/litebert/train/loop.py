@@ -20,8 +20,10 @@ from litebert.common.signals import StopRequest, stop_request
 from litebert.dist.replica import Replica, whole
 from litebert.dist.runtime import DeviceName, Parallel, Process, this_process
 from litebert.optim.build import set_learning_rate
+from litebert.predict.backend import Threads
 from litebert.train.display import StatusLine
 from litebert.train.run import Run, TrainState
+from litebert.train.threads import ThreadWatch, thread_limit
 
 T = TypeVar("T")
 
@@ -96,10 +98,10 @@ class Cadence:
 
 @contextmanager
 def training_process(
-    out: Path, device: DeviceName, parallel: Parallel
+    out: Path, device: DeviceName, parallel: Parallel, threads: Threads = "auto"
 ) -> Iterator[tuple[Process, StopRequest]]:
     """This process of a run, which listens to signals; a file that fails becomes one line."""
-    with this_process(device, parallel) as process, stop_request() as stop:
+    with this_process(device, parallel) as process, stop_request() as stop, thread_limit(threads):
         try:
             yield process, stop
         except OSError as error:
@@ -121,12 +123,18 @@ class Loop(Generic[T]):
         clip_norm: float,
         cadence: Cadence,
         stop: StopRequest,
+        threads: Threads = "auto",
     ) -> None:
         self.engine, self.run, self.replica, self.optimizers = engine, run, replica, optimizers
         self.clip_norm, self.cadence, self.stop = clip_norm, cadence, stop
         self.process, self.state = run.process, run.state
         self._parameters = [p for p in replica.model.parameters() if p.requires_grad]
         self._saved_s = self.state.elapsed_s
+        # One process has the machine to itself, or shares it with strangers; several share it by
+        # torchrun's rule, and a step takes as long as the slowest of them.
+        alone = self.process.world_size == 1 and self.process.device.type == "cpu"
+        limit = torch.get_num_threads() if threads == "auto" and alone else 1
+        self._threads = ThreadWatch(limit, torch.set_num_threads, self._tell_threads)
 
     def train(self) -> int:
         """Train until all is done and save; the signal that stopped it before, or 0."""
@@ -175,6 +183,7 @@ class Loop(Generic[T]):
         state.tokens += step.tokens
         state.elapsed_s = elapsed_s
         outcome = Outcome(sums, norm, time.perf_counter() - started)
+        self._threads.note(step.tokens, outcome.seconds)
         if math.isfinite(norm):
             state.nonfinite_in_a_row = 0
             self.engine.count(outcome)
@@ -183,6 +192,11 @@ class Loop(Generic[T]):
         self._show()
         self._after_step()
         return num_stops > 0
+
+    def _tell_threads(self, number: int) -> None:
+        limit = self._threads.limit
+        message = f"step {self.state.step:,}: faster with {number} of {limit} threads, so be it"
+        self.run.event("threads", message, {"threads": number})
 
     def _skip(self, outcome: Outcome) -> None:
         """Count a step without update, and write which examples it saw."""

@@ -54,7 +54,7 @@ _SECONDS_BETWEEN_SAVES = 60.0
 
 def finetune(config: FinetuneConfig) -> FinetuneResult:
     """Fine-tune a model on a task and write a run folder with the best model in it."""
-    with training_process(config.out, config.device, "ddp") as (process, stop):
+    with training_process(config.out, config.device, "ddp", config.threads) as (process, stop):
         check_same_configuration(config, process)
         finished = process.on_main(lambda: earlier_result(config))
         if finished is not None and finished.baselines.keys() >= set(config.baseline):
@@ -149,7 +149,9 @@ class FineTuning:
         every = self.settings.eval_every_steps
         cadence = Cadence(config.log_every_steps, every, save_s=_SECONDS_BETWEEN_SAVES)
         clip_norm = config.clip_norm
-        self.loop = Loop(self, self.record, self.replica, optimizers, clip_norm, cadence, stop)
+        self.loop = Loop(
+            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, config.threads
+        )
 
     def run(self) -> FinetuneResult:
         """Train to the end, evaluate the best weights, and write the result."""

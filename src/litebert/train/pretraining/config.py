@@ -13,6 +13,7 @@ from litebert.data.batches.example import ExampleConfig, Task
 from litebert.model.config import ModelConfig, ModelSection
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
+from litebert.predict.backend import Threads, num_threads
 
 Table = tuple[tuple[float, float], ...]
 """Rows of (share of the run, value): the value holds from that share on."""
@@ -71,7 +72,7 @@ class Curriculum:
     """
 
     layers: Table = ()
-    """how many layers run (needs sharing = "all": a shared block may repeat at will)"""
+    """how many layers run; layers with parameters of their own begin as copies of those that run"""
     length: Table = ()
     """longest example in tokens"""
     batch_size: Table = ()
@@ -174,6 +175,9 @@ continued pretraining"""
     """how torchrun's processes share the work; auto: ddp if there is more than one"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """where to train"""
+    threads: Threads = "auto"
+    """processor threads; auto: all, fewer while they wait for each other; a number stays as it \
+is, to the bit"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 autocast on GPUs, float32 on CPUs; norms and losses are always float32"""
     compile: bool = False
@@ -215,6 +219,7 @@ accumulation"""
         counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
         check_range(self, "1 or more", "steps", "tokens", *counts)
         check_range(self, "0 or more and less than 1", "average")
+        num_threads(self.threads)
         if self.budget is not None:
             parse_duration(self.budget)
         if self.weights and len(self.weights) != 1 + len(self.extra_data):

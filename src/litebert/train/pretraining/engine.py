@@ -14,6 +14,7 @@ from litebert.common.signals import StopRequest
 from litebert.data.batches.example import Batch
 from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
+from litebert.model.sharing import plan_of
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import factor
 from litebert.train.average import WeightAverage
@@ -35,6 +36,7 @@ from litebert.train.pretraining.evaluate import (
     Scores,
 )
 from litebert.train.pretraining.feed import Feed, without_masks
+from litebert.train.pretraining.growth import deepen, new_sets
 from litebert.train.pretraining.objective import (
     STATISTICS,
     Bag,
@@ -78,7 +80,10 @@ class PretrainResult:
 def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
     """Train a model on token shards and write a run folder with the model in it."""
     with (
-        training_process(config.out, config.device, config.parallel) as (process, stop),
+        training_process(config.out, config.device, config.parallel, config.threads) as (
+            process,
+            stop,
+        ),
         closing(display(is_main=process.is_main, quiet=quiet)) as screen,
     ):
         return Pretraining(config, process, stop, screen).run()
@@ -116,7 +121,9 @@ class Pretraining:
         model = build_pretraining_model(config, self.shape, corpora).to(process.device)
         if config.compile:
             model.compile(dynamic=True)  # lengths and numbers of masks differ
-        self.replica = parallelize(model, config.parallel, process)
+        # Layers that run only later have no gradient until then.
+        grows = bool(config.curriculum.layers) and self.shape.sharing != "all"
+        self.replica = parallelize(model, config.parallel, process, some_unused=grows)
         self.peak_lr = config.learning_rate(self.shape)
         optimizers = build_optimizers(model.named_parameters(), config.optimizer, self.peak_lr)
         self.average = WeightAverage(model, config.average) if config.average else None
@@ -160,7 +167,9 @@ class Pretraining:
             max_nonfinite=config.max_nonfinite,
         )
         clip_norm = config.optimizer.clip_norm
-        self.loop = Loop(self, self.record, self.replica, optimizers, clip_norm, cadence, stop)
+        self.loop = Loop(
+            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, config.threads
+        )
 
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
@@ -177,6 +186,10 @@ class Pretraining:
         finally:
             self.feed.close()
             self.pairs.close()
+        if not signum:
+            # A run may be too short for its last stage. The state is left alone: the checkpoint
+            # is written already, and a run that is resumed at its end comes here again.
+            self._deepen(self.shape.num_layers)
         if not signum and self.dev.has_documents:
             try:
                 self.evaluator.at_the_end(self.shape.num_layers, self.share(), self.stop)
@@ -201,6 +214,8 @@ class Pretraining:
         """This process's part of the next step."""
         config, process, state = self.config, self.process, self.state
         stage = self._stage()
+        self._deepen(stage.layers)
+        state.depth = max(state.depth, stage.layers)
         lr_factor = stage.lr_factor * factor(
             config.schedule, self.share(), config.steps, state.step
         )
@@ -276,10 +291,9 @@ class Pretraining:
             )
         if "bag_loss" in values:
             figures.append(f"bag {values['bag_loss']:.2f}")
-        figures += [
-            f"{values['tokens_per_s']:,.0f} tokens/s",
-            f"{values['gemm_share']:.0%} of GEMM",
-        ]
+        figures.append(f"{values['tokens_per_s']:,.0f} tokens/s")
+        if "gemm_share" in values:
+            figures.append(f"{values['gemm_share']:.0%} of GEMM")
         settings = f"{stage.layers} layers, {stage.batch_size} x {stage.length}"
         dev = _describe(self.evaluator.latest)
         return StatusLine(share, self.state.step, eta_s, tuple(figures), settings, dev)
@@ -300,6 +314,13 @@ class Pretraining:
     def _stage(self) -> Stage:
         return stage_at(self.config, self.shape, self.share())
 
+    def _deepen(self, layers: int) -> None:
+        """Let layers of their own begin as copies of those that have run; not loaded ones."""
+        if 0 < self.state.depth < layers and self.config.init_from is None:
+            sets = new_sets(plan_of(self.shape), self.state.depth, layers)
+            average = {} if self.average is None else self.average.tensors
+            deepen(self.replica.model, self.loop.optimizers, sets, average)
+
     def _bag(self, num_examples: int, stage: Stage) -> Bag | None:
         """The bag-of-words loss of a step, if it counts."""
         objective = self.config.objective
@@ -313,7 +334,8 @@ class Pretraining:
         stage = self._stage()
         predictions = int(stage.batch_size * stage.length * stage.mask_rate)
         flops = step_flops(self.shape, stage.batch_size, stage.length, predictions, stage.layers)
-        step_s = flops / self.gemm_rate / self.process.world_size
+        rate = self.gemm_rate
+        step_s = 0.0 if rate is None else flops / rate / self.process.world_size
         if step_s > SLOW_STEP_S:
             self.screen.note(
                 f"a step takes at least {format_duration(step_s)} on this machine; --dry-run "
@@ -322,7 +344,7 @@ class Pretraining:
 
 
 def averages_of(
-    steps: Sequence[tuple[StepWork, Outcome]], objective: Objective, gemm_rate: float
+    steps: Sequence[tuple[StepWork, Outcome]], objective: Objective, gemm_rate: float | None
 ) -> dict[str, float]:
     """Means over some steps, weighted by their tokens and pairs."""
     predictions = sum(work.predictions for work, _ in steps)
@@ -347,13 +369,14 @@ def averages_of(
     if examples := sum(bag.num_examples for bag, _ in with_bag):
         values["loss"] += sum(bag.weight * loss_sum for bag, loss_sum in with_bag) / examples
         values["bag_loss"] = bag_loss / examples
+    if gemm_rate is not None:
+        values["gemm_share"] = sum(work.flops for work, _ in steps) / seconds / gemm_rate
     return {
         **values,
         "grad_norm": sum(outcome.grad_norm for _, outcome in steps) / len(steps),
         "tokens_per_s": sum(work.tokens for work, _ in steps) / seconds,
         "step_s": seconds / len(steps),
         "wait_share": sum(work.wait_s for work, _ in steps) / seconds,
-        "gemm_share": sum(work.flops for work, _ in steps) / seconds / gemm_rate,
     }
 
 
