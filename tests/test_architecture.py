@@ -48,7 +48,6 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "tokenizers": frozenset({"text"}),
     "charset_normalizer": frozenset({"common"}),  # tables that are not UTF-8
     "pyarrow": frozenset({"common", "data.corpus"}),
-    "zstandard": frozenset({"common"}),
     "torch": frozenset({"model", "optim", "dist", "interop", "predict", "train"}),
     "safetensors": frozenset({"interop", "train"}),
     "huggingface_hub": frozenset({"interop"}),

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from litebert.common.errors import ConfigError
+from litebert.common.errors import ConfigError, install_command
 from litebert.common.progress import Progress, progress
 from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config, resolve
@@ -219,4 +219,4 @@ def _score(
 
 def _require_scikit_learn() -> None:
     if find_spec("sklearn") is None:
-        raise ConfigError("linear models need scikit-learn: `pip install litebert[train]`")
+        raise ConfigError(f"linear models need scikit-learn: {install_command('train')}")
