@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import DataError
-from litebert.text.tokenizer import WORD_MARK, Tokenizer
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.words import WORD_MARK
 
 WARNS, STOPS = 0.05, 0.5
+_BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Coverage:
             if index in special or piece == WORD_MARK:
                 continue
             tokens += int(counts[index])
-            if index == tokenizer.unk_id or tokenizer.processor.is_byte(index):
+            if index == tokenizer.unk_id or _BYTE.fullmatch(piece):
                 unknown += int(counts[index])
         return cls(tokens, unknown)
 

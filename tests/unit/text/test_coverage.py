@@ -46,7 +46,7 @@ def test_much_is_warned_of_and_most_stops() -> None:
 def test_bytes_count_as_unknown(tmp_path: Path) -> None:
     import sentencepiece
 
-    from litebert.text.tokenizer import TokenizerSettings
+    from litebert.text.tokenizer import TokenizerSettings, open_tokenizer
 
     (tmp_path / "a.txt").write_text((KNOWN + "\n") * 50)
     sentencepiece.SentencePieceTrainer.train(
@@ -54,7 +54,7 @@ def test_bytes_count_as_unknown(tmp_path: Path) -> None:
         byte_fallback=True, pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, hard_vocab_limit=False,
         control_symbols=["[CLS]", "[SEP]", "[MASK]"], pad_piece="<pad>", minloglevel=2,
     )  # fmt: skip
-    tokenizer = Tokenizer((tmp_path / "m.model").read_bytes(), TokenizerSettings())
+    tokenizer = open_tokenizer((tmp_path / "m.model").read_bytes(), TokenizerSettings())
     found = coverage(FOREIGN, tokenizer)
     assert found.unknown == found.tokens > 0
     assert coverage(KNOWN, tokenizer).unknown == 0
