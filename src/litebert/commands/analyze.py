@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON
 from litebert.common.files import check_plot_path
+from litebert.common.ownership import keep_files
 
 if TYPE_CHECKING:
     from litebert.predict.layers import LayerAnalysis
@@ -45,6 +46,7 @@ def layers(
 
     if plot is not None:
         check_plot_path(plot)
+        keep_files(plot, [("--input", input)])
     analyses = [analyze_layers(name, input, max_tokens=max_tokens, length=length) for name in model]
     if plot is not None:
         plot_layers(analyses, plot)

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from litebert.commands.flags import JSON, SWITCH
 from litebert.common.errors import ConfigError
+from litebert.common.ownership import keep_files
 from litebert.tasks.problems import BAD_ROWS_FILE, RowProblems
 
 
@@ -65,6 +66,11 @@ def evaluate(
         _refuse(null_odds is not None, "--null-odds", "--model")
         from litebert.predict.evaluate import evaluate_models
 
+        if out is not None:
+            keep_files(out, [("--model", name) for name in model or []])
+            folder = data.parent if data is not None and data.is_file() else data
+            if folder is not None and out.resolve() == folder.resolve():
+                raise ConfigError(f"--out {out} is where the data is; give predictions their own")
         evaluations = evaluate_models(
             task, model or [], data, split=split, out=out, choose=choose, problems=problems
         )

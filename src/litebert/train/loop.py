@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from litebert.common.errors import DataError, LitebertError
+from litebert.common.ownership import Inputs
 from litebert.common.signals import StopRequest, stop_request
 from litebert.dist.replica import Replica, whole
 from litebert.dist.runtime import DeviceName, Parallel, Process, this_process
 from litebert.optim.build import set_learning_rate
 from litebert.train.display import StatusLine
-from litebert.train.run import Run, TrainState
+from litebert.train.run import Run, RunKind, TrainState, owned_run
 
 T = TypeVar("T")
 
@@ -96,12 +97,16 @@ class Cadence:
 
 @contextmanager
 def training_process(
-    out: Path, device: DeviceName, parallel: Parallel
+    kind: RunKind, out: Path, inputs: Inputs, device: DeviceName, parallel: Parallel
 ) -> Iterator[tuple[Process, StopRequest]]:
-    """This process of a run, which listens to signals; a file that fails becomes one line."""
+    """This process of a run, which owns its folder and listens to signals.
+
+    A file that fails becomes one line.
+    """
     with this_process(device, parallel) as process, stop_request() as stop:
         try:
-            yield process, stop
+            with owned_run(process, kind, out, inputs):
+                yield process, stop
         except OSError as error:
             raise LitebertError(
                 f"{error.filename or out} cannot be used: {error.strerror or error}; the "

@@ -116,6 +116,11 @@ weights (models that share all parameters)"""
         check_range(self, "more than 0", "epochs", "lr")
         check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout")
 
+    @property
+    def inputs(self) -> list[tuple[str, Path | str | None]]:
+        """What the run reads, by flag: none of it may lie in the run folder."""
+        return [("--model", self.model), ("--data", self.data), ("the task file", self.task)]
+
 
 PAPER_HIDDEN_SIZE = 768
 """Models narrower than ALBERT-base learn with the small recipes."""

@@ -222,6 +222,12 @@ accumulation"""
         """All folders of shards."""
         return (self.data, *self.extra_data)
 
+    @property
+    def inputs(self) -> list[tuple[str, Path | str | None]]:
+        """What the run reads, by flag: none of it may lie in the run folder."""
+        extra = [("--extra-data", folder) for folder in self.extra_data]
+        return [("--data", self.data), *extra, ("--init-from", self.init_from)]
+
     def learning_rate(self, model: ModelConfig) -> float:
         """The peak learning rate, with the default resolved for this model."""
         if self.optimizer.lr is not None:

@@ -71,8 +71,11 @@ class PretrainResult:
 
 def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
     """Train a model on token shards and write a run folder with the model in it."""
+    joined = training_process(
+        "pretraining", config.out, config.inputs, config.device, config.parallel
+    )
     with (
-        training_process(config.out, config.device, config.parallel) as (process, stop),
+        joined as (process, stop),
         closing(display(is_main=process.is_main, quiet=quiet)) as screen,
     ):
         return Pretraining(config, process, stop, screen).run()
