@@ -26,11 +26,11 @@ demo: $(STAMP)  ## the whole way on text that is on every machine
 	@$(BIN)/litebert demo
 
 test: $(STAMP)  ## the default tests: no network, no extra data
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not ray and not browser"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 test-all: $(STAMP) browser  ## every test, with ray and a browser
 	@$(PIP) --editable ".[ray]"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m ""
 
 lint: $(STAMP)  ## ruff: rules and formatting
 	@$(BIN)/ruff check .
@@ -54,7 +54,7 @@ map: $(STAMP)  ## write docs/files.md, the file map, from the modules' first lin
 
 exactness: $(STAMP)  ## measure the distance to every reference, write docs/exactness.md
 	@rm -rf build/exactness
-	@$(BIN)/python -m pytest -n $(WORKERS) tests/parity
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "" tests/parity
 	@$(BIN)/python tools/exactness.py
 
 browser: $(STAMP)  ## Chromium (Debian) and playwright, for the playground's tests

@@ -101,6 +101,10 @@ def run(arguments: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: one line and exit status 2 for what the user can fix."""
+    # Threads that wait by spinning take the cores from those they wait for when the machine is
+    # shared. OpenMP reads this when torch is loaded (decision 0012).
+    if "GOMP_SPINCOUNT" not in os.environ:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()

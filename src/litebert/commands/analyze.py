@@ -35,8 +35,8 @@ def layers(
 
     Args:
         input: text file, plain or compressed; blank lines part documents.
-        model: model folder or hub name; give it twice to see two models side by side; default: the
-            model that comes with litebert.
+        model: model folder, run folder or hub name; give it twice to see two models side by side;
+            default: the small model that comes with litebert.
         plot: also draw the figure to this PNG, SVG or PDF file.
         max_tokens: look at this many tokens at most.
         length: longest window in tokens; by default what the model allows.

@@ -9,15 +9,17 @@ from typing import Annotated, Literal
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import SWITCH
+from litebert.predict.backend import Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 
 def predict(
     task: str,
     *,
-    model: Path = Path(BUNDLED),
+    model: str = BUNDLED,
     input: Path | None = None,
     runtime: Literal["auto", "torch", "onnx"] = "auto",
+    threads: Threads = "auto",
     max_tokens: int = DEFAULT_MAX_TOKENS,
     depth: int | None = None,
     force_depth: Annotated[bool, SWITCH] = False,
@@ -38,10 +40,12 @@ def predict(
 
     Args:
         task: a task's name or .toml file; or order, embed, fill-mask.
-        model: a model folder or an ONNX folder; default: the model that comes with litebert.
+        model: a model folder, an ONNX folder, a run folder or a hub name; default: the small model
+            that comes with litebert.
         input: a .jsonl, .csv, .tsv or .parquet file (also compressed); JSON lines on standard
             input if left out.
         runtime: what runs the model; auto takes an ONNX file if there is one.
+        threads: of the processor; auto: all.
         max_tokens: padded tokens of one batch.
         depth: layers to run, for a model fine-tuned with --train-exits.
         force_depth: run at that depth even if the model was not trained for it.
@@ -54,7 +58,7 @@ def predict(
     from litebert.predict.predictor import Predictor, answer_rows
 
     predictor = Predictor.load(
-        model, runtime, max_tokens=max_tokens, depth=depth, force_depth=force_depth
+        model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth
     )
     source = "standard input" if input is None else str(input)
     rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")

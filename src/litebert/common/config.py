@@ -101,7 +101,12 @@ def _build(kind: object, value: object, source: str, name: str) -> object:
         raise ConfigError(f"{source}: {name} = {value!r} is not one of {choices}.{near}")
     if origin in (tuple, list):
         if isinstance(value, (list, tuple)):
-            items = [_build(arguments[0], v, source, f"{name}[{i}]") for i, v in enumerate(value)]
+            fixed = origin is tuple and Ellipsis not in arguments and len(arguments) == len(value)
+            kinds = arguments if fixed else arguments[:1] * len(value)
+            items = [
+                _build(kind, v, source, f"{name}[{i}]")
+                for i, (kind, v) in enumerate(zip(kinds, value, strict=True))
+            ]
             return tuple(items) if origin is tuple else items
     elif origin is dict:
         if isinstance(value, Mapping):

@@ -12,7 +12,8 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, cast
 
@@ -93,6 +94,26 @@ def check_free(path: Path | str) -> None:
         raise DataError(f"{path} is a file, not a folder; choose another output path")
     if path.is_dir() and any(path.iterdir()):
         raise DataError(f"{path} exists and is not empty; choose another output folder")
+
+
+def near_folders(path: Path | str) -> str:
+    """Return ``" Did you mean 'x' or 'y'?"`` for folders whose names are like a missing one's.
+
+    Every part of the path may be misspelt.
+    """
+    path = Path(path)
+    found = [Path(path.anchor)]
+    for part in path.parts[1 if path.anchor else 0 :]:
+        step: list[Path] = []
+        for base in found:
+            with suppress(OSError):
+                names = [item.name for item in base.iterdir() if item.is_dir()]
+                near = [part] if part in names else get_close_matches(part, names, n=3)
+                step += [base / name for name in near]
+        if not step:
+            return ""
+        found = step[:3]
+    return f" Did you mean {' or '.join(repr(str(folder)) for folder in found)}?"
 
 
 def check_plot_path(path: Path) -> None:

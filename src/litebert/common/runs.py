@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import read_json, write_json
+from litebert.common.files import near_folders, read_json, write_json
 
 MANIFEST_FILE = "manifest.json"
 MODEL_FOLDER = "model"
@@ -90,7 +90,12 @@ class RunFolder:
         """Open an existing run folder."""
         path = Path(path)
         if not cls.exists(path):
-            raise DataError(f"{path} is not a run folder: it has no {MANIFEST_FILE}")
+            near = near_folders(path) if not path.exists() else ""
+            if cls.exists(path.absolute().parent):
+                near = f" Did you mean '{path.parent}'?"
+            raise DataError(
+                f"{path} is not a run folder: it has no {MANIFEST_FILE} of a run.{near}"
+            )
         return cls(path)
 
     def manifest(self) -> dict[str, object]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
+from litebert.common.ownership import keep_files
 from litebert.common.progress import Progress, progress
 from litebert.interop.folder import resolve
-from litebert.predict.backend import Backend, open_backend, run_features
+from litebert.predict.backend import Backend, Threads, open_backend, run_features
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
 from litebert.tasks.base import Example, Feature, Form, Outputs, Task
@@ -44,6 +45,7 @@ def evaluate_models(
     choose: bool = False,
     problems: RowProblems | None = None,
     device: str = "auto",
+    threads: Threads = "auto",
 ) -> list[TaskEvaluation]:
     """Score one model, or several whose predictions are averaged.
 
@@ -54,6 +56,7 @@ def evaluate_models(
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
         device: where torch runs; ``auto`` takes a GPU if there is one.
+        threads: of the processor; ``auto`` lets the runtime decide.
     """
     task = find_task(task) if isinstance(task, str) else task
     folders = [resolve(model) for model in models]
@@ -61,6 +64,10 @@ def evaluate_models(
     tokenizer = _shared_tokenizer(task, folders, purposes)
     orders = [purpose.order_for(task) for purpose in purposes]
     where = data_folder(task, data)
+    if out is not None:
+        keep_files(out, [("--model", name) for name in models])
+        if out.resolve() == (where.parent if where.is_file() else where).resolve():
+            raise ConfigError(f"--out {out} holds the data: give predictions a folder of their own")
     bad_rows = problems if problems is not None else RowProblems()
     named = read_splits(task, where, split, bad_rows)
     num_asked = len(named)
@@ -71,7 +78,7 @@ def evaluate_models(
     length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
     outputs = [
-        _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device)
+        _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device, threads)
         for folder, order in zip(folders, orders, strict=True)
     ]
     members = list(range(len(models)))
@@ -183,10 +190,11 @@ def _all_outputs(
     splits: Sequence[TaskSplit],
     pad_id: int,
     device: str,
+    threads: Threads,
 ) -> list[list[Outputs]]:
     """Return what a model says about each feature of each split, in the order of the labels."""
     # Unpacked weights, so that a score is that of training to the last digit.
-    backend = open_backend(folder, device=device, packed=False)
+    backend = open_backend(folder, threads=threads, device=device, packed=False)
     total = sum(len(split.features) for split in splits)
     with progress(f"predicting with {folder}", total, "input") as bar:
         said = [outputs_of(backend, form, split.features, pad_id, bar=bar) for split in splits]

@@ -14,7 +14,14 @@ import numpy as np
 from litebert.common.errors import DataError, InputError, LitebertError
 from litebert.interop.folder import resolve
 from litebert.predict import questions
-from litebert.predict.backend import Backend, Runtime, open_backend, run_batch, run_features
+from litebert.predict.backend import (
+    Backend,
+    Runtime,
+    Threads,
+    open_backend,
+    run_batch,
+    run_features,
+)
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose, check_depth
@@ -60,7 +67,7 @@ class Predictor:
         cls,
         folder: Path | str,
         runtime: Runtime = "auto",
-        threads: int | None = None,
+        threads: Threads | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         depth: int | None = None,
         force_depth: bool = False,
@@ -69,7 +76,7 @@ class Predictor:
 
         Args:
             runtime: ``auto`` takes the ONNX file if there is one.
-            threads: of the processor; None lets the runtime decide.
+            threads: of the processor; ``auto`` and None let the runtime decide.
             depth: layers to run; None runs all. Needs a model trained for it (`train_exits`).
             force_depth: run at that depth even if the model was not trained for it.
         """

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 _NEVER_CHOSEN = -1000.0
 """Score of a piece that must lose against any other way to write its characters."""
+_FINAL_SIGMA = (
+    r"(?<=\p{Cased}|\p{Cased}\p{Case_Ignorable}|\p{Cased}\p{Case_Ignorable}{2})Σ"
+    r"(?!\p{Case_Ignorable}*\p{Cased})"
+)
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
 _MARKS = (WORD_MARK, "\N{REPLACEMENT CHARACTER}")
 """White space to SentencePiece, though Unicode counts them among the symbols."""
@@ -60,6 +64,9 @@ def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
         "sep_token": sep,
         "mask_token": mask,
         "do_lower_case": tokenizer.settings.lower,
+        # transformers' own ALBERT class, given spiece.model alone, knows only this much.
+        "keep_accents": tokenizer.settings.normalization != "official",
+        "normalization": tokenizer.settings.normalization,
         "digit_comma": tokenizer.settings.digit_comma,
     }
 
@@ -133,27 +140,30 @@ def _invisible_characters(tokenizer: Tokenizer) -> tuple[str, str]:
 
 
 def _composes(tokenizer: Tokenizer) -> bool:
-    """Whether SentencePiece composes what NFKD took apart (Korean syllables)."""
-    syllable = "\N{HANGUL SYLLABLE HAN}"
-    return syllable in tokenizer.processor.normalize(tokenizer.normalize(syllable))
+    """Whether SentencePiece itself composes (what NFKD took apart: Korean syllables)."""
+    return "é" in tokenizer.processor.normalize("e\N{COMBINING ACUTE ACCENT}")
 
 
 def _normalizer(tokenizer: Tokenizer) -> tokenizers.normalizers.Normalizer:
     from tokenizers import Regex, normalizers
 
-    characters = map(chr, range(maxunicode + 1))
+    rule = tokenizer.settings.normalization
+    characters = map(chr, range(maxunicode + 1)) if rule == "official" else ()
     combining = _character_class("".join(filter(unicodedata.combining, characters)))
     removed, spaces = map(_character_class, _invisible_characters(tokenizer))
-    steps: list[normalizers.Normalizer] = [
+    steps: list[normalizers.Normalizer] = []
+    if removed or combining:
         # The word mark is put at place 0 of the raw text: a space holds it where a character goes.
-        normalizers.Replace(Regex(rf"\A[{removed}{combining}]+"), " "),
-        # Python counts the separators 1C-1F as white space, the regular expression does not.
-        normalizers.Replace(Regex(r"[\s\x0b\x1c-\x1f]+"), " "),
-        normalizers.NFKD(),
-        normalizers.Replace(Regex(f"[{combining}]"), ""),
-    ]
+        steps.append(normalizers.Replace(Regex(rf"\A[{removed}{combining}]+"), " "))
+    # Python counts the separators 1C-1F as white space, the regular expression does not.
+    steps.append(normalizers.Replace(Regex(r"[\s\x0b\x1c-\x1f]+"), " "))
+    if rule == "official":
+        steps += [normalizers.NFKD(), normalizers.Replace(Regex(f"[{combining}]"), "")]
+    elif rule == "keep-accents":
+        steps.append(normalizers.NFKC())
     if tokenizer.settings.lower:
-        steps.append(normalizers.Lowercase())
+        # That step lower-cases letter by letter; a sigma that ends a word looks at its neighbours.
+        steps += [normalizers.Replace(Regex(_FINAL_SIGMA), "ς"), normalizers.Lowercase()]
     # What SentencePiece's own normalisation does after that.
     if removed:
         steps.append(normalizers.Replace(Regex(f"[{removed}]"), ""))

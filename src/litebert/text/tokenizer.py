@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import read_json
-from litebert.text.normalize import normalize, normalize_with_map
+from litebert.text.normalize import Normalization, normalize, normalize_with_map
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -41,6 +41,8 @@ class TokenizerSettings:
     """how a piece such as ``▁1998,`` is split: as the official code does, as it meant, or not"""
     model_max_length: int = 512
     """longest sequence of the model, for other tools that read the folder"""
+    normalization: Normalization = "official"
+    """what becomes of accents: dropped as in ALBERT, kept (NFKC), or the text is left as it is"""
 
     @classmethod
     def read(cls, path: Path) -> TokenizerSettings:
@@ -49,16 +51,27 @@ class TokenizerSettings:
         lower = values.get("do_lower_case", True)
         digit_comma = values.get("digit_comma", "official")
         max_length = values.get("model_max_length", 512)
+        # Written for transformers' own ALBERT class, which knows the one and not the other.
+        kept = "keep-accents" if values.get("keep_accents") else "official"
+        normalization = values.get("normalization", kept)
         if not isinstance(lower, bool):
             raise ConfigError(f"{path}: do_lower_case is {lower!r}; write true or false")
         if digit_comma not in get_args(DigitComma):
             choices = ", ".join(get_args(DigitComma))
             raise ConfigError(f"{path}: digit_comma is {digit_comma!r}; choose one of {choices}")
-        if values.get("keep_accents", False):
-            raise ConfigError(f"{path}: keep_accents is set, but ALBERT drops accents; remove it")
+        if normalization not in get_args(Normalization):
+            choices = ", ".join(get_args(Normalization))
+            raise ConfigError(
+                f"{path}: normalization is {normalization!r}; choose one of {choices}"
+            )
         if not isinstance(max_length, int):
             max_length = 512
-        return cls(lower, cast(DigitComma, digit_comma), max_length)
+        return cls(
+            lower,
+            cast(DigitComma, digit_comma),
+            max_length,
+            cast(Normalization, normalization),
+        )
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,7 @@ class Encoding:
 
 
 class Tokenizer:
-    """A SentencePiece model with ALBERT's normalisation and digit-comma rule.
+    """A SentencePiece model with a normalisation and ALBERT's digit-comma rule.
 
     Attributes:
         settings: what it does beside the model.
@@ -117,7 +130,7 @@ class Tokenizer:
 
     def normalize(self, text: str) -> str:
         """Return the normalised text that is split into pieces."""
-        return normalize(text, self.settings.lower)
+        return normalize(text, self.settings.lower, self.settings.normalization)
 
     def encode(self, text: str) -> list[int]:
         """Return the piece ids of a text, without special tokens."""
@@ -125,8 +138,8 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the piece ids of many texts: one call into SentencePiece, on one thread."""
-        lower = self.settings.lower
-        normalized = [normalize(text, lower) for text in texts]
+        lower, rule = self.settings.lower, self.settings.normalization
+        normalized = [normalize(text, lower, rule) for text in texts]
         if len(normalized) == 1:  # a list starts a thread, which costs more than the text
             batch = [cast(list[int], self.processor.encode(normalized[0]))]
         else:
@@ -145,7 +158,8 @@ class Tokenizer:
 
     def encode_with_offsets(self, text: str) -> Encoding:
         """Return piece ids with the raw characters of each."""
-        normalized = normalize_with_map(text, self.settings.lower)
+        settings = self.settings
+        normalized = normalize_with_map(text, settings.lower, settings.normalization)
         encoding = Encoding()
         for _, piece_id, start, end in self._parts(normalized.text):
             raw_start, raw_end = normalized.raw_span(start, end)
@@ -183,7 +197,12 @@ class Tokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the model and the settings that change ids: equal hashes give equal ids."""
-        settings = {"lower": self.settings.lower, "digit_comma": self.settings.digit_comma}
+        settings: dict[str, object] = {
+            "lower": self.settings.lower,
+            "digit_comma": self.settings.digit_comma,
+        }
+        if self.settings.normalization != "official":  # hashes from before there was a choice hold
+            settings["normalization"] = self.settings.normalization
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(self.model)
         return digest.hexdigest()

@@ -23,6 +23,8 @@ from litebert.dist.replica import copy_into, whole
 STATE_FILE = "state.json"
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+AVERAGE_FILE = "average.safetensors"
+"""Only in runs that average their weights."""
 
 _NAME = re.compile(r"step-(\d+)")
 
@@ -192,6 +194,12 @@ def prune(folder: Path, keep_last: int, keep: Sequence[int]) -> None:
 def model_tensors(model: torch.nn.Module) -> dict[str, Tensor]:
     """All weights by name, whole (a collective call if they are sharded)."""
     return {name: whole(tensor) for name, tensor in model.state_dict().items()}
+
+
+def finished_tensors(found: Checkpoint) -> dict[str, Tensor]:
+    """The weights that a model folder gets: the averaged ones where there are any."""
+    average = found.tensors(AVERAGE_FILE) if AVERAGE_FILE in found.state["files"] else {}
+    return {**found.tensors(WEIGHTS_FILE), **average}
 
 
 def load_model_tensors(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -32,7 +32,7 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
         if key.startswith(_SHAPE_PREFIX)
     }
     model = PretrainingModel(from_dict(ModelConfig, shape, str(chosen.path)))
-    checkpoint.load_model_tensors(model, chosen.tensors(checkpoint.WEIGHTS_FILE))
+    checkpoint.load_model_tensors(model, checkpoint.finished_tensors(chosen))
     save_model(model.eval(), out, _tokenizer_folder(run, manifest))
     return chosen.step
 

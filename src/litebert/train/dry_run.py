@@ -26,6 +26,7 @@ from litebert.train.pretraining.setup import (
     open_corpora,
     resolve_model,
 )
+from litebert.train.threads import thread_limit
 
 Bound = Literal["steps", "tokens", "budget"]
 
@@ -60,9 +61,9 @@ class DryRun:
     memory: Memory
     stages: tuple[StageEstimate, ...]
     learning_rate: float
-    gemm_rate: float
-    """operations per second of large matrix products here"""
-    gemm_share: float
+    gemm_rate: float | None
+    """operations per second of large matrix products here; None if the machine was busy"""
+    gemm_share: float | None
     """share of it that training reached in the measurement"""
     tokens_per_s: float
     """in the last stage"""
@@ -75,7 +76,7 @@ class DryRun:
 
 def dry_run(config: PretrainConfig) -> DryRun:
     """Measure a few steps of every stage and extrapolate; nothing is written."""
-    with this_process(config.device, config.parallel) as process:
+    with this_process(config.device, config.parallel) as process, thread_limit(config.threads):
         corpora = open_corpora(config)
         shape = resolve_model(config, corpora)
         bench = _Bench(config, shape, corpora, process)
@@ -105,7 +106,7 @@ def dry_run(config: PretrainConfig) -> DryRun:
         stages=stages,
         learning_rate=config.learning_rate(shape),
         gemm_rate=gemm_rate,
-        gemm_share=measured[-1][1] / gemm_rate,
+        gemm_share=None if gemm_rate is None else measured[-1][1] / gemm_rate,
         tokens_per_s=last.tokens_per_step / last.step_s,
         bound=bound,
         expected_steps=round(steps),
@@ -154,7 +155,7 @@ class _Bench:
         device = self.process.device
         predictions, pairs, _ = counts_of([batch])
         predictions = max(1, predictions)
-        loss_of = PretrainingLoss.of(self.config, predictions, pairs, stage.layers, device)
+        loss_of = PretrainingLoss.of(self.config, predictions, pairs, stage, device)
         parameters = [p for p in self.replica.model.parameters() if p.requires_grad]
         compute_s, update_s = [], []
         for _ in range(1 + _MEASURED_STEPS):

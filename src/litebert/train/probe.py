@@ -15,7 +15,7 @@ from litebert.common.errors import ConfigError
 from litebert.common.progress import Progress, progress
 from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config, resolve
-from litebert.predict.backend import Backend, Runtime, open_backend, run_features
+from litebert.predict.backend import Backend, Runtime, Threads, open_backend, run_features
 from litebert.tasks.base import Feature, Prediction
 from litebert.tasks.linear import Vectors, is_linear, linear_predictions, word_predictions
 from litebert.tasks.registry import data_folder, find_task
@@ -85,6 +85,7 @@ def probe(
     seed: int = 0,
     runtime: Runtime = "auto",
     strict: bool = False,
+    threads: Threads = "auto",
 ) -> ProbeResult:
     """Fit linear models on frozen states of a model and score them on dev.
 
@@ -96,6 +97,7 @@ def probe(
         seed: of the random weights.
         runtime: torch or ONNX; ``auto`` takes the ONNX file if the folder has one.
         strict: stop at the first bad row.
+        threads: of the processor; ``auto`` lets the runtime decide.
     """
     if max_train is not None and max_train < 2:
         raise ConfigError(f"max_train is {max_train}: use 2 or more.")
@@ -107,7 +109,7 @@ def probe(
         )
     _require_scikit_learn()
     tokenizer = Tokenizer.load(folder)
-    backend = open_backend(folder, runtime, device="auto")
+    backend = open_backend(folder, runtime, threads, device="auto")
     backend.info.require(("last_hidden_state",))
     length = min(found.max_length, backend.info.max_length)
     examples = load_task_data(found, data_folder(found, data), tokenizer, length, max_train, strict)

@@ -21,8 +21,10 @@ from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import CheckpointError
 from litebert.common.ownership import Inputs, clear_leftovers, owned_folder
 from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, RunFolder
+from litebert.dist.replica import copy_into, whole
 from litebert.dist.runtime import Process
 from litebert.train import checkpoint
+from litebert.train.average import WeightAverage
 from litebert.train.display import Display
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 RunKind = Literal["pretraining", "fine-tuning"]
 
-_PATHS_OF_A_MACHINE = ("data", "extra_data")
+_PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
 """Settings that may differ between processes: what is found there is compared instead."""
 
 
@@ -106,18 +108,29 @@ class Run(Generic[S_co]):
         self._board: SummaryWriter | None = None
         self._model: nn.Module | None = None
         self._optimizers: Sequence[Optimizer] = ()
+        self._average: WeightAverage | None = None
 
-    def restore(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> S_co:
+    def restore(
+        self,
+        model: nn.Module,
+        optimizers: Sequence[Optimizer],
+        average: WeightAverage | None = None,
+    ) -> S_co:
         """Open or create the run folder; load the last good checkpoint if one is to be resumed.
 
-        Model, optimizers and the returned state are what :meth:`save` writes from now on.
+        Model, optimizers, average and the returned state are what :meth:`save` writes from now on.
         """
-        self._model, self._optimizers = model, optimizers
+        self._model, self._optimizers, self._average = model, optimizers, average
         found = self.process.on_main(self._open)
         if found is not None:
             checkpoint.load_model_tensors(model, found.tensors(checkpoint.WEIGHTS_FILE))
             states = found.tensors(checkpoint.OPTIMIZER_FILE)
             checkpoint.load_optimizer_tensors(model, optimizers, states)
+            if average is not None:
+                # An average that begins now begins with the weights.
+                tensors = checkpoint.finished_tensors(found)
+                for name, tensor in average.tensors.items():
+                    copy_into(tensor, tensors[name])
             self.state = from_dict(type(self.state), found.state["run"], str(found.path))
             self._saved_step = found.step
         return self.state
@@ -156,6 +169,9 @@ class Run(Generic[S_co]):
             checkpoint.WEIGHTS_FILE: checkpoint.model_tensors(self._model),
             checkpoint.OPTIMIZER_FILE: checkpoint.optimizer_tensors(self._model, self._optimizers),
         }
+        if self._average is not None:
+            averaged = {name: whole(tensor) for name, tensor in self._average.tensors.items()}
+            tensors[checkpoint.AVERAGE_FILE] = averaged
 
         def write() -> None:
             about = {"world_size": self.process.world_size, "identity": self.identity}

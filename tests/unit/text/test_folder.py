@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,27 @@ def test_odd_words_and_spaces(
 ) -> None:  # type: ignore[no-untyped-def]
     text = space.join(words)
     assert fast_ids(fast, text) == tiny_tokenizer.encode(text)
+
+
+def test_every_normalisation(in_languages: Tokenizer, sentences: tuple[str, ...]) -> None:
+    """Letters of many languages, composed or not, in capitals: equal ids through tokenizer.json."""
+    fast = build_fast_tokenizer(in_languages)
+    lines = [*sentences, *(unicodedata.normalize("NFD", line) for line in sentences)]
+    lines += [line.upper() for line in sentences]
+    lines += ["ΟΔΟΣ. ΟΔΟΣ.Α Σ Α'Σ ΣΣ", "Α·Σ ΟΔΟΣ\u0301", "ΣΑΣ-ΣΑΣ"]
+    assert [fast_ids(fast, line) for line in lines] == in_languages.encode_batch(lines)
+
+
+def test_what_each_normalisation_gives_back(
+    in_languages: Tokenizer, sentences: tuple[str, ...]
+) -> None:
+    told = [in_languages.decode(in_languages.encode(line)) for line in sentences]
+    if in_languages.settings.normalization == "none":
+        assert told == list(sentences)
+    elif in_languages.settings.normalization == "keep-accents":
+        assert told == [unicodedata.normalize("NFKC", line).lower() for line in sentences]
+    else:
+        assert told[0] == "die große der tur uberraschte jurgen, denn große turen sind hier ublich."
 
 
 def test_pairs_have_specials_and_segments(tiny_tokenizer: Tokenizer, fast) -> None:  # type: ignore[no-untyped-def]

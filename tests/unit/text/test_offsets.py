@@ -32,6 +32,26 @@ def test_offsets_are_ordered_and_inside(tiny_tokenizer: Tokenizer, text: str) ->
         assert start == end or not text[start].isspace()
 
 
+LETTERS = st.text(
+    "aeE ,é\u0301\u0323İıΣσしが\u3099한ᄒ\u1161\u11a8हिन\u094dไม่تُ中\u00a0\t\u200b", max_size=30
+)
+
+
+@given(ANY_TEXT | LETTERS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_offsets_under_every_normalisation(in_languages: Tokenizer, text: str) -> None:
+    encoding = in_languages.encode_with_offsets(text)
+    assert encoding.ids == in_languages.encode(text)
+    assert encoding.starts == sorted(encoding.starts)
+    assert encoding.ends == sorted(encoding.ends)
+    covered = set[int]()
+    for start, end in zip(encoding.starts, encoding.ends, strict=True):
+        assert 0 <= start <= end <= len(text)
+        covered.update(range(start, end))
+    left_out = "".join(c for index, c in enumerate(text) if index not in covered)
+    assert spoken(in_languages, left_out) == ""
+
+
 @given(ANY_TEXT | TRICKY_TEXT)
 def test_slices_cover_all_that_is_spoken(tiny_tokenizer: Tokenizer, text: str) -> None:
     encoding = tiny_tokenizer.encode_with_offsets(text)

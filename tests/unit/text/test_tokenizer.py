@@ -209,7 +209,7 @@ def test_a_model_without_mask_is_refused(tmp_path: Path) -> None:
     [
         ({"do_lower_case": "yes"}, "do_lower_case is 'yes'"),
         ({"digit_comma": "never"}, "digit_comma is 'never'; choose one of official"),
-        ({"keep_accents": True}, "keep_accents is set"),
+        ({"normalization": "nfc"}, "normalization is 'nfc'; choose one of official, keep-accents"),
     ],
 )
 def test_bad_settings_are_refused(

@@ -191,6 +191,8 @@ def _documents(excerpt: Excerpt, column: str, problems: list[Problem]) -> Iterat
                 problems.append(Problem("broken_json", excerpt.source.path, number, str(error)))
                 continue
             value = record.get(column) if isinstance(record, dict) else None
+            if value is None and isinstance(record, dict) and "questions" in record:
+                value = record.get("article")  # a passage of RACE
             yield from _document_of_value(value, column, excerpt.source.path, number, problems)
     elif excerpt.source.layout == "files":
         yield paragraphs_of("\n".join(line for line in lines if line is not None))

@@ -54,8 +54,7 @@ _SECONDS_BETWEEN_SAVES = 60.0
 
 def finetune(config: FinetuneConfig) -> FinetuneResult:
     """Fine-tune a model on a task and write a run folder with the best model in it."""
-    joined = training_process("fine-tuning", config.out, config.inputs, config.device, "ddp")
-    with joined as (process, stop):
+    with training_process("fine-tuning", config, "ddp") as (process, stop):
         check_same_configuration(config, process)
         finished = process.on_main(lambda: earlier_result(config))
         if finished is not None and finished.baselines.keys() >= set(config.baseline):
@@ -152,7 +151,9 @@ class FineTuning:
         every = self.settings.eval_every_steps
         cadence = Cadence(config.log_every_steps, every, save_s=_SECONDS_BETWEEN_SAVES)
         clip_norm = config.clip_norm
-        self.loop = Loop(self, self.record, self.replica, optimizers, clip_norm, cadence, stop)
+        self.loop = Loop(
+            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, config.threads
+        )
 
     def run(self) -> FinetuneResult:
         """Train to the end, evaluate the best weights, and write the result."""

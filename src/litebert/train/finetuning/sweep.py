@@ -37,7 +37,7 @@ class SweepConfig:
     out: Path
     """folder for the runs and the table"""
     model: str = BUNDLED
-    """model folder or hub name to start from"""
+    """model folder, run folder or hub name to start from; default: the small bundled model"""
     data: Path | None = None
     """folder with the tasks' files"""
     grid: tuple[str, ...] = ()

@@ -9,10 +9,11 @@ from typing import Literal
 
 from litebert.common.config import check_range
 from litebert.common.errors import ConfigError
-from litebert.data.batches.example import ExampleConfig
+from litebert.data.batches.example import ExampleConfig, Task
 from litebert.model.config import ModelConfig, ModelSection
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
+from litebert.predict.backend import Threads, num_threads
 
 Table = tuple[tuple[float, float], ...]
 """Rows of (share of the run, value): the value holds from that share on."""
@@ -41,15 +42,25 @@ class Objective:
     bag_weight: float = 0.0
     """weight of the bag-of-words loss: [CLS] predicts the words of its example; for small models"""
     bag_frequency: float = 1e-4
-    """words more frequent than this count less in the bag, by sqrt(bag_frequency / frequency)"""
+    """words more frequent than this count less in the bag: (bag_frequency / frequency) ** \
+bag_exponent"""
+    bag_exponent: float = 0.5
+    """how much less; 0: all words count alike"""
     bag_words: Literal["all", "masked"] = "all"
     """words in the bag: all of the example, or those that are masked"""
+    pairs_every_steps: int = 0
+    """every so many steps a batch of short pairs without masks, for the sentence loss (and the \
+bag) alone, joins the step; 0: never"""
+    pairs_length: int = 64
+    """longest of these pairs in tokens"""
+    pairs_batch_size: int = 32
+    """pairs of full length in such a batch, over all processes"""
 
     def __post_init__(self) -> None:
-        check_range(
-            self, "0 or more", "mlm_weight", "sentence_weight", "bag_weight", table="objective"
-        )
+        weights = ("mlm_weight", "sentence_weight", "bag_weight", "bag_exponent")
+        check_range(self, "0 or more", *weights, "pairs_every_steps", table="objective")
         check_range(self, "more than 0", "bag_frequency", table="objective")
+        check_range(self, "1 or more", "pairs_length", "pairs_batch_size", table="objective")
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,10 @@ class Curriculum:
     """examples per step"""
     mask_rate: Table = ()
     """share of the tokens that is predicted"""
+    task: tuple[tuple[float, Task], ...] = ()
+    """the sentence task, such as nsp first and sop later"""
+    sentence_factor: Table = ()
+    """factor on objective.sentence_weight"""
     bag_factor: Table = ()
     """factor on objective.bag_weight"""
     lr_factor: Table = ()
@@ -134,6 +149,9 @@ class PretrainConfig:
     """further folders of shards to mix in, made with the same tokenizer"""
     weights: tuple[float, ...] = ()
     """how much of each corpus is drawn, data first; default: by size"""
+    dev_data: tuple[Path, ...] = ()
+    """folders of shards to evaluate on, all of their documents, instead of the dev documents of \
+the data; nothing is learned from them"""
     steps: int | None = None
     """length of the run in steps"""
     tokens: int | None = None
@@ -145,8 +163,8 @@ class PretrainConfig:
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
     init_from: str | None = None
-    """model folder or hub name whose shape and weights are the start, with the same vocabulary: \
-continued pretraining"""
+    """model folder, run folder or hub name whose shape and weights are the start, with the same \
+vocabulary: continued pretraining"""
     batch_size: int = 256
     """examples of full length per step over all processes; shorter ones come in larger numbers"""
     accumulation: int = 1
@@ -157,6 +175,9 @@ continued pretraining"""
     """how torchrun's processes share the work; auto: ddp if there is more than one"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """where to train"""
+    threads: Threads = "auto"
+    """processor threads; auto: all, fewer while they wait for each other; a number stays as it \
+is, to the bit"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 autocast on GPUs, float32 on CPUs; norms and losses are always float32"""
     compile: bool = False
@@ -167,6 +188,9 @@ continued pretraining"""
     """steps between lines in metrics.jsonl"""
     max_nonfinite: int = 10
     """training stops after this many steps in a row with a loss or gradient that is not finite"""
+    average: float = 0.0
+    """keep a running average of the weights with this decay, such as 0.999, beside those that are \
+trained: it is what evaluations and the model folder hold; 0: none"""
     plateau_share: float = 0.3
     """share of the run after which a model that has learned only word frequencies is reported"""
     model: ModelSection = field(default_factory=ModelSection)
@@ -194,6 +218,8 @@ accumulation"""
             raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
         counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
         check_range(self, "1 or more", "steps", "tokens", *counts)
+        check_range(self, "0 or more and less than 1", "average")
+        num_threads(self.threads)
         if self.budget is not None:
             parse_duration(self.budget)
         if self.weights and len(self.weights) != 1 + len(self.extra_data):
@@ -226,7 +252,8 @@ accumulation"""
     def inputs(self) -> list[tuple[str, Path | str | None]]:
         """What the run reads, by flag: none of it may lie in the run folder."""
         extra = [("--extra-data", folder) for folder in self.extra_data]
-        return [("--data", self.data), *extra, ("--init-from", self.init_from)]
+        dev = [("--dev-data", folder) for folder in self.dev_data]
+        return [("--data", self.data), *extra, *dev, ("--init-from", self.init_from)]
 
     def learning_rate(self, model: ModelConfig) -> float:
         """The peak learning rate, with the default resolved for this model."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -13,7 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.common.signals import StopRequest
-from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Task, Vocabulary
+from litebert.data.batches.example import (
+    Batch,
+    ExampleConfig,
+    MaskConfig,
+    Rules,
+    Task,
+    Vocabulary,
+)
 from litebert.data.batches.loader import Loader
 from litebert.data.batches.surface import length_rule, overlap_rule
 from litebert.data.corpus.shards import ShardSet
@@ -27,7 +35,8 @@ from litebert.train.run import Run, TrainState
 EVALUATION_SEED = 20190926
 """Fixed, so that every run with the same shards and lengths is evaluated on the same examples."""
 
-_EVALUATION_MASK_RATE = 0.15
+_MASKS = {"paper": MaskConfig(rate=0.15), "official": MaskConfig(rate=0.15, max_predictions=20)}
+"""Which words are predicted, by each reading of the rules."""
 
 MARGIN_NATS = 0.1
 """How far below the unigram loss a model must be to have left the plateau."""
@@ -87,6 +96,8 @@ class RunState(TrainState):
     plateau_reported: bool = False
     """whether staying on the plateau was reported"""
     feed: FeedPosition = field(default_factory=FeedPosition)
+    pairs: FeedPosition = field(default_factory=FeedPosition)
+    """where the batches of short pairs stand"""
     final: FinalEvaluation | None = None
     """the evaluation at the end, once it is done"""
 
@@ -98,8 +109,8 @@ class RunState(TrainState):
 class DevSet:
     """The dev documents as fixed batches of every kind of example.
 
-    Masks (whole words, n-grams up to 3, 15 %) and pairs follow the ``paper`` rules, whatever
-    training does, so that runs can be compared.
+    Masks (whole words, n-grams up to 3, 15 %) and pairs follow the ``paper`` rules unless others
+    are asked for, whatever training does, so that runs can be compared.
     Splits without documents are left out. ``train_counts``, int64 [V], is how often each piece
     occurs in training: the unigram model. Length and task are those of ``config``.
     """
@@ -111,6 +122,7 @@ class DevSet:
         config: ExampleConfig,
         vocabulary: Vocabulary,
         batch_size: int,
+        rules: Rules = "paper",
     ) -> None:
         self.sources = [(shards, float(shards.num_tokens)) for shards in sources if shards.shards]
         self.vocabulary = vocabulary
@@ -122,7 +134,8 @@ class DevSet:
         self._config = ExampleConfig(
             length=config.length,
             micro_batch_size=batch_size,
-            mask=MaskConfig(rate=_EVALUATION_MASK_RATE),
+            rules=rules,
+            mask=_MASKS[rules],
         )
 
     @property
@@ -259,13 +272,22 @@ def _sums_of(
 
 
 class Evaluator:
-    """Evaluates a run while it trains and at its end, and watches for the plateau."""
+    """Evaluates a run while it trains and at its end, and watches for the plateau.
+
+    ``finished`` puts the weights that are evaluated in their place while it is entered.
+    """
 
     def __init__(
-        self, config: PretrainConfig, replica: Replica, dev: DevSet, run: Run[RunState]
+        self,
+        config: PretrainConfig,
+        replica: Replica,
+        dev: DevSet,
+        run: Run[RunState],
+        finished: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.config, self.settings = config, config.evaluation
         self.replica, self.dev, self.run, self.state = replica, dev, run, run.state
+        self._finished = finished
         self.latest: Scores | None = None
         # Older checkpoints do not say which metric their best value is of.
         if self.state.best_metric not in (None, self.settings.metric):
@@ -291,7 +313,8 @@ class Evaluator:
         )
         comparable = scores = self._evaluate(settings.final_examples, layers, share, stop)
         if settings.final_examples != settings.examples:
-            comparable = evaluate(self.replica, self.dev, settings.examples, layers, stop)
+            with self._finished():
+                comparable = evaluate(self.replica, self.dev, settings.examples, layers, stop)
         self._is_best(comparable)
         state.final = FinalEvaluation(state.step, settings.final_examples, scores)
         self.run.amend()
@@ -301,7 +324,8 @@ class Evaluator:
     ) -> Scores:
         """Evaluate, and record what was found."""
         state, started = self.state, time.perf_counter()
-        scores = evaluate(self.replica, self.dev, num_examples, layers, stop)
+        with self._finished():
+            scores = evaluate(self.replica, self.dev, num_examples, layers, stop)
         self.latest = scores
         values: dict[str, object] = {f"dev_{key}": found for key, found in asdict(scores).items()}
         values["elapsed_s"] = round(state.elapsed_s, 3)

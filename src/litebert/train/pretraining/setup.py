@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from litebert.common.config import to_dict
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
 from litebert.data.batches.example import Vocabulary
+from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
 from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
@@ -61,11 +63,17 @@ class Corpora:
 def open_corpora(config: PretrainConfig) -> Corpora:
     """Open all shards of a run; they must come from one tokenizer."""
     train = [ShardSet.open(folder, "train") for folder in config.corpora]
-    dev = tuple(ShardSet.open(folder, "dev") for folder in config.corpora)
-    tokenizer = tokenizer_of(train)
+    dev = documents_to_evaluate(config.dev_data or config.corpora, every=bool(config.dev_data))
+    tokenizer = tokenizer_of([*train, *dev] if config.dev_data else train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
     weighted = tuple(zip(train, weights, strict=True))
     return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder)
+
+
+def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[ShardSet, ...]:
+    """The dev documents of some shards, or every document of them."""
+    splits: tuple[Split, ...] = ("train", "dev") if every else ("dev",)
+    return tuple(ShardSet.open(folder, split) for folder in folders for split in splits)
 
 
 def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
@@ -75,7 +83,7 @@ def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
     else:
         folder = resolve(config.init_from)
         model = load_config(folder)
-        _check_vocabulary(folder, model, corpora.tokenizer)
+        check_vocabulary(folder, model, corpora.tokenizer)
         model = load_config(folder, _overrides(config, model))
     curriculum.check(config, model)
     return model
@@ -140,7 +148,8 @@ def _overrides(config: PretrainConfig, model: ModelConfig) -> dict[str, object]:
     return {name: value for name, value in changes.items() if name in free}
 
 
-def _check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> None:
+def check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> None:
+    """Refuse a model folder of another vocabulary than that of the shards."""
     if model.vocab_size < tokenizer.vocab_size:
         raise ConfigError(
             f"{folder} has {model.vocab_size} pieces but the shards have {tokenizer.vocab_size}: "

@@ -584,3 +584,39 @@ def test_a_byte_of_real_text_takes_at_most_0_6_byte(
     files = [*(tmp_path / "out").rglob("*.bin"), *(tmp_path / "out").rglob("*.idx")]
     num_bytes = sum(path.stat().st_size for path in files)
     assert 0.4 < num_bytes / report.manifest.sources.text_bytes < 0.6
+
+
+def test_passages_of_squad_and_race_equal_their_plain_text(
+    run: Prepare, tmp_path: Path, documents: list[list[str]]
+) -> None:
+    """An article of SQuAD is a document, its passages paragraphs; so is a passage of RACE."""
+    plain = tmp_path / "plain.txt"
+    plain.write_text("\n\n".join("\n".join(document) for document in documents))
+    squad, race = tmp_path / "dev.json", tmp_path / "dev.jsonl.xz"
+    articles = [
+        {"title": str(n), "paragraphs": [{"context": text, "qas": []} for text in document]}
+        for n, document in enumerate(documents)
+    ]
+    squad.write_text(json.dumps({"version": "1.1", "data": articles}))
+    lines = [
+        json.dumps({"article": "\n".join(document), "questions": ["?"], "id": str(n)})
+        for n, document in enumerate(documents)
+    ]
+    race.write_bytes(lzma.compress("\n".join(lines).encode()))
+    settings = {"dev_fraction": 0.2}
+    run(plain, out="plain", layout="paragraphs", **settings)
+    run(squad, out="squad", **settings)
+    run(race, out="race", **settings)
+    for split in ("train", "dev"):
+        tokens = [
+            np.concatenate([shard.tokens for shard in ShardSet.open(tmp_path / name, split).shards])
+            for name in ("plain", "squad", "race")
+        ]
+        assert all(np.array_equal(tokens[0], other) for other in tokens[1:])
+
+
+def test_a_broken_squad_file_is_reported(run: Prepare, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text('{"data": [{"paragraphs": [{"text": "no context"}]}]}')
+    (tmp_path / "good.txt").write_text("One sentence.\n\nAnother one.\n")
+    report = run(tmp_path / "bad.json", tmp_path / "good.txt")
+    assert report.manifest.problems["broken_json"] == 1
