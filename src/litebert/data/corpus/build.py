@@ -38,7 +38,8 @@ class BuildPlan:
             return f"the tokenizer changed (fingerprint {old.tokenizer[:12]} before)"
         for key, value in self.settings.items():
             if old.settings.get(key) != value:
-                return f"{key} was {old.settings.get(key)} and is now {value}"
+                flag = "--dev-fraction" if key == "dev_share" else f"--{key.replace('_', '-')}"
+                return f"{flag} was {old.settings.get(key)} and is now {value}"
         for new_source, old_source in zip_longest(self.sources, old.sources):
             if new_source is None or old_source is None or new_source.path != old_source.path:
                 return (

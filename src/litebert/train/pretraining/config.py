@@ -67,12 +67,16 @@ bag) alone, joins the step; 0: never"""
 class Curriculum:
     """Settings that change while training: tables of [share of the run, value] rows.
 
+    On the command line `--curriculum.layers 0 2 0.5 4` is a table of two rows; the flag with
+    nothing after it empties the table of a recipe.
+
     >>> Curriculum(layers=((0.0, 2), (0.5, 4), (0.75, 6))).layers[0]
     (0.0, 2)
     """
 
     layers: Table = ()
-    """how many layers run (needs sharing = "all": a shared block may repeat at will)"""
+    """how many layers run (needs sharing = "all": a shared block may repeat at will); as a flag \
+`0 2 0.5 4` for two rows, nothing to empty a recipe's table, as for the other tables"""
     length: Table = ()
     """longest example in tokens"""
     batch_size: Table = ()

@@ -109,7 +109,8 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
     if table.layers and model.sharing != "all":
         raise ConfigError(
             f'curriculum.layers needs sharing = "all", but it is "{model.sharing}": layers of '
-            "their own would stay untrained; remove the table or share all parameters."
+            "their own would stay untrained; empty a recipe's table with --curriculum.layers and "
+            'nothing after it, or set model.sharing = "all".'
         )
     if table.layers and table.layers[-1][1] != model.num_layers:
         raise ConfigError(
@@ -121,7 +122,8 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
     if max(lengths) > model.max_positions:
         raise ConfigError(
             f"examples of {max(lengths)} tokens exceed the {model.max_positions} positions of the "
-            "model: shorten them, or raise model.max_positions."
+            "model: shorten them (examples.length, curriculum.length), or raise "
+            "model.max_positions."
         )
     for name, least in (("layers", 1), ("length", 8), ("batch_size", 1)):
         for _, value in getattr(table, name):
