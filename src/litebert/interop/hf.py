@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from litebert.common.errors import CheckpointError, ConfigError, suggestion
 from litebert.common.files import atomic_folder, write_json, write_text
-from litebert.interop.card import model_card
+from litebert.interop.card import CARD_FILE, model_card
 from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder, Parameters, load_config
 from litebert.interop.hf_config import default_labels, foreign_config
 from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, some_of, tensor_names
@@ -61,7 +61,7 @@ def save_model(
         if tokenizer_folder is not None:
             _copy_tokenizer(Path(tokenizer_folder), temporary)
         text = model_card(config, head, Path(folder).name) if card is None else card
-        write_text(temporary / "README.md", text)
+        write_text(temporary / CARD_FILE, text)
 
 
 def _head_of_model(model: nn.Module, asked: Head | None) -> Head:
@@ -128,6 +128,11 @@ def _copy_tokenizer(source: Path, target: Path) -> None:
         raise CheckpointError(f"{source} has no tokenizer: expected {', '.join(TOKENIZER_FILES)}")
     for name in present:
         shutil.copyfile(source / name, target / name)
+    if MODEL_FILE not in present:
+        _logger.warning(
+            "%s has no %s, which litebert needs to read text: copy it there from where the model "
+            "came from", source, MODEL_FILE,
+        )  # fmt: skip
 
 
 def build_model(

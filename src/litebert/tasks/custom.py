@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from litebert.common.config import load_toml
+from litebert.common.config import from_dict, load_toml
 from litebert.common.errors import ConfigError, DataError, suggestion
-from litebert.common.files import write_json_lines
+from litebert.common.files import read_json, write_json_lines
 from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Examples, Form, Predictions, Value
 from litebert.tasks.forms.kinds import FORMS, Kind
@@ -117,7 +117,10 @@ class CustomTask:
     @classmethod
     def load(cls, path: Path) -> CustomTask:
         """Read and check a task file."""
-        config = load_toml(CustomConfig, path)
+        if path.suffix == ".json":
+            config = from_dict(CustomConfig, read_json(path), str(path))
+        else:
+            config = load_toml(CustomConfig, path)
         config.check(str(path))
         return cls(config, path.parent)
 
@@ -222,4 +225,8 @@ class CustomTask:
         for folder in (data, self.folder):
             if (folder / name).is_file():
                 return folder / name
-        raise DataError(f"task {self.name}: {name} is neither in {data} nor in {self.folder}")
+        places = dict.fromkeys(str(folder.absolute()) for folder in (data, self.folder))
+        raise DataError(
+            f"task {self.name}: the {split} file {name} is not in {' or '.join(places)}; correct "
+            f"files.{split} in the task file, or give the folder as --data"
+        )

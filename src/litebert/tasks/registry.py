@@ -24,8 +24,10 @@ def find_task(name: str) -> Task:
     if name in known:
         return known[name]
     path = Path(name)
-    if path.suffix == ".toml":
+    if path.suffix in (".toml", ".json"):
         return CustomTask.load(path)
+    if path.exists():
+        raise ConfigError(f"task {name}: a task file is TOML (.toml) or the same in JSON (.json)")
     near = suggestion(name, TASK_NAMES) or f" Known: {', '.join(TASK_NAMES)}, or a .toml file."
     raise ConfigError(f"unknown task '{name}'.{near}")
 

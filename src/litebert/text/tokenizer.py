@@ -115,9 +115,7 @@ class Tokenizer:
         if not folder.is_dir():
             raise DataError(f"tokenizer folder {folder} does not exist")
         if not path.is_file():
-            raise DataError(
-                f"{folder} has no {MODEL_FILE}; train one with `litebert tokenizer train`"
-            )
+            raise DataError(_without_model(folder))
         config = folder / CONFIG_FILE
         settings = TokenizerSettings.read(config) if config.is_file() else TokenizerSettings()
         return cls(path.read_bytes(), settings, str(path))
@@ -273,6 +271,18 @@ class Tokenizer:
 # nor anything that begins with "<" (which is not in the set) or a word mark.
 _PUNCTUATION = re.escape('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _CONTINUATION = re.compile(f"[a-zA-Z]|[a-zA-Z{_PUNCTUATION}]{{2,}}")
+
+
+def _without_model(folder: Path) -> str:
+    """What to do about a folder without ``spiece.model``; a model needs the vocabulary it has."""
+    if (folder / "model" / MODEL_FILE).is_file():
+        return f"{folder} has no {MODEL_FILE}, but its {folder / 'model'} has: name that folder"
+    if (folder / JSON_FILE).is_file() or (folder / "config.json").is_file():
+        return (
+            f"{folder} has no {MODEL_FILE}, which litebert reads: copy it from the folder or hub "
+            "name that this model was made from (another vocabulary does not fit its weights)"
+        )
+    return f"{folder} has no {MODEL_FILE}; train one with `litebert tokenizer train`"
 
 
 def _load_processor(model: bytes, source: str) -> SentencePieceProcessor:

@@ -75,8 +75,8 @@ class Curriculum:
     """
 
     layers: Table = ()
-    """how many layers run (needs sharing = "all": a shared block may repeat at will); as a flag \
-`0 2 0.5 4` for two rows, nothing to empty a recipe's table, as for the other tables"""
+    """how many layers run; layers with parameters of their own begin as copies of those that run. \
+As a flag `0 2 0.5 4` is two rows, and nothing empties a recipe's table: as for all tables"""
     length: Table = ()
     """longest example in tokens"""
     batch_size: Table = ()

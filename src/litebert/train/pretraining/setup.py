@@ -22,11 +22,14 @@ from litebert.model.heads import PretrainingModel
 from litebert.text.tokenizer import MODEL_FILE, Tokenizer
 from litebert.train.pretraining import curriculum
 from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.growth import spread
 from litebert.train.pretraining.initial import look_at_neighbours, set_word_frequencies
 
 _FREE_SETTINGS = ("hidden_dropout", "attention_dropout")
-"""What may differ from the model that continued pretraining starts from; in a model that shares all
-parameters the number of layers may too: the paper starts deep models from shallow ones."""
+"""What may differ from the model that continued pretraining starts from."""
+_FREE_IF_SHARED = ("num_layers", "sharing", "num_groups")
+"""What else may differ where one layer repeats: the paper starts deep models from shallow ones, and
+every layer of its own may begin as that layer."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +104,22 @@ def build_pretraining_model(
         if config.initial.word_bias == "frequencies":
             set_word_frequencies(model, corpora.unigram_counts())
     else:
+        found = load_config(resolve(config.init_from))
+        overrides = _overrides(config, found)
+        is_spread = shape.sharing != found.sharing  # which then shares all
+        if is_spread:
+            overrides = {k: v for k, v in overrides.items() if k not in ("sharing", "num_groups")}
         loaded = load_model(
             config.init_from,
             "pretraining",
             new_head=True,
-            overrides=_overrides(config, shape),
+            overrides=overrides,
             generator=generator,
         )
         assert isinstance(loaded, PretrainingModel), "asked for by the head's name"
-        model = loaded
+        model = PretrainingModel(shape, generator=generator) if is_spread else loaded
+        if is_spread:
+            spread(loaded, model, shape.inner_group_num)
     model.encoder.checkpoint_activations = config.activation_checkpointing
     if config.examples.task == "none":
         # Nothing trains these; without a gradient they must not decay either.
@@ -136,7 +146,7 @@ def pretraining_identity(config: PretrainConfig, shape: ModelConfig) -> dict[str
 
 def _overrides(config: PretrainConfig, model: ModelConfig) -> dict[str, object]:
     """The settings that replace those of the folder; weights that exist keep their shape."""
-    free = (*_FREE_SETTINGS, "num_layers") if model.sharing == "all" else _FREE_SETTINGS
+    free = _FREE_SETTINGS + (_FREE_IF_SHARED if model.sharing == "all" else ())
     changes = config.model.changes()
     for name, wanted in changes.items():
         found = getattr(model, name)
