@@ -149,11 +149,11 @@ def _refuse(message: str) -> NoReturn:
 def _explain(error: UnknownOptionError) -> str:
     """The message with a suggestion: by a like name, or by what other tools call the setting."""
     message, word = str(error), error.token.keyword or error.token.value
-    if "Did you mean" in message or not word.startswith("--"):
-        return message
     known = [name[2:] for argument in error.argument_collection for name in argument.names]
-    near = near_setting(word[2:].partition("=")[0], known)
-    return message + re.sub(r"'([^']+)'", r"--\1", near)
+    near = near_setting(word.partition("=")[0].removeprefix("--"), known)
+    if not near or not word.startswith("--"):
+        return message
+    return message.partition(" Did you mean")[0] + re.sub(r"'([^']+)'", r"--\1", near)
 
 
 def _check_file(values: dict[str, object], path: Path, arguments: Sequence[str]) -> None:
