@@ -17,7 +17,7 @@ from cyclopts.config import Dict
 
 from litebert import __version__
 from litebert.common.config import check_values, near_setting, read_toml, recipe_path
-from litebert.common.errors import ConfigError, LitebertError
+from litebert.common.errors import ConfigError, LitebertError, extra_of, install_command
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _refuse(
             f"this command needs the package '{error.name}'; "
-            "install it with `pip install litebert[all]`"
+            f"install it with {install_command(extra_of(error.name.partition('.')[0]))}"
         )
     except KeyboardInterrupt:
         print("litebert: interrupted", file=sys.stderr)

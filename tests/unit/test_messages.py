@@ -13,7 +13,7 @@ import pytest
 
 from litebert.cli import COMMANDS, main
 from litebert.common.config import recipe_path
-from litebert.common.errors import ConfigError, DataError
+from litebert.common.errors import ConfigError, DataError, LitebertError
 from litebert.data.corpus.engines import on_ray
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import find_task
@@ -145,7 +145,8 @@ def test_a_missing_data_file_is_looked_for_in_named_places(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError) as error:
         find_task("task.toml").read(Path(), "train", RowProblems())
-    assert f"is not in {tmp_path}; correct files.train in the task file" in str(error.value)
+    assert str(error.value).endswith(f" in {tmp_path}")
+    assert " nor " not in str(error.value)
 
 
 def test_a_task_file_may_be_json(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_a_task_file_may_be_json(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"task\.json: unknown key 'lables'"):
         find_task(str(path))
     (tmp_path / "task.yaml").write_text("name: x")
-    with pytest.raises(ConfigError, match="a task file is TOML"):
+    with pytest.raises(LitebertError, match=r"task\.yaml.*\.csv"):
         find_task(str(tmp_path / "task.yaml"))
 
 

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, cast
 
-from litebert.common.errors import DataError, InputError
+from litebert.common.errors import DataError, InputError, install_command
 from litebert.common.ownership import clear_leftovers, folder_lock, naming
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
@@ -193,7 +193,7 @@ def _open_zstandard(path: Path) -> IO[bytes]:
     try:
         import pyarrow
     except ModuleNotFoundError:
-        raise DataError(f"{path}: reading .zst needs `pip install litebert[data]`") from None
+        raise DataError(f"{path}: reading .zst needs {install_command('data')}") from None
     stream = pyarrow.input_stream(path, compression="zstd")
     return cast(IO[bytes], io.BufferedReader(stream, 1 << 20))
 

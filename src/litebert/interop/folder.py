@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from litebert.bundled import BUNDLED, bundled_model
 from litebert.common.config import from_dict, to_dict
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, install_command
 from litebert.common.files import near_folders
 from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, is_main_process
 from litebert.interop.hf_config import (
@@ -317,7 +317,7 @@ def _read_pickled(path: Path) -> dict[str, Array]:
     try:
         import torch
     except ModuleNotFoundError:
-        raise CheckpointError(f"reading {path} needs `pip install litebert[train]`") from None
+        raise CheckpointError(f"reading {path} needs {install_command('train')}") from None
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         return {

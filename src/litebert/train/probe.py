@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from litebert.common.errors import ConfigError
+from litebert.common.errors import ConfigError, install_command
 from litebert.common.progress import Progress, progress
 from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config, resolve
@@ -101,7 +101,7 @@ def probe(
     """
     if max_train is not None and max_train < 2:
         raise ConfigError(f"max_train is {max_train}: use 2 or more.")
-    found, folder = find_task(task), resolve(model)
+    found, folder = find_task(task, data), resolve(model)
     if not is_linear(found.form):
         raise ConfigError(
             f"probes are for classes and numbers; {found.name} is {found.form.kind}: "
@@ -113,7 +113,7 @@ def probe(
     backend.info.require(("last_hidden_state",))
     length = min(found.max_length, backend.info.max_length)
     examples = load_task_data(found, data_folder(found, data), tokenizer, length, max_train, strict)
-    for line in examples.problems.report():
+    for line in examples.report():
         print(line, file=sys.stderr)
     backends: dict[Weights, Backend] = {"model": backend, "random": _random_backend(folder, seed)}
     dev = examples.evals[0]
@@ -209,4 +209,4 @@ def _score(
 
 def _require_scikit_learn() -> None:
     if find_spec("sklearn") is None:
-        raise ConfigError("linear models need scikit-learn: `pip install litebert[train]`")
+        raise ConfigError(f"linear models need scikit-learn: {install_command('train')}")
