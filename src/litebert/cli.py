@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
     "sweep": ("sweep:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
     "report": ("report:report", "Write the page of a run, and one table of many."),
+    "runs": ("runs:runs", "List the runs below a folder, the best first."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
     "probe": ("probe:probe", "What a model's frozen states say about a task, without training."),
     "predict": ("predict:predict", "Answer JSON lines with a model."),

@@ -165,17 +165,20 @@ def test_a_task_file_may_be_json(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_vocabulary_is_not_given_another(
-    tmp_path: Path, tiny_tokenizer_dir: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_tokenizer_dir: Path
 ) -> None:
-    bare = Path(shutil.copytree(tiny_tokenizer_dir, tmp_path / "run" / "model"))
+    shutil.copytree(tiny_tokenizer_dir, tmp_path / "run" / "model")
     with pytest.raises(DataError, match="name that folder"):
         Tokenizer.load(tmp_path / "run")
-    (bare / "spiece.model").unlink()
-    with pytest.raises(DataError, match="another vocabulary does not fit") as error:
-        Tokenizer.load(bare)
-    assert "tokenizer train" not in str(error.value)
+    (tmp_path / "bare").mkdir()
     with pytest.raises(DataError, match="litebert tokenizer train"):
-        Tokenizer.load(EXAMPLES)
+        Tokenizer.load(tmp_path / "bare")
+    (tmp_path / "bare" / "config.json").write_text("{}")
+    with pytest.raises(DataError, match="another vocabulary does not fit") as error:
+        Tokenizer.load(tmp_path / "bare")
+    assert "tokenizer train" not in str(error.value)
+    with pytest.raises(DataError, match="Did you mean '.*/bare'"):
+        Tokenizer.load(tmp_path / "baer")
 
 
 def test_ray_without_a_cluster_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

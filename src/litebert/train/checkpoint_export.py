@@ -13,7 +13,7 @@ from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.sharing import plan_of
-from litebert.text.tokenizer import MODEL_FILE
+from litebert.text.tokenizer import has_tokenizer
 from litebert.train import checkpoint
 from litebert.train.pretraining.evaluate import RunState
 from litebert.train.pretraining.growth import deepen, new_sets
@@ -79,7 +79,7 @@ def _tokenizer_folder(run: Path, manifest: Mapping[str, object]) -> Path:
     assert isinstance(config, Mapping), "written by the run"
     candidates = [Path(str(config["data"])) / "tokenizer", run / "model"]
     for candidate in candidates:
-        if (candidate / MODEL_FILE).is_file():
+        if has_tokenizer(candidate):
             return candidate
     raise CheckpointError(
         f"the tokenizer of {run} is in neither {candidates[0]} nor {candidates[1]}: put the shards "

@@ -18,7 +18,8 @@ from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import verify_export
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head
-from litebert.text.tokenizer import TOKENIZER_FILES
+from litebert.text.folder import copy_tokenizer
+from litebert.text.tokenizer import Tokenizer, has_tokenizer
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -90,9 +91,11 @@ def export_onnx(
     with atomic_folder(out) as temporary:
         weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
         _write(model, temporary / MODEL_FILE, weight_bytes)
-        for name in (CONFIG_FILE, TASK_FILE, *TOKENIZER_FILES):
+        for name in (CONFIG_FILE, TASK_FILE):
             if (folder.path / name).is_file():
                 shutil.copyfile(folder.path / name, temporary / name)
+        if has_tokenizer(folder.path):
+            copy_tokenizer(folder.path, temporary)
         _write_card(folder, Path(out).name, "int8" if int8 else "float32", builder, temporary)
         if HEADS[head].pretrained:
             _write_embedding_files(temporary, folder.config, pooling)
@@ -149,10 +152,7 @@ def _write_card(
 
 
 def _mask_id(folder: Path) -> int:
-    from litebert.text.tokenizer import MODEL_FILE as SENTENCEPIECE_FILE
-    from litebert.text.tokenizer import Tokenizer
-
-    if not (folder / SENTENCEPIECE_FILE).is_file():
+    if not has_tokenizer(folder):
         return _DEFAULT_MASK_ID
     return Tokenizer.load(folder).mask_id
 
