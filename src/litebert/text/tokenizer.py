@@ -181,9 +181,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             remedy = f"its {folder / 'model'} has: name that folder"
         elif (folder / "config.json").is_file():
             remedy = "copy the model's own there: another vocabulary does not fit its weights"
-        raise DataError(
-            f"{folder} has no {MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}; {remedy}"
-        )
+        raise DataError(f"{folder} has no {MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}; {remedy}")
     if pieces.is_file() and words.is_file():
         raise DataError(
             f"{folder} holds two vocabularies, {MODEL_FILE} and {VOCABULARY_FILE}; remove the one "
