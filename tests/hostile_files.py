@@ -456,6 +456,8 @@ def _unlink(path: Path) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     world, seed, counts = Path(arguments[0]), int(arguments[1]), arguments[2:]
+    # Whatever gets through must not take the machine with it.
+    resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, 3 << 30))
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError("it hangs")))
     tried, problems = Counter[str](), []
     for item in counts:

@@ -22,7 +22,7 @@ from litebert.common.delimited import (
     delimited_rows,
     find_dialect,
 )
-from litebert.common.errors import DataError
+from litebert.common.errors import DataError, install_command
 from litebert.common.files import (
     READ_ERRORS,
     atomic_path,
@@ -168,7 +168,7 @@ def _parquet_rows(path: Path) -> NumberedRecords:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError:
-        raise DataError(f"{path}: reading Parquet needs `pip install litebert[data]`") from None
+        raise DataError(f"{path}: reading Parquet needs {install_command('data')}") from None
     try:
         check_regular(path)
         with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
@@ -275,7 +275,7 @@ def _write_parquet(path: Path, stored: Callable[[], Iterator[Record]]) -> None:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError:
-        raise DataError(f"{path}: writing Parquet needs `pip install litebert[data]`") from None
+        raise DataError(f"{path}: writing Parquet needs {install_command('data')}") from None
 
     names = dict.fromkeys(name for row in stored() for name in row)
 

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import atomic_folder, sha256_file, write_json
-from litebert.common.limits import parse_json
+from litebert.common.limits import check_regular, parse_json
+from litebert.common.ownership import clear_leftovers
 from litebert.dist.replica import copy_into, whole
 
 STATE_FILE = "state.json"
@@ -106,8 +107,11 @@ def read(path: Path) -> Checkpoint:
 
     CheckpointError on damage, UnreadableError if the disk does not give it.
     """
+    file = path / STATE_FILE
     try:
-        state = parse_json((path / STATE_FILE).read_bytes())
+        if file.exists():
+            check_regular(file)
+        state = parse_json(file.read_bytes())
         if not isinstance(state, dict) or not isinstance(state.get("step"), int):
             raise ValueError("not the state of a step")
         if not isinstance(state.get("files"), dict):
@@ -116,7 +120,7 @@ def read(path: Path) -> Checkpoint:
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} is missing") from None
     except OSError as error:
         raise UnreadableError(path, error) from error
-    except ValueError as error:
+    except (DataError, ValueError) as error:
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE}: {error}") from None
     if state.get("checksum") != _digest(state):
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} was changed")
@@ -131,6 +135,8 @@ def verify(path: Path) -> Checkpoint:
             is_whole = sha256_file(path / name) == checksum
         except FileNotFoundError:
             raise CheckpointError(f"checkpoint {path} is damaged: {name} is missing") from None
+        except DataError as error:
+            raise CheckpointError(f"checkpoint {path} is damaged: {error}") from None
         except OSError as error:
             raise UnreadableError(path, error) from error
         if not is_whole:
@@ -195,14 +201,6 @@ def prune(folder: Path, keep_last: int, keep: Sequence[int]) -> None:
         if step not in keep:
             shutil.rmtree(folder / f"step-{step}", ignore_errors=True)
     clear_leftovers(folder)
-
-
-def clear_leftovers(folder: Path) -> None:
-    """Remove what a killed process left half written."""
-    if folder.is_dir():
-        for entry in folder.iterdir():
-            if entry.name.startswith(".step-"):
-                shutil.rmtree(entry, ignore_errors=True)
 
 
 def model_tensors(model: torch.nn.Module) -> dict[str, Tensor]:

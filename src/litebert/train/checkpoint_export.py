@@ -8,12 +8,13 @@ from pathlib import Path
 from litebert.common.config import from_dict
 from litebert.common.errors import CheckpointError, blame
 from litebert.common.runs import RunFolder
+from litebert.interop.card import model_card, pretraining_section
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.counts import check_memory
 from litebert.model.heads import PretrainingModel
 from litebert.model.sharing import plan_of
-from litebert.text.tokenizer import MODEL_FILE
+from litebert.text.tokenizer import has_tokenizer
 from litebert.train import checkpoint
 from litebert.train.pretraining.evaluate import RunState
 from litebert.train.pretraining.growth import deepen, new_sets
@@ -42,7 +43,9 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
     depth = from_dict(RunState, chosen.state.get("run", {}), str(chosen.path)).depth
     if 0 < depth < model.config.num_layers:  # later layers begin as copies
         deepen(model, (), new_sets(plan_of(model.config), depth, model.config.num_layers), {})
-    save_model(model.eval(), out, _tokenizer_folder(run, settings))
+    about = {"run": f"`{run.resolve().name}`", "weights of step": f"{chosen.step:,}"}
+    card = model_card(model.config, "pretraining", out.name, pretraining_section(about))
+    save_model(model.eval(), out, _tokenizer_folder(run, settings), card)
     return chosen.step
 
 
@@ -78,7 +81,7 @@ def _tokenizer_folder(run: Path, settings: Mapping[str, object]) -> Path:
     """The tokenizer of the run's shards, or of the model folder if the shards are gone."""
     candidates = [Path(str(settings.get("data"))) / "tokenizer", run / "model"]
     for candidate in candidates:
-        if (candidate / MODEL_FILE).is_file():
+        if has_tokenizer(candidate):
             return candidate
     raise CheckpointError(
         f"the tokenizer of {run} is in neither {candidates[0]} nor {candidates[1]}: put the shards "

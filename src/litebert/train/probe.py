@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from litebert.common.errors import ConfigError
+from litebert.common.errors import ConfigError, install_command
 from litebert.common.progress import Progress, progress
 from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config, resolve
@@ -86,6 +86,7 @@ def probe(
     runtime: Runtime = "auto",
     strict: bool = False,
     threads: Threads = "auto",
+    allow_unknown: bool = False,
 ) -> ProbeResult:
     """Fit linear models on frozen states of a model and score them on dev.
 
@@ -98,6 +99,7 @@ def probe(
         runtime: torch or ONNX; ``auto`` takes the ONNX file if the folder has one.
         strict: stop at the first bad row.
         threads: of the processor; ``auto`` lets the runtime decide.
+        allow_unknown: go on where the vocabulary does not know most of the text.
     """
     if max_train is not None and max_train < 2:
         raise ConfigError(f"max_train is {max_train}: use 2 or more.")
@@ -112,7 +114,15 @@ def probe(
     backend = open_backend(folder, runtime, threads, device="auto")
     backend.info.require(("last_hidden_state",))
     length = min(found.max_length, backend.info.max_length)
-    examples = load_task_data(found, data_folder(found, data), tokenizer, length, max_train, strict)
+    examples = load_task_data(
+        found,
+        data_folder(found, data),
+        tokenizer,
+        length,
+        max_train,
+        strict,
+        allow_unknown=allow_unknown,
+    )
     for line in examples.report():
         print(line, file=sys.stderr)
     backends: dict[Weights, Backend] = {"model": backend, "random": _random_backend(folder, seed)}
@@ -209,4 +219,4 @@ def _score(
 
 def _require_scikit_learn() -> None:
     if find_spec("sklearn") is None:
-        raise ConfigError("linear models need scikit-learn: `pip install litebert[train]`")
+        raise ConfigError(f"linear models need scikit-learn: {install_command('train')}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
-from litebert.common.errors import DataError, blame
+from litebert.common.errors import DataError, blame, install_command
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary, read_json
 from litebert.common.limits import machine_memory
 from litebert.common.rows import parquet_rows
@@ -279,9 +279,7 @@ def _parquet_excerpts(
     try:
         import pyarrow
     except ModuleNotFoundError:
-        raise DataError(
-            f"{source.path}: reading Parquet needs `pip install litebert[data]`"
-        ) from None
+        raise DataError(f"{source.path}: reading Parquet needs {install_command('data')}") from None
     first_row = offset
     try:
         with _parquet_file(source) as file:

@@ -14,9 +14,13 @@ from litebert.model.config import ModelConfig, ModelSection
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
 from litebert.predict.backend import Threads, num_threads
+from litebert.train.trackers import tracker_names
 
 Table = tuple[tuple[float, float], ...]
 """Rows of (share of the run, value): the value holds from that share on."""
+
+MOST_EXAMPLES = 10_000_000
+"""Of an evaluation."""
 
 Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
 
@@ -67,12 +71,16 @@ bag) alone, joins the step; 0: never"""
 class Curriculum:
     """Settings that change while training: tables of [share of the run, value] rows.
 
+    On the command line `--curriculum.layers 0 2 0.5 4` is a table of two rows; the flag with
+    nothing after it empties the table of a recipe.
+
     >>> Curriculum(layers=((0.0, 2), (0.5, 4), (0.75, 6))).layers[0]
     (0.0, 2)
     """
 
     layers: Table = ()
-    """how many layers run; layers with parameters of their own begin as copies of those that run"""
+    """how many layers run; layers with parameters of their own begin as copies of those that run. \
+As a flag `0 2 0.5 4` is two rows, and nothing empties a recipe's table: as for all tables"""
     length: Table = ()
     """longest example in tokens"""
     batch_size: Table = ()
@@ -121,7 +129,7 @@ class Evaluation:
     def __post_init__(self) -> None:
         check_range(self, "0 or more", "every_steps", table="evaluation")
         sizes = ("examples", "final_examples", "batch_size")
-        check_range(self, "1 or more", *sizes, table="evaluation", most=10_000_000)
+        check_range(self, "1 or more", *sizes, table="evaluation", most=MOST_EXAMPLES)
 
 
 @dataclass(frozen=True)
@@ -168,13 +176,15 @@ the data; nothing is learned from them"""
     """length of the run in wall-clock time, such as 90s, 30m or 2h"""
     seed: int = 0
     """all randomness comes from it"""
+    track: str = "tensorboard"
+    """where the numbers go besides metrics.jsonl: tensorboard, wandb, mlflow, with commas"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
     verify: bool = False
     """check every shard against its checksum at the start; without it, of more than 4 GB a tenth"""
     init_from: str | None = None
-    """model folder or hub name whose shape and weights are the start, with the same vocabulary: \
-continued pretraining"""
+    """model folder, run folder or hub name whose shape and weights are the start, with the same \
+vocabulary: continued pretraining"""
     batch_size: int = 256
     """examples of full length per step over all processes; shorter ones come in larger numbers"""
     accumulation: int = 1
@@ -232,6 +242,7 @@ accumulation"""
         check_range(self, "0 or more", "workers", most=MOST_PROCESSES)
         check_range(self, "0 or more and less than 1", "average")
         num_threads(self.threads)
+        tracker_names(self.track)
         if self.budget is not None:
             parse_duration(self.budget)
         if self.weights and len(self.weights) != 1 + len(self.extra_data):
@@ -259,6 +270,13 @@ accumulation"""
     def corpora(self) -> tuple[Path, ...]:
         """All folders of shards."""
         return (self.data, *self.extra_data)
+
+    @property
+    def inputs(self) -> list[tuple[str, Path | str | None]]:
+        """What the run reads, by flag: none of it may lie in the run folder."""
+        extra = [("--extra-data", folder) for folder in self.extra_data]
+        dev = [("--dev-data", folder) for folder in self.dev_data]
+        return [("--data", self.data), *extra, *dev, ("--init-from", self.init_from)]
 
     def learning_rate(self, model: ModelConfig) -> float:
         """The peak learning rate, with the default resolved for this model."""

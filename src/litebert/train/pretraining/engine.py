@@ -81,10 +81,7 @@ class PretrainResult:
 def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
     """Train a model on token shards and write a run folder with the model in it."""
     with (
-        training_process(config.out, config.device, config.parallel, config.threads) as (
-            process,
-            stop,
-        ),
+        training_process("pretraining", config, config.parallel) as (process, stop),
         closing(display(is_main=process.is_main, quiet=quiet)) as screen,
     ):
         return Pretraining(config, process, stop, screen).run()
@@ -114,7 +111,7 @@ class Pretraining:
     ) -> None:
         self.config, self.process, self.stop, self.screen = config, process, stop, screen
         self.corpora = corpora = open_corpora(config)
-        verify_corpora(config, corpora, process, screen.note)
+        verify_corpora(corpora.all, config.seed, config.verify, process, screen.note)
         self.shape = resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
         identity, keep_last = pretraining_identity(config, self.shape), config.checkpoint.keep_last
@@ -180,8 +177,8 @@ class Pretraining:
         bag = self._bag(1, stage)
         loss = PretrainingLoss.of(self.config, 1, num_pairs, stage, device, bag)
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
-        if not self.dev.has_documents:
-            self.screen.note("no dev documents: the run goes without evaluation")
+        if self.corpora.dev_note:
+            self.screen.note(self.corpora.dev_note)
         self._note_slow_steps()
         try:
             signum = self.loop.train()
@@ -200,7 +197,10 @@ class Pretraining:
         folder = None
         if not signum:
             with self.finished():
-                folder = write_results(self.record.folder, self.replica, self.corpora, self.dev)
+                run, latest = self.record.folder, self.evaluator.latest
+                folder = write_results(
+                    run, self.replica, self.corpora, self.dev, self.state, latest
+                )
         self.record.finish(keep_checkpoints=True)
         state, scores = self.state, None if signum else self.evaluator.latest
         return PretrainResult(

@@ -12,7 +12,8 @@ import torch
 from litebert.common.config import to_dict
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
-from litebert.data.batches.example import Vocabulary
+from litebert.common.statistics import small_dev_split
+from litebert.data.batches.example import Vocabulary, WordChoice
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
 from litebert.data.corpus.verify import verify_shards
@@ -22,7 +23,7 @@ from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
 from litebert.model.counts import check_memory
 from litebert.model.heads import PretrainingModel
-from litebert.text.tokenizer import MODEL_FILE, Tokenizer
+from litebert.text.tokenizer import Tokenizer, has_tokenizer
 from litebert.train.pretraining import curriculum
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.growth import spread
@@ -45,16 +46,30 @@ class Corpora:
     """dev documents"""
     tokenizer: Tokenizer
     tokenizer_folder: Path
+    words: WordChoice = "auto"
+
+    @property
+    def all(self) -> tuple[ShardSet, ...]:
+        """Every set of shards."""
+        return (*(shards for shards, _ in self.train), *self.dev)
 
     @property
     def vocabulary(self) -> Vocabulary:
         """What drawing examples needs."""
-        return Vocabulary.of(self.tokenizer)
+        return Vocabulary.of(self.tokenizer, self.words)
 
     def unigram_counts(self) -> np.ndarray:
         """How often each piece occurs in the training documents, int64 [V]."""
         counts = [shards.unigram_counts() for shards, _ in self.train]
         return np.asarray(np.sum(counts, axis=0))
+
+    @property
+    def dev_note(self) -> str:
+        """What is to be said about the dev documents before a run: none, or too few."""
+        documents = sum(shards.num_documents for shards in self.dev)
+        if not documents:
+            return "no dev documents: the run goes without evaluation"
+        return small_dev_split(documents, sum(shards.num_tokens for shards in self.dev))
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
@@ -73,7 +88,8 @@ def open_corpora(config: PretrainConfig) -> Corpora:
     tokenizer = tokenizer_of([*train, *dev] if config.dev_data else train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
     weighted = tuple(zip(train, weights, strict=True))
-    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder)
+    words = config.examples.mask.words
+    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder, words)
 
 
 def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[ShardSet, ...]:
@@ -83,15 +99,18 @@ def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[Shar
 
 
 def verify_corpora(
-    config: PretrainConfig, corpora: Corpora, process: Process, say: Callable[[str], None]
+    sets: Sequence[ShardSet],
+    seed: int,
+    everything: bool,
+    process: Process,
+    say: Callable[[str], object],
 ) -> None:
     """Check shards against their checksums, and say what was not read.
 
     The processes of a machine share the work, for each machine may have files of its own.
     """
-    sets = [*(shards for shards, _ in corpora.train), *corpora.dev]
     part, parts = process.place_on_machine
-    note = verify_shards(sets, config.seed, everything=config.verify, part=part, parts=parts)
+    note = verify_shards(sets, seed, everything=everything, part=part, parts=parts)
     if note is not None:
         say(note)
 
@@ -184,9 +203,9 @@ def check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> 
             f"{folder} has {model.vocab_size} pieces but the shards have {tokenizer.vocab_size}: "
             "prepare the text with the tokenizer of that folder"
         )
-    if not (folder / MODEL_FILE).is_file():
+    if not has_tokenizer(folder):
         raise CheckpointError(
-            f"{folder} has no {MODEL_FILE} to compare its vocabulary with that of the shards: "
+            f"{folder} has no tokenizer to compare its vocabulary with that of the shards: "
             "copy the model's tokenizer files into that folder"
         )
     if Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
