@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from litebert.common.config import from_dict
+from litebert.model.config import ModelSection
 from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
 from litebert.train.pretraining.objective import PretrainingLoss
 
@@ -26,6 +27,18 @@ LEVERS: dict[str, Any] = {
     "average": 0.8,
 }
 """Everything that is off by default at once: tasks that change, short pairs, averaged weights."""
+
+GROWTH: dict[str, Any] = {
+    "curriculum": Curriculum(layers=((0.0, 1), (0.5, 2))),
+    "model": ModelSection(
+        preset="albert-tiny",
+        hidden_size=64,
+        embedding_size=32,
+        intermediate_size=64,
+        sharing="none",
+    ),
+}
+"""Layers of their own, one at first."""
 
 
 def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:

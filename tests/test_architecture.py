@@ -46,8 +46,8 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "sentencepiece": frozenset({"text"}),
     "sentencex": frozenset({"text"}),
     "tokenizers": frozenset({"text"}),
+    "charset_normalizer": frozenset({"common"}),  # tables that are not UTF-8
     "pyarrow": frozenset({"common", "data.corpus"}),
-    "zstandard": frozenset({"common"}),
     "torch": frozenset({"model", "optim", "dist", "interop", "predict", "train"}),
     "safetensors": frozenset({"interop", "train"}),
     "huggingface_hub": frozenset({"interop"}),

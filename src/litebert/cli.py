@@ -15,7 +15,7 @@ from cyclopts.config import Dict
 
 from litebert import __version__
 from litebert.common.config import read_toml, recipe_path
-from litebert.common.errors import ConfigError, LitebertError
+from litebert.common.errors import ConfigError, LitebertError, extra_of, install_command
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
     "sweep": ("sweep:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
     "report": ("report:report", "Write the page of a run, and one table of many."),
+    "runs": ("runs:runs", "List the runs below a folder, the best first."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
     "probe": ("probe:probe", "What a model's frozen states say about a task, without training."),
     "predict": ("predict:predict", "Answer JSON lines with a model."),
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _refuse(
             f"this command needs the package '{error.name}'; "
-            "install it with `pip install litebert[all]`"
+            f"install it with {install_command(extra_of(error.name.partition('.')[0]))}"
         )
     except KeyboardInterrupt:
         print("litebert: interrupted", file=sys.stderr)

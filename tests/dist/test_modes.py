@@ -18,7 +18,7 @@ from litebert.data.corpus.prepare import prepare
 from litebert.optim.config import OptimizerConfig
 from litebert.train.pretraining.config import Checkpoints, Evaluation
 from litebert.train.pretraining.engine import pretrain
-from small_run import BAG, LEVERS, poison, small_config, weights
+from small_run import BAG, GROWTH, LEVERS, poison, small_config, weights
 
 TOLERANCE = 1e-5
 POISONED_STEP = 3
@@ -53,6 +53,7 @@ def runs(
     pretrain(replace(base, out=out / "single-rows", batch_size=2), quiet=True)
     pretrain(replace(base, out=out / "single-bag", objective=BAG), quiet=True)
     pretrain(replace(base, out=out / "single-levers", **LEVERS), quiet=True)
+    pretrain(replace(base, out=out / "single-growth", **GROWTH), quiet=True)
     for parts in (2, 4):
         pretrain(replace(base, out=out / f"accumulation-{parts}", accumulation=parts), quiet=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -101,6 +102,8 @@ def values(run: Path, key: str) -> list[float]:
         ("fsdp-bag", "single-bag"),
         ("ddp-levers", "single-levers"),
         ("fsdp-levers", "single-levers"),
+        ("ddp-growth", "single-growth"),
+        ("fsdp-growth", "single-growth"),
         ("ddp-rows", "single-rows"),
         ("ddp-stopped", "single"),
         ("begun-alone", "single"),

@@ -81,7 +81,7 @@ def evaluate(
         _refuse(choose, "--choose", "--predictions")
         from litebert.tasks.registry import data_folder, find_task
 
-        found = find_task(task)
+        found = find_task(task, source)
         where, name = data_folder(found, source), split or found.eval_splits[0]
         scores = found.score_file(predictions, where, name, null_odds, problems)
     else:

@@ -39,7 +39,8 @@ def onnx(
         depth: layers to run, for a model fine-tuned with --train-exits.
         force_depth: export that depth even if the model was not trained for it.
         pooling: how sentence-transformers makes one vector of a text with this folder.
-        dev: TASK:DIR; score the dev set before and after, and refuse too large a drop.
+        dev: TASK:DIR, or a task file alone; score the dev set before and after, and refuse too
+            large a drop.
         max_drop: share of the dev score that may be lost.
         force: keep the export whatever it lost.
         json_: print JSON.

@@ -54,6 +54,19 @@ def to_dict(config: object) -> dict[str, object]:
     }
 
 
+def flat_settings(settings: object, prefix: str = "") -> dict[str, object]:
+    """Return nested settings by their dotted names.
+
+    >>> flat_settings({"steps": 5, "optimizer": {"name": "lamb"}})
+    {'steps': 5, 'optimizer.name': 'lamb'}
+    """
+    if not isinstance(settings, Mapping):
+        return {prefix: settings}
+    names = {key: f"{prefix}.{key}" if prefix else key for key in settings}
+    parts = [flat_settings(settings[key], name) for key, name in names.items()]
+    return {key: value for part in parts for key, value in part.items()}
+
+
 def read_toml(path: Path | str) -> dict[str, object]:
     """Read a TOML file; a missing or broken one is a ConfigError that names it."""
     try:

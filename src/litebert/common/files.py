@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from litebert.common.errors import DataError, InputError
+from litebert.common.errors import DataError, InputError, install_command
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
@@ -164,7 +164,7 @@ def _open_zstandard(path: Path) -> IO[bytes]:
     try:
         import pyarrow
     except ModuleNotFoundError:
-        raise DataError(f"{path}: reading .zst needs `pip install litebert[data]`") from None
+        raise DataError(f"{path}: reading .zst needs {install_command('data')}") from None
     stream = pyarrow.input_stream(path, compression="zstd")
     return cast(IO[bytes], io.BufferedReader(stream, 1 << 20))
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from litebert.bundled import BUNDLED, bundled_model
 from litebert.common.config import from_dict, to_dict
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, install_command
 from litebert.interop.hf_config import (
     MULTI_LABEL,
     OWN_TYPE,
@@ -278,7 +278,7 @@ def _read_pickled(path: Path) -> dict[str, Array]:
     try:
         import torch
     except ModuleNotFoundError:
-        raise CheckpointError(f"reading {path} needs `pip install litebert[train]`") from None
+        raise CheckpointError(f"reading {path} needs {install_command('train')}") from None
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         return {

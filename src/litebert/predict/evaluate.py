@@ -13,6 +13,7 @@ from litebert.predict.backend import Backend, Threads, open_backend, run_feature
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
 from litebert.tasks.base import Example, Feature, Form, Outputs, Task
+from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, in_order, is_scored, read_splits, score_split
@@ -57,9 +58,10 @@ def evaluate_models(
         device: where torch runs; ``auto`` takes a GPU if there is one.
         threads: of the processor; ``auto`` lets the runtime decide.
     """
-    task = find_task(task) if isinstance(task, str) else task
     folders = [resolve(model) for model in models]
     purposes = [Purpose.read(folder) for folder in folders]
+    task = find_task(task, data) if isinstance(task, str) else task
+    task = purposes[0].named(task) if purposes else task
     tokenizer = _shared_tokenizer(task, folders, purposes)
     orders = [purpose.order_for(task) for purpose in purposes]
     where = data_folder(task, data)
@@ -226,11 +228,13 @@ class DevCheck:
 
     @classmethod
     def parse(cls, text: str) -> DevCheck:
-        """Read ``TASK:DIR``."""
+        """Read ``TASK:DIR``; a task file that names its own files needs no folder."""
         name, separator, folder = text.partition(":")
-        if not separator or not folder:
+        data = Path(folder) if folder else None
+        task = find_task(name, data)
+        if data is None and (separator or not isinstance(task, CustomTask)):
             raise ConfigError(f"--dev {text!r} should be TASK:DIR, such as sst2:glue/SST-2")
-        return cls(find_task(name), Path(folder))
+        return cls(task, data_folder(task, data))
 
     def score(self, model: Path) -> float:
         """Return the task's main metric of a model folder on the first labelled split."""

@@ -12,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+LOWER_IS_BETTER = ("mae", "rmse")
+"""Scores that are errors: they do not pick a checkpoint."""
+
 Values = Sequence[float] | Sequence[int] | npt.NDArray[np.generic]
 
 

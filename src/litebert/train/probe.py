@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from litebert.common.errors import ConfigError
+from litebert.common.errors import ConfigError, install_command
 from litebert.common.progress import Progress, progress
 from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config, resolve
@@ -104,13 +104,13 @@ def probe(
     """
     if max_train is not None and max_train < 2:
         raise ConfigError(f"max_train is {max_train}: use 2 or more.")
-    found, folder = _linear_task(task), resolve(model)
+    found, folder = _linear_task(task, data), resolve(model)
     tokenizer = Tokenizer.load(folder)
     backend = open_backend(folder, runtime, threads, device="auto")
     backend.info.require(("last_hidden_state",))
     length = min(found.max_length, backend.info.max_length)
     examples = load_task_data(found, data_folder(found, data), tokenizer, length, max_train, strict)
-    for line in examples.problems.report():
+    for line in examples.report():
         print(line, file=sys.stderr)
     backends: dict[Weights, Backend] = {"model": backend, "random": _random_backend(folder, seed)}
     dev = examples.evals[0]
@@ -152,8 +152,9 @@ class LiveProbe:
         self, check: str, tokenizer: Tokenizer, max_positions: int, max_train: int
     ) -> None:
         name, _, folder = check.partition(":")
-        task, self._tokenizer = _linear_task(name), tokenizer
-        where = data_folder(task, Path(folder) if folder else None)
+        data = Path(folder) if folder else None
+        task, self._tokenizer = _linear_task(name, data), tokenizer
+        where = data_folder(task, data)
         length = min(task.max_length, max_positions)
         self._examples = load_task_data(task, where, tokenizer, length, max_train, False)
         self._words: float | None = None
@@ -175,8 +176,8 @@ class LiveProbe:
         return {**{probe.features: probe.score for probe in probes}, "words": self._words}
 
 
-def _linear_task(name: str) -> Task:
-    found = find_task(name)
+def _linear_task(name: str, data: Path | None) -> Task:
+    found = find_task(name, data)
     if not is_linear(found.form):
         raise ConfigError(
             f"probes are for classes and numbers; {found.name} is {found.form.kind}: "
@@ -275,4 +276,4 @@ def _score(
 
 def _require_scikit_learn() -> None:
     if find_spec("sklearn") is None:
-        raise ConfigError("linear models need scikit-learn: `pip install litebert[train]`")
+        raise ConfigError(f"linear models need scikit-learn: {install_command('train')}")

@@ -11,12 +11,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from litebert.common.config import from_dict, to_dict
+from litebert.common.config import flat_settings, from_dict, to_dict
 from litebert.common.errors import CheckpointError
 from litebert.common.runs import MANIFEST_FILE, RunFolder
 from litebert.dist.replica import copy_into, whole
@@ -24,9 +24,7 @@ from litebert.dist.runtime import Process
 from litebert.train import checkpoint
 from litebert.train.average import WeightAverage
 from litebert.train.display import Display
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
+from litebert.train.trackers import Tracker, open_trackers, tag
 
 _PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
 """Settings that may differ between processes: what is found there is compared instead."""
@@ -42,6 +40,10 @@ class RunConfig(Protocol):
     @property
     def seed(self) -> int:
         """Of all randomness."""
+
+    @property
+    def track(self) -> str:
+        """Where the numbers go besides the log."""
 
     @property
     def resume(self) -> Literal["no", "auto"]:
@@ -101,7 +103,7 @@ class Run(Generic[S_co]):
         self._files: RunFolder | None = None
         """Only process 0 has them."""
         self._saved_step: int | None = None
-        self._board: SummaryWriter | None = None
+        self._trackers: list[Tracker] = []
         self._model: nn.Module | None = None
         self._optimizers: Sequence[Optimizer] = ()
         self._average: WeightAverage | None = None
@@ -118,6 +120,7 @@ class Run(Generic[S_co]):
         """
         self._model, self._optimizers, self._average = model, optimizers, average
         found = self.process.on_main(self._open)
+        self.process.on_main(lambda: self._open_trackers(0 if found is None else found.step))
         if found is not None:
             checkpoint.load_model_tensors(model, found.tensors(checkpoint.WEIGHTS_FILE))
             states = found.tensors(checkpoint.OPTIMIZER_FILE)
@@ -132,16 +135,13 @@ class Run(Generic[S_co]):
         return self.state
 
     def log(self, step: int, values: Mapping[str, object]) -> None:
-        """Write one line of metrics, and the numbers to TensorBoard."""
+        """Write one line of metrics, and the numbers to TensorBoard and its like."""
         if self._files is None:
             return
         self._files.log(step, values)
-        board = self._tensorboard(step)
-        if board is not None:
-            for name, value in values.items():
-                if isinstance(value, (int, float)):
-                    board.add_scalar(name.replace("dev_", "dev/", 1), value, step)
-            board.flush()
+        numbers = {tag(k): v for k, v in values.items() if isinstance(v, (int, float))}
+        for tracker in self._trackers:
+            tracker.log(step, numbers)
 
     def event(
         self, name: str, message: str = "", fields: Mapping[str, object] | None = None
@@ -194,9 +194,9 @@ class Run(Generic[S_co]):
 
     def finish(self, *, keep_checkpoints: bool) -> None:
         """Close what is open; remove the checkpoints if the weights are elsewhere now."""
-        if self._board is not None:
-            self._board.close()
-            self._board = None
+        for tracker in self._trackers:
+            tracker.close()
+        self._trackers = []
         if self._files is not None and not keep_checkpoints:
             shutil.rmtree(self.checkpoints, ignore_errors=True)
 
@@ -227,6 +227,10 @@ class Run(Generic[S_co]):
         self._go_on_from(self._files, found, passed_over)
         return found
 
+    def _open_trackers(self, step: int) -> None:
+        settings = flat_settings(self._settings)
+        self._trackers = open_trackers(self.config.track, self.folder, step + 1, settings)
+
     def _create(self) -> RunFolder:
         seeds = {"run": self.config.seed}
         return RunFolder.create(self.folder, self._settings, seeds, self._fingerprints)
@@ -246,10 +250,10 @@ class Run(Generic[S_co]):
             files.event("damaged_checkpoint", found.step, message=message)
             self.screen.note(message)
         checkpoint.drop_after(self.checkpoints, found.step)
-        before = _flat(then)
+        before = flat_settings(then)
         changed = {
             key: [before[key], value]
-            for key, value in _flat(self._settings).items()
+            for key, value in flat_settings(self._settings).items()
             if key != "resume" and key in before and before[key] != value
         }
         files.event("resume", found.step, **({"changed": changed} if changed else {}))
@@ -258,15 +262,6 @@ class Run(Generic[S_co]):
             f"resuming {self.folder} at step {found.step:,}"
             + (f"; changed: {', '.join(news)}" if news else "")
         )
-
-    def _tensorboard(self, step: int) -> SummaryWriter | None:
-        if self._board is None:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError:
-                return None
-            self._board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step)
-        return self._board
 
 
 def check_same_configuration(config: RunConfig, process: Process) -> None:
@@ -286,11 +281,3 @@ def refuse_changes(where: Path, earlier: Mapping[str, object], now: Mapping[str,
                 f"{where} is of a run with {key} = {earlier[key]}, not {value}: resume "
                 "with the same setting, or choose another --out"
             )
-
-
-def _flat(settings: object, prefix: str = "") -> dict[str, object]:
-    """Nested settings with dotted names."""
-    if not isinstance(settings, Mapping):
-        return {prefix: settings}
-    parts = [_flat(value, f"{prefix}.{key}" if prefix else key) for key, value in settings.items()]
-    return {key: value for part in parts for key, value in part.items()}

@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_sentinel
 
-from litebert.common.errors import ConfigError, DataError
+from litebert.common.errors import ConfigError, DataError, install_command
 from litebert.common.signals import interrupts_held
 from litebert.data.corpus.ingest import Chunk
 from litebert.data.corpus.parts import PartSettings, build_part
@@ -83,7 +83,7 @@ def on_ray(chunks: Iterable[Chunk], settings: PartSettings, workers: int | None)
         ray = importlib.import_module("ray")
     except ModuleNotFoundError:
         raise ConfigError(
-            "--engine ray needs Ray, which is not installed; `pip install litebert[ray]`"
+            f"--engine ray needs Ray, which is not installed; {install_command('ray')}"
         ) from None
     was_running = ray.is_initialized()
     if not was_running:

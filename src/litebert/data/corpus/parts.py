@@ -20,7 +20,7 @@ from litebert.data.corpus.ingest import Chunk, Excerpt, Position, Problem, Probl
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.shards import Documents, Tokens, token_dtype
 from litebert.text.sentences import split_sentences
-from litebert.text.tokenizer import Tokenizer, TokenizerSettings
+from litebert.text.tokenizer import Tokenizer, TokenizerSettings, open_tokenizer
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SENTENCES_AT_ONCE = 20_000
@@ -32,7 +32,7 @@ class PartSettings:
     """What turns any chunk into its part; it travels to the workers with the chunk."""
 
     model: bytes
-    """the SentencePiece model itself: a worker on another machine has no folder to load"""
+    """the vocabulary itself: a worker on another machine has no folder to load"""
     tokenizer: TokenizerSettings
     language: str
     column: str
@@ -149,7 +149,7 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
 @lru_cache(maxsize=1)
 def _tokenizer(model: bytes, settings: TokenizerSettings) -> Tokenizer:
     """Load the tokenizer once in each process."""
-    return Tokenizer(model, settings)
+    return open_tokenizer(model, settings)
 
 
 def _encode(

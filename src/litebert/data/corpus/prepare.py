@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -31,7 +30,8 @@ from litebert.data.corpus.sources import (
     fingerprint_sources,
     write_sources,
 )
-from litebert.text.tokenizer import TOKENIZER_FILES, Tokenizer
+from litebert.text.folder import copy_tokenizer
+from litebert.text.tokenizer import Tokenizer
 
 _SHOWN_PROBLEMS = 10
 
@@ -200,7 +200,8 @@ def _assemble(
         for _ in write_train_shards(build, assembly):
             bar.advance()
     if not (build.out / TOKENIZER_FOLDER).is_dir():
-        _copy_tokenizer(config.tokenizer, tokenizer, build.out / TOKENIZER_FOLDER)
+        with atomic_folder(build.out / TOKENIZER_FOLDER) as folder:
+            copy_tokenizer(config.tokenizer, folder)
     write_sources(build.out / SOURCES, sources, times=False)
     vocab_size = tokenizer.vocab_size
     Manifest(
@@ -224,17 +225,6 @@ def _assemble(
         settings=_settings(config),
     ).write(build.out)
     build.close()
-
-
-def _copy_tokenizer(source: Path, tokenizer: Tokenizer, target: Path) -> None:
-    """Copy a tokenizer's files; those that a bare ``spiece.model`` lacks are made."""
-    files = [source / name for name in TOKENIZER_FILES]
-    with atomic_folder(target) as folder:
-        if all(file.is_file() for file in files):
-            for file in files:
-                shutil.copyfile(file, folder / file.name)
-        else:
-            tokenizer.save(folder)
 
 
 def _settings(config: PrepareConfig) -> dict[str, str]:

@@ -17,7 +17,8 @@ from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import verify_export
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head
-from litebert.text.tokenizer import TOKENIZER_FILES
+from litebert.text.folder import copy_tokenizer
+from litebert.text.tokenizer import Tokenizer, has_tokenizer
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -89,9 +90,11 @@ def export_onnx(
     with atomic_folder(out) as temporary:
         weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
         _write(model, temporary / MODEL_FILE, weight_bytes)
-        for name in (CONFIG_FILE, TASK_FILE, "README.md", *TOKENIZER_FILES):
+        for name in (CONFIG_FILE, TASK_FILE, "README.md"):
             if (folder.path / name).is_file():
                 shutil.copyfile(folder.path / name, temporary / name)
+        if has_tokenizer(folder.path):
+            copy_tokenizer(folder.path, temporary)
         if HEADS[head].pretrained:
             _write_embedding_files(temporary, folder.config, pooling)
         checked = verify_export(temporary / MODEL_FILE, folder.config, parameters, head, depth)
@@ -136,10 +139,7 @@ def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
 
 
 def _mask_id(folder: Path) -> int:
-    from litebert.text.tokenizer import MODEL_FILE as SENTENCEPIECE_FILE
-    from litebert.text.tokenizer import Tokenizer
-
-    if not (folder / SENTENCEPIECE_FILE).is_file():
+    if not has_tokenizer(folder):
         return _DEFAULT_MASK_ID
     return Tokenizer.load(folder).mask_id
 

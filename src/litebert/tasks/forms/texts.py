@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,14 @@ from litebert.tasks.forms.arrays import (
     sigmoid,
     softmax,
 )
-from litebert.tasks.forms.requests import Cells, RowError, optional_text, required_text, split_cell
+from litebert.tasks.forms.requests import (
+    UNKNOWN_LABEL,
+    Cells,
+    RowError,
+    optional_text,
+    required_text,
+    split_cell,
+)
 from litebert.tasks.forms.rows import encode_unique, pair_row, single_row
 from litebert.tasks.metrics import (
     Floats,
@@ -255,18 +263,24 @@ def label_index(labels: Sequence[str], value: str) -> int:
     """Return the index of a label's name."""
     value = value.strip()
     if value not in labels:
-        raise RowError("unknown label", f"{value!r} is not one of {', '.join(labels)}")
+        if not value:
+            raise RowError("missing label", "the cell is empty")
+        shown = ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else "")
+        raise RowError(UNKNOWN_LABEL, f"{value!r} is not one of {shown}", value)
     return labels.index(value)
 
 
 def finite_number(value: object) -> float:
-    """Return a cell as a number."""
+    """Return a cell as a number; ``4,5`` is one, of ``1,234`` nobody knows."""
+    text = str(value).strip()
+    if re.fullmatch(r"[-+]?\d+,(\d{1,2}|\d{4,})", text):
+        text = text.replace(",", ".")
     try:
-        number = float(str(value))
+        number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise RowError("unknown label", f"{value!r} is not a finite number")
+        raise RowError(UNKNOWN_LABEL, f"{value!r} is not a finite number", text)
     return number
 
 

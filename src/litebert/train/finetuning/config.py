@@ -15,6 +15,7 @@ from litebert.model.config import ModelConfig
 from litebert.predict.backend import Threads, num_threads
 from litebert.tasks.base import Task
 from litebert.tasks.registry import TASK_NAMES
+from litebert.train.trackers import tracker_names
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ weights (models that share all parameters)"""
     """tokens processed at once, padding included; a step of more is accumulated"""
     strict: bool = False
     """stop at the first bad row"""
+    track: str = "tensorboard"
+    """where the numbers go besides metrics.jsonl: tensorboard, wandb, mlflow, with commas"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -118,6 +121,7 @@ is, to the bit"""
         if "random" in names and self.start == "random":
             raise ConfigError("the run itself starts from random weights: leave --baseline random")
         num_threads(self.threads)
+        tracker_names(self.track)
         check_range(self, "more than 0", "epochs", "lr")
         check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout")
 

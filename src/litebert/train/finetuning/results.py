@@ -26,6 +26,7 @@ from litebert.model.head_table import Head
 from litebert.predict.evaluate import outputs_of
 from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Prediction
+from litebert.tasks.custom import CustomTask
 from litebert.tasks.linear import is_linear, word_predictions
 from litebert.tasks.scoring import TaskSplit, score_split, worst_mistakes
 from litebert.tasks.task_file import TaskFile
@@ -204,6 +205,8 @@ def save_task_model(
     """
     form = data.task.form
     task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
+    if isinstance(data.task, CustomTask):
+        task_file = replace(task_file, columns=data.task.columns)
     if "best_f1_thresh" in scores:
         task_file = replace(task_file, no_answer_threshold=scores["best_f1_thresh"])
     config = model.config

@@ -23,6 +23,7 @@ from litebert.model.heads import TaskModel
 from litebert.predict.inputs import PaddedBatch
 from litebert.predict.torch_backend import head_inputs
 from litebert.tasks.base import Example, Task
+from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, read_splits, sample
@@ -46,6 +47,14 @@ class TaskData:
     max_length: int
     available: Mapping[str, int]
     """usable examples of each split, before a subset was drawn"""
+    found: Sequence[str] = ()
+    """what the files of an own task turned out to hold, as lines for people"""
+
+    def report(self) -> list[str]:
+        """Return lines for people: what was found in the files, bad rows, too small a dev set."""
+        lines = list(self.found)
+        lines += self.problems.report()
+        return lines
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
@@ -67,12 +76,15 @@ def load_task_data(
 ) -> TaskData:
     """Read and tokenise the training split and the splits with labels, or a part of each.
 
-    One file is refused: it would serve as training and as dev split.
+    One file of an own task is cut in two; that of a benchmark is refused.
     """
     if data.is_file() and data.suffix != ".toml":
-        raise ConfigError(
-            f"--data {data} is a file; fine-tuning needs the folder with its train and dev files"
-        )
+        if not isinstance(task, CustomTask):
+            raise ConfigError(
+                f"--data {data} is a file; {task.name} needs the folder with its train and dev "
+                "files"
+            )
+        task, data = task.of_one_file(data), task.folder
     problems = RowProblems(strict)
     usable = task.read(data, "train", problems)
     evals = read_splits(task, data, None, problems)
@@ -95,13 +107,14 @@ def load_task_data(
         problems,
         max_length,
         {"train": len(usable), **{name: len(found) for name, found in evals}},
+        task.describe_files(data) if isinstance(task, CustomTask) else (),
     )
 
 
 def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:
     """Read and tokenise the data of a run; several seeds share it."""
-    task = find_task(config.task)
-    recipe, shape = _recipe(config)
+    task = find_task(config.task, config.data)
+    recipe, shape = _recipe(config, task)
     max_length = Settings.max_length_of(config, recipe, task.max_length, shape.max_positions)
     tokenizer = Tokenizer.load(resolve(config.model))
     if tokenizer.vocab_size > shape.vocab_size:
@@ -119,7 +132,7 @@ def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:
         config.max_scored_examples,
     )
     if not quiet:
-        for line in data.problems.report():
+        for line in data.report():
             print(line, file=sys.stderr)
     return data
 
@@ -168,7 +181,7 @@ def check_same_settings(config: FinetuneConfig) -> None:
 
 def resolve_settings(config: FinetuneConfig, data: TaskData) -> Settings:
     """The recipe of a run with everything decided."""
-    recipe, _ = _recipe(config)
+    recipe, _ = _recipe(config, data.task)
     return Settings.resolve(config, recipe, data.max_length, len(data.train.features))
 
 
@@ -238,8 +251,8 @@ class TaskLoss(nn.Module):
         self.zero_grad(set_to_none=True)
 
 
-def _recipe(config: FinetuneConfig) -> tuple[Recipe, ModelConfig]:
-    task, shape = find_task(config.task), load_config(config.model)
+def _recipe(config: FinetuneConfig, task: Task) -> tuple[Recipe, ModelConfig]:
+    shape = load_config(config.model)
     recipe = recipe_for(task, shape)
     if not HEADS[task.form.head(config.head)].dropout:
         recipe = replace(recipe, classifier_dropout=0.0)

@@ -14,6 +14,7 @@ from litebert.model.config import ModelConfig, ModelSection
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
 from litebert.predict.backend import Threads, num_threads
+from litebert.train.trackers import tracker_names
 
 Table = tuple[tuple[float, float], ...]
 """Rows of (share of the run, value): the value holds from that share on."""
@@ -77,7 +78,7 @@ class Curriculum:
     """
 
     layers: Table = ()
-    """how many layers run (needs sharing = "all": a shared block may repeat at will)"""
+    """how many layers run; layers with parameters of their own begin as copies of those that run"""
     length: Table = ()
     """longest example in tokens"""
     batch_size: Table = ()
@@ -174,6 +175,8 @@ the data; nothing is learned from them"""
     """length of the run in wall-clock time, such as 90s, 30m or 2h"""
     seed: int = 0
     """all randomness comes from it"""
+    track: str = "tensorboard"
+    """where the numbers go besides metrics.jsonl: tensorboard, wandb, mlflow, with commas"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
     init_from: str | None = None
@@ -234,6 +237,7 @@ accumulation"""
         check_range(self, "1 or more", "steps", "tokens", *counts)
         check_range(self, "0 or more and less than 1", "average")
         num_threads(self.threads)
+        tracker_names(self.track)
         if self.budget is not None:
             parse_duration(self.budget)
         if self.weights and len(self.weights) != 1 + len(self.extra_data):

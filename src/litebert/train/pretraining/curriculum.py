@@ -106,11 +106,6 @@ def value_at(table: Sequence[tuple[float, V]], share: float, default: V) -> V:
 def check(config: PretrainConfig, model: ModelConfig) -> None:
     """Refuse settings that contradict each other or the model."""
     table = config.curriculum
-    if table.layers and model.sharing != "all":
-        raise ConfigError(
-            f'curriculum.layers needs sharing = "all", but it is "{model.sharing}": layers of '
-            "their own would stay untrained; remove the table or share all parameters."
-        )
     if table.layers and table.layers[-1][1] != model.num_layers:
         raise ConfigError(
             f"curriculum.layers ends with {table.layers[-1][1]:g} layers but the model has "

@@ -14,6 +14,7 @@ from litebert.common.signals import StopRequest
 from litebert.data.batches.example import Batch
 from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
+from litebert.model.sharing import plan_of
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import factor
 from litebert.train.average import WeightAverage
@@ -35,6 +36,7 @@ from litebert.train.pretraining.evaluate import (
     Scores,
 )
 from litebert.train.pretraining.feed import Feed, without_masks
+from litebert.train.pretraining.growth import deepen, new_sets
 from litebert.train.pretraining.objective import (
     STATISTICS,
     Bag,
@@ -120,7 +122,9 @@ class Pretraining:
         model = build_pretraining_model(config, self.shape, corpora).to(process.device)
         if config.compile:
             model.compile(dynamic=True)  # lengths and numbers of masks differ
-        self.replica = parallelize(model, config.parallel, process)
+        # Layers that run only later have no gradient until then.
+        grows = bool(config.curriculum.layers) and self.shape.sharing != "all"
+        self.replica = parallelize(model, config.parallel, process, some_unused=grows)
         self.peak_lr = config.learning_rate(self.shape)
         optimizers = build_optimizers(model.named_parameters(), config.optimizer, self.peak_lr)
         self.average = WeightAverage(model, config.average) if config.average else None
@@ -185,6 +189,10 @@ class Pretraining:
         finally:
             self.feed.close()
             self.pairs.close()
+        if not signum:
+            # A run may be too short for its last stage. The state is left alone: the checkpoint
+            # is written already, and a run that is resumed at its end comes here again.
+            self._deepen(self.shape.num_layers)
         if not signum and self.dev.has_documents:
             try:
                 self.evaluator.at_the_end(self.shape.num_layers, self.share(), self.stop)
@@ -209,6 +217,8 @@ class Pretraining:
         """This process's part of the next step."""
         config, process, state = self.config, self.process, self.state
         stage = self._stage()
+        self._deepen(stage.layers)
+        state.depth = max(state.depth, stage.layers)
         lr_factor = stage.lr_factor * factor(
             config.schedule, self.share(), config.steps, state.step
         )
@@ -308,6 +318,13 @@ class Pretraining:
 
     def _stage(self) -> Stage:
         return stage_at(self.config, self.shape, self.share())
+
+    def _deepen(self, layers: int) -> None:
+        """Let layers of their own begin as copies of those that have run; not loaded ones."""
+        if 0 < self.state.depth < layers and self.config.init_from is None:
+            sets = new_sets(plan_of(self.shape), self.state.depth, layers)
+            average = {} if self.average is None else self.average.tensors
+            deepen(self.replica.model, self.loop.optimizers, sets, average)
 
     def _bag(self, num_examples: int, stage: Stage) -> Bag | None:
         """The bag-of-words loss of a step, if it counts."""

@@ -96,6 +96,8 @@ class RunState(TrainState):
     """when the model was first better than word frequencies"""
     plateau_reported: bool = False
     """whether staying on the plateau was reported"""
+    depth: int = 0
+    """layers that have run at once so far"""
     feed: FeedPosition = field(default_factory=FeedPosition)
     pairs: FeedPosition = field(default_factory=FeedPosition)
     """where the batches of short pairs stand"""

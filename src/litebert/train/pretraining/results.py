@@ -54,11 +54,11 @@ def fill_mask_samples(
     samples: list[dict[str, object]] = []
     for row in range(min(NUM_SAMPLES, len(ids))):
         places = batch.masked_positions[batch.masked_positions // length == row] % length
-        places = [p for p in places if tokenizer.id_to_piece(ids[row, p]).startswith("▁")]
+        places = [p for p in places if tokenizer.spell(ids[row, p])[0]]
         if not places:
             continue
         place = int(places[len(places) // 2])
-        answer = _word(tokenizer.id_to_piece(int(ids[row, place])))
+        answer = tokenizer.spell(int(ids[row, place]))[1]
         hidden = ids[row : row + 1, : int(batch.lengths[row])].copy()
         hidden[0, place] = tokenizer.mask_id
         segments = batch.token_type_ids[row : row + 1, : hidden.shape[1]]
@@ -74,12 +74,8 @@ def fill_mask_samples(
         after = hidden[0, place + 1 : place + 1 + _CONTEXT_TOKENS]
         text = f"{tokenizer.decode(before.tolist())} [MASK] {tokenizer.decode(after.tolist())}"
         candidates = [
-            [_word(tokenizer.id_to_piece(int(i))), round(float(p), 4)]
+            [tokenizer.spell(int(i))[1], round(float(p), 4)]
             for p, i in zip(best.values, best.indices, strict=True)
         ]
         samples.append({"text": text.strip(), "answer": answer, "candidates": candidates})
     return samples
-
-
-def _word(piece: str) -> str:
-    return piece.replace("▁", "")

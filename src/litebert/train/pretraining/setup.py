@@ -12,21 +12,24 @@ import torch
 from litebert.common.config import to_dict
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
-from litebert.data.batches.example import Vocabulary
+from litebert.data.batches.example import Vocabulary, WordChoice
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
 from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
-from litebert.text.tokenizer import MODEL_FILE, Tokenizer
+from litebert.text.tokenizer import Tokenizer, has_tokenizer
 from litebert.train.pretraining import curriculum
 from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.growth import spread
 from litebert.train.pretraining.initial import look_at_neighbours, set_word_frequencies
 
 _FREE_SETTINGS = ("hidden_dropout", "attention_dropout")
-"""What may differ from the model that continued pretraining starts from; in a model that shares all
-parameters the number of layers may too: the paper starts deep models from shallow ones."""
+"""What may differ from the model that continued pretraining starts from."""
+_FREE_IF_SHARED = ("num_layers", "sharing", "num_groups")
+"""What else may differ where one layer repeats: the paper starts deep models from shallow ones, and
+every layer of its own may begin as that layer."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,12 @@ class Corpora:
     """dev documents"""
     tokenizer: Tokenizer
     tokenizer_folder: Path
+    words: WordChoice = "auto"
 
     @property
     def vocabulary(self) -> Vocabulary:
         """What drawing examples needs."""
-        return Vocabulary.of(self.tokenizer)
+        return Vocabulary.of(self.tokenizer, self.words)
 
     def unigram_counts(self) -> np.ndarray:
         """How often each piece occurs in the training documents, int64 [V]."""
@@ -67,7 +71,8 @@ def open_corpora(config: PretrainConfig) -> Corpora:
     tokenizer = tokenizer_of([*train, *dev] if config.dev_data else train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
     weighted = tuple(zip(train, weights, strict=True))
-    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder)
+    words = config.examples.mask.words
+    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder, words)
 
 
 def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[ShardSet, ...]:
@@ -101,15 +106,22 @@ def build_pretraining_model(
         if config.initial.word_bias == "frequencies":
             set_word_frequencies(model, corpora.unigram_counts())
     else:
+        found = load_config(resolve(config.init_from))
+        overrides = _overrides(config, found)
+        is_spread = shape.sharing != found.sharing  # which then shares all
+        if is_spread:
+            overrides = {k: v for k, v in overrides.items() if k not in ("sharing", "num_groups")}
         loaded = load_model(
             config.init_from,
             "pretraining",
             new_head=True,
-            overrides=_overrides(config, shape),
+            overrides=overrides,
             generator=generator,
         )
         assert isinstance(loaded, PretrainingModel), "asked for by the head's name"
-        model = loaded
+        model = PretrainingModel(shape, generator=generator) if is_spread else loaded
+        if is_spread:
+            spread(loaded, model, shape.inner_group_num)
     model.encoder.checkpoint_activations = config.activation_checkpointing
     if config.examples.task == "none":
         # Nothing trains these; without a gradient they must not decay either.
@@ -136,7 +148,7 @@ def pretraining_identity(config: PretrainConfig, shape: ModelConfig) -> dict[str
 
 def _overrides(config: PretrainConfig, model: ModelConfig) -> dict[str, object]:
     """The settings that replace those of the folder; weights that exist keep their shape."""
-    free = (*_FREE_SETTINGS, "num_layers") if model.sharing == "all" else _FREE_SETTINGS
+    free = _FREE_SETTINGS + (_FREE_IF_SHARED if model.sharing == "all" else ())
     changes = config.model.changes()
     for name, wanted in changes.items():
         found = getattr(model, name)
@@ -155,9 +167,9 @@ def check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> 
             f"{folder} has {model.vocab_size} pieces but the shards have {tokenizer.vocab_size}: "
             "prepare the text with the tokenizer of that folder"
         )
-    if not (folder / MODEL_FILE).is_file():
+    if not has_tokenizer(folder):
         raise CheckpointError(
-            f"{folder} has no {MODEL_FILE} to compare its vocabulary with that of the shards: "
+            f"{folder} has no tokenizer to compare its vocabulary with that of the shards: "
             "copy the model's tokenizer files into that folder"
         )
     if Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
