@@ -48,7 +48,7 @@ def evaluate(
             words and sentence tasks on token shards, by both readings of their rules.
         data: a file with the gold labels, or the folder that holds the task's files; for
             pretraining folders of shards.
-        model: a fine-tuned model folder or an exported ONNX folder; several are averaged.
+        model: a fine-tuned model folder, run folder, hub name or ONNX folder; several are averaged.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
         split: the split to score or predict, such as test; default: those with labels. A test

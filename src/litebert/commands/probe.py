@@ -49,8 +49,8 @@ def probe(
     Args:
         task: a benchmark with classes or numbers (cola sst2 mrpc stsb qqp mnli qnli rte wnli) or a
             TOML file that describes your own.
-        model: a model folder, an ONNX folder that gives its states (without the word table), or a
-            hub name; default: the model that comes with litebert.
+        model: a model folder, a run folder, a hub name, or an ONNX folder that gives its states
+            (without the word table); default: the small model that comes with litebert.
         data: the folder with the task's train and dev files.
         max_train: fit on so many training examples, those that finetune would draw.
         seed: of the random weights.

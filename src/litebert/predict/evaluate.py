@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
+from litebert.common.ownership import keep_files
 from litebert.common.progress import Progress, progress
 from litebert.interop.folder import resolve
 from litebert.predict.backend import Backend, Threads, open_backend, run_features
@@ -65,6 +66,10 @@ def evaluate_models(
     tokenizer = _shared_tokenizer(task, folders, purposes)
     orders = [purpose.order_for(task) for purpose in purposes]
     where = data_folder(task, data)
+    if out is not None:
+        keep_files(out, [("--model", name) for name in models])
+        if out.resolve() == (where.parent if where.is_file() else where).resolve():
+            raise ConfigError(f"--out {out} holds the data: give predictions a folder of their own")
     bad_rows = problems if problems is not None else RowProblems()
     named = read_splits(task, where, split, bad_rows)
     num_asked = len(named)

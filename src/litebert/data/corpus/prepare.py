@@ -76,7 +76,9 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     for found in inputs:
         _say(found.describe())
     workers = config.workers or _num_cores()
-    with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
+    named = [("--input", path) for path in (*config.input, *config.dev_input)]
+    read = [*named, ("--tokenizer", config.tokenizer)]
+    with _keeping_what_is_done(config.out), BuildFolder.open(config.out, read) as build:
         sources = _hashed_sources(inputs, build)
         plan = BuildPlan(tokenizer.fingerprint, _settings(config), sources)
         build.begin(plan, config.restart)

@@ -81,10 +81,7 @@ class PretrainResult:
 def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
     """Train a model on token shards and write a run folder with the model in it."""
     with (
-        training_process(config.out, config.device, config.parallel, config.threads) as (
-            process,
-            stop,
-        ),
+        training_process("pretraining", config, config.parallel) as (process, stop),
         closing(display(is_main=process.is_main, quiet=quiet)) as screen,
     ):
         return Pretraining(config, process, stop, screen).run()
@@ -201,7 +198,10 @@ class Pretraining:
         folder = None
         if not signum:
             with self.finished():
-                folder = write_results(self.record.folder, self.replica, self.corpora, self.dev)
+                run, latest = self.record.folder, self.evaluator.latest
+                folder = write_results(
+                    run, self.replica, self.corpora, self.dev, self.state, latest
+                )
         self.record.finish(keep_checkpoints=True)
         state, scores = self.state, None if signum else self.evaluator.latest
         return PretrainResult(
