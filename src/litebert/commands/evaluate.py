@@ -30,6 +30,7 @@ def evaluate(
     out: Path | None = None,
     strict: Annotated[bool, SWITCH] = False,
     threads: Threads = "auto",
+    allow_unknown: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Score a model on a task, or a file of predictions in the official script's format.
@@ -60,6 +61,7 @@ def evaluate(
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
+        allow_unknown: go on where the vocabulary does not know most of the text.
         json_: print JSON with the official script's keys.
     """
     if task == "pretraining":
@@ -97,6 +99,7 @@ def evaluate(
             choose=choose,
             problems=problems,
             threads=threads,
+            allow_unknown=allow_unknown,
         )
         scores = dict(evaluations[0].scores)  # of other splits with the split's name
         for evaluation in evaluations[1:]:

@@ -89,6 +89,7 @@ def probe(
     runtime: Runtime = "auto",
     strict: bool = False,
     threads: Threads = "auto",
+    allow_unknown: bool = False,
 ) -> ProbeResult:
     """Fit linear models on frozen states of a model and score them on dev.
 
@@ -101,6 +102,7 @@ def probe(
         runtime: torch or ONNX; ``auto`` takes the ONNX file if the folder has one.
         strict: stop at the first bad row.
         threads: of the processor; ``auto`` lets the runtime decide.
+        allow_unknown: go on where the vocabulary does not know most of the text.
     """
     if max_train is not None and max_train < 2:
         raise ConfigError(f"max_train is {max_train}: use 2 or more.")
@@ -109,7 +111,15 @@ def probe(
     backend = open_backend(folder, runtime, threads, device="auto")
     backend.info.require(("last_hidden_state",))
     length = min(found.max_length, backend.info.max_length)
-    examples = load_task_data(found, data_folder(found, data), tokenizer, length, max_train, strict)
+    examples = load_task_data(
+        found,
+        data_folder(found, data),
+        tokenizer,
+        length,
+        max_train,
+        strict,
+        allow_unknown=allow_unknown,
+    )
     for line in examples.report():
         print(line, file=sys.stderr)
     backends: dict[Weights, Backend] = {"model": backend, "random": _random_backend(folder, seed)}

@@ -178,8 +178,8 @@ class Pretraining:
         bag = self._bag(1, stage)
         loss = PretrainingLoss.of(self.config, 1, num_pairs, stage, device, bag)
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
-        if not self.dev.has_documents:
-            self.screen.note("no dev documents: the run goes without evaluation")
+        if self.corpora.dev_note:
+            self.screen.note(self.corpora.dev_note)
         self._note_slow_steps()
         try:
             signum = self.loop.train()
