@@ -96,7 +96,7 @@ def write_evidence(out: Path, target: Path) -> None:
         "Written by `litebert reproduce`: for each finding of the paper what small runs say.",
         "A verdict compares conditions in pairs by seed: *holds* and *does not hold* need the",
         "whole 95 % interval on one side, all else is *cannot tell*",
-        "([decision 0012](decisions/0012-the-judge.md)).\n",
+        "([decision 0013](decisions/0013-the-judge.md)).\n",
     ]
     results = [one for name in experiment_names() if (one := _read(out / name)) is not None]
     rows = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from litebert.common.errors import CheckpointError, ConfigError, InputError
+from litebert.common.errors import CheckpointError, ConfigError, InputError, install_command
 from litebert.model.head_table import Head
 from litebert.predict.batches import fill, pack
 from litebert.predict.inputs import PaddedBatch, pad, split
@@ -128,7 +128,7 @@ def open_backend(
         from litebert.predict.torch_backend import TorchBackend
     except ModuleNotFoundError:
         raise CheckpointError(
-            f"running {folder} needs torch: `pip install litebert[train]`; or make an ONNX "
+            f"running {folder} needs torch: {install_command('train')}; or make an ONNX "
             f"folder of it, which does not: `litebert export onnx {folder} OUT`"
         ) from None
     return TorchBackend.load(folder, num_threads(threads), device, packed)

@@ -16,7 +16,8 @@ from litebert.common.progress import Progress, progress
 from litebert.common.rng import rng
 from litebert.text.corpus import TextLines, find_files, total_bytes
 from litebert.text.normalize import Normalization, normalize
-from litebert.text.tokenizer import SPECIAL_PIECES, DigitComma, Tokenizer, TokenizerSettings
+from litebert.text.spiece import SentencePieceTokenizer
+from litebert.text.tokenizer import SPECIAL_PIECES, DigitComma, TokenizerSettings
 
 OFFICIAL_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 MAX_SENTENCE_CHARACTERS = 256
@@ -105,7 +106,7 @@ class TokenizerTrainConfig:
         return "keep-accents", f"language {self.language}: letters keep their accents"
 
 
-def train_tokenizer(config: TokenizerTrainConfig) -> Tokenizer:
+def train_tokenizer(config: TokenizerTrainConfig) -> SentencePieceTokenizer:
     """Learn a unigram vocabulary from text and write it as a tokenizer folder.
 
     The result depends on the text and the settings alone: the sample is always the same, and the
@@ -127,7 +128,7 @@ def train_tokenizer(config: TokenizerTrainConfig) -> Tokenizer:
                 f"left out {lines.num_broken:,} lines that are not text, "
                 f"the first at {lines.first_broken}"
             )
-        tokenizer = Tokenizer(model, config.settings)
+        tokenizer = SentencePieceTokenizer(model, config.settings)
         tokenizer.save(folder)
     return tokenizer
 

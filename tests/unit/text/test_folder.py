@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.text.folder import build_fast_tokenizer, tokenizer_config
+from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
@@ -89,7 +90,7 @@ def test_decoding_is_the_same(tiny_tokenizer: Tokenizer, fast, text: str) -> Non
 @pytest.mark.parametrize("rule", ["intended", "off"])
 def test_digit_comma_pieces(with_digit_commas: Tokenizer, rule: str) -> None:
     """Without the pieces that the rule splits, the best path for a year is the rule's."""
-    tokenizer = Tokenizer(with_digit_commas.model, TokenizerSettings(digit_comma=rule))  # type: ignore[arg-type]
+    tokenizer = SentencePieceTokenizer(with_digit_commas.model, TokenizerSettings(digit_comma=rule))  # type: ignore[arg-type]
     fast = build_fast_tokenizer(tokenizer)
     texts = [f"in {year}, and of {year}, at {year}" for year in range(1990, 1999)]
     assert [fast_ids(fast, text) for text in texts] == tokenizer.encode_batch(texts)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import DigitComma, Tokenizer, TokenizerSettings
 
 ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -97,7 +98,7 @@ def test_a_stretch_of_words_is_found_again(
 def test_the_digit_comma_rule_splits_the_slice(
     with_digit_commas: Tokenizer, rule: DigitComma, number: int, letter: str
 ) -> None:
-    tokenizer = Tokenizer(with_digit_commas.model, TokenizerSettings(digit_comma=rule))
+    tokenizer = SentencePieceTokenizer(with_digit_commas.model, TokenizerSettings(digit_comma=rule))
     text = f" in  {letter}{number},\t and"
     encoding = tokenizer.encode_with_offsets(text)
     slices = [text[a:b] for a, b in zip(encoding.starts, encoding.ends, strict=True)]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
-from litebert.common.errors import DataError
+from litebert.common.errors import DataError, install_command
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.sources import Source
@@ -278,9 +278,7 @@ def _parquet_excerpts(
     try:
         import pyarrow
     except ModuleNotFoundError:
-        raise DataError(
-            f"{source.path}: reading Parquet needs `pip install litebert[data]`"
-        ) from None
+        raise DataError(f"{source.path}: reading Parquet needs {install_command('data')}") from None
     first_row = offset
     try:
         with _parquet_file(source) as file:

@@ -12,14 +12,15 @@ import torch
 from litebert.common.config import to_dict
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
-from litebert.data.batches.example import Vocabulary
+from litebert.common.statistics import small_dev_split
+from litebert.data.batches.example import Vocabulary, WordChoice
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
 from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
-from litebert.text.tokenizer import MODEL_FILE, Tokenizer
+from litebert.text.tokenizer import Tokenizer, has_tokenizer
 from litebert.train.pretraining import curriculum
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.growth import spread
@@ -42,16 +43,25 @@ class Corpora:
     """dev documents"""
     tokenizer: Tokenizer
     tokenizer_folder: Path
+    words: WordChoice = "auto"
 
     @property
     def vocabulary(self) -> Vocabulary:
         """What drawing examples needs."""
-        return Vocabulary.of(self.tokenizer)
+        return Vocabulary.of(self.tokenizer, self.words)
 
     def unigram_counts(self) -> np.ndarray:
         """How often each piece occurs in the training documents, int64 [V]."""
         counts = [shards.unigram_counts() for shards, _ in self.train]
         return np.asarray(np.sum(counts, axis=0))
+
+    @property
+    def dev_note(self) -> str:
+        """What is to be said about the dev documents before a run: none, or too few."""
+        documents = sum(shards.num_documents for shards in self.dev)
+        if not documents:
+            return "no dev documents: the run goes without evaluation"
+        return small_dev_split(documents, sum(shards.num_tokens for shards in self.dev))
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
@@ -70,7 +80,8 @@ def open_corpora(config: PretrainConfig) -> Corpora:
     tokenizer = tokenizer_of([*train, *dev] if config.dev_data else train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
     weighted = tuple(zip(train, weights, strict=True))
-    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder)
+    words = config.examples.mask.words
+    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder, words)
 
 
 def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[ShardSet, ...]:
@@ -100,7 +111,7 @@ def build_pretraining_model(
     if config.init_from is None:
         model = PretrainingModel(shape, generator=generator)
         if config.initial.attention == "neighbours":
-            look_at_neighbours(model.encoder, generator)
+            look_at_neighbours(model.encoder, generator, config.initial.neighbour_heads)
         if config.initial.word_bias == "frequencies":
             set_word_frequencies(model, corpora.unigram_counts())
     else:
@@ -165,9 +176,9 @@ def check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> 
             f"{folder} has {model.vocab_size} pieces but the shards have {tokenizer.vocab_size}: "
             "prepare the text with the tokenizer of that folder"
         )
-    if not (folder / MODEL_FILE).is_file():
+    if not has_tokenizer(folder):
         raise CheckpointError(
-            f"{folder} has no {MODEL_FILE} to compare its vocabulary with that of the shards: "
+            f"{folder} has no tokenizer to compare its vocabulary with that of the shards: "
             "copy the model's tokenizer files into that folder"
         )
     if Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
