@@ -1,10 +1,12 @@
-"""Evaluation on dev documents: masked words, sentence tasks, and rules to compare them with."""
+"""Evaluation on dev documents: masked words, sentence tasks, the best so far, the plateau."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import torch
@@ -25,10 +27,12 @@ from litebert.data.batches.surface import length_rule, overlap_rule
 from litebert.data.corpus.shards import ShardSet
 from litebert.dist.replica import Replica
 from litebert.model.config import IGNORED_LABEL
-from litebert.train.pretraining.config import Metric
+from litebert.train.pretraining.config import Metric, PretrainConfig
 from litebert.train.pretraining.feed import FeedPosition
+from litebert.train.pretraining.figures import watch_plateau
 from litebert.train.pretraining.objective import inputs_of
-from litebert.train.run import TrainState
+from litebert.train.probe import LiveProbe
+from litebert.train.run import Run, TrainState
 
 EVALUATION_SEED = 20190926
 """Fixed, so that every run with the same shards and lengths is evaluated on the same examples."""
@@ -266,3 +270,88 @@ def _sums_of(
     found[7] = (out.sentence_logits_B2.argmax(-1) == pairs).sum()
     found[8] = (pairs != IGNORED_LABEL).sum()
     return found
+
+
+class Evaluator:
+    """Evaluates a run while it trains and at its end, and watches for the plateau.
+
+    ``finished`` puts the weights that are evaluated in their place while it is entered.
+    """
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        replica: Replica,
+        dev: DevSet,
+        run: Run[RunState],
+        finished: Callable[[], AbstractContextManager[None]] = nullcontext,
+        probe: LiveProbe | None = None,
+    ) -> None:
+        self.config, self.settings = config, config.evaluation
+        self.replica, self.dev, self.run, self.state = replica, dev, run, run.state
+        self._finished, self._probe = finished, probe
+        self.latest: Scores | None = None
+        self.probed: dict[str, float] = {}
+        # Older checkpoints do not say which metric their best value is of.
+        if self.state.best_metric not in (None, self.settings.metric):
+            self.state.best_value = self.state.best_step = self.state.best_metric = None
+
+    def during(self, layers: int, share: float) -> bool:
+        """Evaluate and record it; whether these are the best scores so far."""
+        return self._is_best(self._evaluate(self.settings.examples, layers, share))
+
+    def at_the_end(self, layers: int, share: float, stop: StopRequest) -> None:
+        """Evaluate on more examples and note it in the checkpoint of this step.
+
+        A run that is resumed at its end has done so already. A signal raises
+        :class:`EvaluationStopped`.
+        """
+        settings, state = self.settings, self.state
+        done = state.final
+        if done is not None and (done.step, done.examples) == (state.step, settings.final_examples):
+            self.latest = done.scores
+            return
+        self.run.screen.note(
+            f"last evaluation, on up to {settings.final_examples:,} dev examples of a kind"
+        )
+        comparable = scores = self._evaluate(settings.final_examples, layers, share, stop)
+        if settings.final_examples != settings.examples:
+            with self._finished():
+                comparable = evaluate(self.replica, self.dev, settings.examples, layers, stop)
+        self._is_best(comparable)
+        state.final = FinalEvaluation(state.step, settings.final_examples, scores)
+        self.run.amend()
+
+    def _evaluate(
+        self, num_examples: int, layers: int, share: float, stop: StopRequest | None = None
+    ) -> Scores:
+        """Evaluate, and record what was found."""
+        state, started = self.state, time.perf_counter()
+        with self._finished():
+            scores = evaluate(self.replica, self.dev, num_examples, layers, stop)
+            if self._probe is not None:
+                with self.replica.evaluation() as model:
+                    self.probed = self._probe.scores(model, layers)
+        self.latest = scores
+        values: dict[str, object] = {f"dev_{key}": found for key, found in asdict(scores).items()}
+        values |= {f"dev_probe_{key}": score for key, score in self.probed.items()}
+        values["elapsed_s"] = round(state.elapsed_s, 3)
+        values["evaluation_s"] = round(time.perf_counter() - started, 3)
+        values["tokens"] = state.tokens
+        self.run.log(state.step, values)
+        news = watch_plateau(self.config, layers, state, scores, share)
+        if news is not None:
+            self.run.event(*news)
+        return scores
+
+    def _is_best(self, scores: Scores) -> bool:
+        """Whether these are the best scores so far; give only scores on the same examples."""
+        metric, state = self.settings.metric, self.state
+        value = getattr(scores, metric)
+        if value is None or not math.isfinite(value):
+            return False
+        best, lower_is_better = state.best_value, metric == "mlm_loss"
+        if best is not None and (value >= best if lower_is_better else value <= best):
+            return False
+        state.best_value, state.best_step, state.best_metric = value, state.step, metric
+        return True

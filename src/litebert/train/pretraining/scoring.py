@@ -120,22 +120,3 @@ def describe_scores(scores: Scores, prefix: str = "") -> list[str]:
                 f"{pairs:,} pairs){beside}"
             )
     return lines
-
-
-def describe_briefly(scores: Scores | None) -> str:
-    """The main figures in a line for progress; nothing without scores."""
-    if scores is None:
-        return ""
-    text = (
-        f"dev loss {scores.mlm_loss:.2f} (at masks {scores.masked_loss:.2f}, "
-        f"unigram {scores.unigram_loss:.2f}), words {scores.mlm_accuracy:.1%}"
-    )
-    if scores.sop_accuracy is not None:
-        text += f", sop {scores.sop_accuracy:.1%}"
-    if scores.sop_length_rule is not None:
-        text += f" (length rule {scores.sop_length_rule:.1%})"
-    if scores.nsp_accuracy is not None:
-        text += f", nsp {scores.nsp_accuracy:.1%}"
-    if scores.nsp_overlap_rule is not None:
-        text += f" (overlap rule {scores.nsp_overlap_rule:.1%})"
-    return text
