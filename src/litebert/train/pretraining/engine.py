@@ -54,6 +54,7 @@ from litebert.train.pretraining.setup import (
     pretraining_identity,
     resolve_model,
 )
+from litebert.train.probe import LiveProbe
 from litebert.train.run import Run
 
 SLOW_STEP_S = 30.0
@@ -153,7 +154,9 @@ class Pretraining:
         ).to(process.device)
         size = config.evaluation.batch_size
         self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
-        self.evaluator = Evaluator(config, self.replica, self.dev, self.record, self.finished)
+        self.evaluator = Evaluator(
+            config, self.replica, self.dev, self.record, self.finished, self._live_probe()
+        )
         self.gemm_rate = measured_gemm_rate(str(process.device))
         self.since_line: list[tuple[StepWork, Outcome]] = []
         """steps since the last line of metrics"""
@@ -296,6 +299,8 @@ class Pretraining:
             figures.append(f"{values['gemm_share']:.0%} of GEMM")
         settings = f"{stage.layers} layers, {stage.batch_size} x {stage.length}"
         dev = _describe(self.evaluator.latest)
+        if "cls" in self.evaluator.probed:
+            dev += f", probe of [CLS] {self.evaluator.probed['cls']:.3g}"
         return StatusLine(share, self.state.step, eta_s, tuple(figures), settings, dev)
 
     def evaluate(self, *, is_last: bool) -> bool:
@@ -328,6 +333,13 @@ class Pretraining:
         if not weight:
             return None
         return Bag(weight, num_examples, self.piece_weights, objective.bag_words == "masked")
+
+    def _live_probe(self) -> LiveProbe | None:
+        wanted = self.config.evaluation
+        if wanted.probe is None:
+            return None
+        positions, tokenizer = self.shape.max_positions, self.corpora.tokenizer
+        return LiveProbe(wanted.probe, tokenizer, positions, wanted.probe_examples)
 
     def _note_slow_steps(self) -> None:
         """Tell who starts a large model on a small machine, before the first step has passed."""
