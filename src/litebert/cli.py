@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("pretrain:pretrain", "Pretrain a model on token shards."),
     "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
     "sweep": ("sweep:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
+    "reproduce": ("reproduce:reproduce", "Run the paper's tables and figures, with a verdict."),
     "report": ("report:report", "Write the page of a run, and one table of many."),
     "runs": ("runs:runs", "List the runs below a folder, the best first."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),

@@ -31,8 +31,13 @@ class InitialWeights:
 
     attention: Literal["random", "neighbours"] = "random"
     """neighbours: each head begins by looking at one neighbour, which frees small models at once"""
+    neighbour_heads: int = 8
+    """most heads that begin at a neighbour; the others look everywhere, as [CLS] needs it"""
     word_bias: Literal["zero", "frequencies"] = "zero"
     """frequencies: the output bias begins at the log frequency of each word in the shards"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "1 or more", "neighbour_heads", table="initial")
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,15 @@ class Evaluation:
     """examples evaluated at once"""
     metric: Metric = "mlm_loss"
     """decides which checkpoint is the best"""
+    probe: str | None = None
+    """TASK:DIR, such as sst2:glue: what linear models on the frozen states reach on a task, in \
+every evaluation"""
+    probe_examples: int = 2000
+    """training examples that these are fitted on"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "0 or more", "every_steps", table="evaluation")
+        check_range(self, "1 or more", "batch_size", "probe_examples", table="evaluation")
 
     def __post_init__(self) -> None:
         check_range(self, "0 or more", "every_steps", table="evaluation")

@@ -138,7 +138,7 @@ def build_pretraining_model(
     if config.init_from is None:
         model = PretrainingModel(shape, generator=generator)
         if config.initial.attention == "neighbours":
-            look_at_neighbours(model.encoder, generator)
+            look_at_neighbours(model.encoder, generator, config.initial.neighbour_heads)
         if config.initial.word_bias == "frequencies":
             set_word_frequencies(model, corpora.unigram_counts())
     else:
