@@ -138,11 +138,7 @@ every evaluation"""
 
     def __post_init__(self) -> None:
         check_range(self, "0 or more", "every_steps", table="evaluation")
-        check_range(self, "1 or more", "batch_size", "probe_examples", table="evaluation")
-
-    def __post_init__(self) -> None:
-        check_range(self, "0 or more", "every_steps", table="evaluation")
-        sizes = ("examples", "final_examples", "batch_size")
+        sizes = ("examples", "final_examples", "batch_size", "probe_examples")
         check_range(self, "1 or more", *sizes, table="evaluation", most=MOST_EXAMPLES)
 
 
