@@ -43,6 +43,7 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "numpy": frozenset({"*"}),
     "rich": frozenset({"common", "train", "demo", "commands"}),
     "cyclopts": frozenset({"commands", "cli"}),
+    "filelock": frozenset({"common"}),  # one writer a folder, on every system
     "sentencepiece": frozenset({"text"}),
     "sentencex": frozenset({"text"}),
     "tokenizers": frozenset({"text"}),

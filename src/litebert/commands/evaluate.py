@@ -30,6 +30,7 @@ def evaluate(
     out: Path | None = None,
     strict: Annotated[bool, SWITCH] = False,
     threads: Threads = "auto",
+    allow_unknown: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Score a model on a task, or a file of predictions in the official script's format.
@@ -48,7 +49,7 @@ def evaluate(
             words and sentence tasks on token shards, by both readings of their rules.
         data: a file with the gold labels, or the folder that holds the task's files; for
             pretraining folders of shards.
-        model: a fine-tuned model folder or an exported ONNX folder; several are averaged.
+        model: a fine-tuned model folder, run folder, hub name or ONNX folder; several are averaged.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
         split: the split to score or predict, such as test; default: those with labels. A test
@@ -60,6 +61,7 @@ def evaluate(
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
+        allow_unknown: go on where the vocabulary does not know most of the text.
         json_: print JSON with the official script's keys.
     """
     if task == "pretraining":
@@ -97,6 +99,7 @@ def evaluate(
             choose=choose,
             problems=problems,
             threads=threads,
+            allow_unknown=allow_unknown,
         )
         scores = dict(evaluations[0].scores)  # of other splits with the split's name
         for evaluation in evaluations[1:]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 from litebert.bundled import BUNDLED
@@ -14,7 +13,7 @@ from litebert.commands.flags import JSON, SWITCH
 def fill_mask(
     text: str,
     *,
-    model: Path = Path(BUNDLED),
+    model: str = BUNDLED,
     top_k: int = 5,
     depth: int | None = None,
     force_depth: Annotated[bool, SWITCH] = False,
@@ -29,7 +28,8 @@ def fill_mask(
 
     Args:
         text: a text with one or more [MASK].
-        model: a model folder or an ONNX folder; default: the model that comes with litebert.
+        model: a model folder, an ONNX folder, a run folder or a hub name; default: the small model
+            that comes with litebert.
         top_k: candidates for each mask.
         depth: layers to run, for a model trained for it.
         force_depth: run at that depth even if the model was not trained for it.

@@ -25,9 +25,11 @@ def report(
         table: file for the table of scores.
     """
     from litebert.common.files import write_text
+    from litebert.common.ownership import keep_files
     from litebert.report.write import score_table, write_reports
 
     if table is not None:
+        keep_files(table, [("run", folder) for folder in run])
         text = score_table(run)
         write_text(table, text)
         print(text, end="")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from litebert.common.errors import CheckpointError, ConfigError, suggestion
 from litebert.common.files import atomic_folder, write_json, write_text
-from litebert.interop.card import model_card
+from litebert.interop.card import CARD_FILE, model_card
 from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder, Parameters, load_config
 from litebert.interop.hf_config import default_labels, foreign_config
 from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, some_of, tensor_names
@@ -63,7 +63,7 @@ def save_model(
             masks = "masked_logits" in HEADS[head].output_names
             copy_tokenizer(Path(tokenizer_folder), temporary, masks=masks)
         text = model_card(config, head, Path(folder).name) if card is None else card
-        write_text(temporary / "README.md", text)
+        write_text(temporary / CARD_FILE, text)
 
 
 def _head_of_model(model: nn.Module, asked: Head | None) -> Head:

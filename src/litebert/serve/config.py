@@ -21,9 +21,9 @@ LIMITS = (
 class ServeConfig:
     """What the server loads and how much it accepts."""
 
-    model: tuple[Path, ...] = ()
-    """a model folder or ONNX folder; several may be given, each question goes to the first that \
-has the head for it; default: the model that comes with litebert"""
+    model: tuple[str | Path, ...] = ()
+    """a model folder, ONNX folder, run folder or hub name; several may be given, each question \
+goes to the first that has the head for it; default: the small model that comes with litebert"""
     host: str = "127.0.0.1"
     """address to listen on; the default is reachable from this machine alone"""
     port: int = 8000

@@ -42,7 +42,7 @@ class ServedModel:
     config: ModelConfig
 
     @classmethod
-    def load(cls, folder: Path, config: ServeConfig) -> ServedModel:
+    def load(cls, folder: Path | str, config: ServeConfig) -> ServedModel:
         """Load a folder; it is called after itself, or after its run if it is called ``model``."""
         predictor = Predictor.load(
             folder,
@@ -103,7 +103,7 @@ class Service:
     def load(cls, config: ServeConfig) -> Service:
         """Load every folder of the settings, and run each model once to warm it up."""
         models: list[ServedModel] = []
-        for folder in config.model or (Path(BUNDLED),):
+        for folder in config.model or (BUNDLED,):
             loaded = ServedModel.load(folder, config)
             taken = [model.name for model in models]
             number = 1

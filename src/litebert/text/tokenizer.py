@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import ConfigError, DataError
-from litebert.common.files import read_json
+from litebert.common.files import near_folders, read_json
 from litebert.text.normalize import Normalization
 from litebert.text.words import Borders, WordRule, unicode_borders
 
@@ -173,13 +173,15 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     from litebert.text.foreign import check_same_pieces, read_vocabulary
 
     if not folder.is_dir():
-        raise DataError(f"tokenizer folder {folder} does not exist")
+        raise DataError(f"tokenizer folder {folder} does not exist.{near_folders(folder)}")
     pieces, words, fast = (folder / name for name in (MODEL_FILE, VOCABULARY_FILE, JSON_FILE))
     if not has_tokenizer(folder):
-        raise DataError(
-            f"{folder} has no {MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}; copy the model's "
-            "there, or train one with `litebert tokenizer train`"
-        )
+        remedy = "train one with `litebert tokenizer train`"
+        if has_tokenizer(folder / "model"):
+            remedy = f"its {folder / 'model'} has: name that folder"
+        elif (folder / "config.json").is_file():
+            remedy = "copy the model's own there: another vocabulary does not fit its weights"
+        raise DataError(f"{folder} has no {MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}; {remedy}")
     if pieces.is_file() and words.is_file():
         raise DataError(
             f"{folder} holds two vocabularies, {MODEL_FILE} and {VOCABULARY_FILE}; remove the one "

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder, sha256_file, write_json
+from litebert.common.ownership import clear_leftovers
 from litebert.dist.replica import copy_into, whole
 
 STATE_FILE = "state.json"
@@ -188,14 +189,6 @@ def prune(folder: Path, keep_last: int, keep: Sequence[int]) -> None:
         if step not in keep:
             shutil.rmtree(folder / f"step-{step}", ignore_errors=True)
     clear_leftovers(folder)
-
-
-def clear_leftovers(folder: Path) -> None:
-    """Remove what a killed process left half written."""
-    if folder.is_dir():
-        for entry in folder.iterdir():
-            if entry.name.startswith(".step-"):
-                shutil.rmtree(entry, ignore_errors=True)
 
 
 def model_tensors(model: torch.nn.Module) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from litebert.common.config import from_dict
 from litebert.common.errors import CheckpointError
 from litebert.common.runs import RunFolder
+from litebert.interop.card import model_card, pretraining_section
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
@@ -38,7 +39,9 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
     depth = from_dict(RunState, chosen.state["run"], str(chosen.path)).depth
     if 0 < depth < model.config.num_layers:  # later layers begin as copies
         deepen(model, (), new_sets(plan_of(model.config), depth, model.config.num_layers), {})
-    save_model(model.eval(), out, _tokenizer_folder(run, manifest))
+    about = {"run": f"`{run.resolve().name}`", "weights of step": f"{chosen.step:,}"}
+    card = model_card(model.config, "pretraining", out.name, pretraining_section(about))
+    save_model(model.eval(), out, _tokenizer_folder(run, manifest), card)
     return chosen.step
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
@@ -18,13 +19,16 @@ from torch.optim import Optimizer
 
 from litebert.common.config import flat_settings, from_dict, to_dict
 from litebert.common.errors import CheckpointError
-from litebert.common.runs import MANIFEST_FILE, RunFolder
+from litebert.common.ownership import Inputs, clear_leftovers, owned_folder
+from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, RunFolder
 from litebert.dist.replica import copy_into, whole
 from litebert.dist.runtime import Process
 from litebert.train import checkpoint
 from litebert.train.average import WeightAverage
 from litebert.train.display import Display
 from litebert.train.trackers import Tracker, open_trackers, tag
+
+RunKind = Literal["pretraining", "fine-tuning"]
 
 _PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
 """Settings that may differ between processes: what is found there is compared instead."""
@@ -212,9 +216,14 @@ class Run(Generic[S_co]):
         if self.config.resume == "no" or not RunFolder.exists(self.folder):
             self._files = self._create()
             return None
-        checkpoint.clear_leftovers(self.checkpoints)
+        clear_leftovers(self.checkpoints)
         passed_over: list[str] = []
         found = checkpoint.latest_good(self.checkpoints, passed_over.append)
+        if found is None and (self.folder / MODEL_FOLDER).is_dir():
+            raise CheckpointError(
+                f"{self.folder} holds a finished run whose checkpoints are gone: there is nothing "
+                "to go on from; choose another --out, or delete that folder to start over"
+            )
         if found is None:
             # Nothing of the earlier start is used: the manifest must be of this one.
             (self.folder / MANIFEST_FILE).unlink()
@@ -262,6 +271,30 @@ class Run(Generic[S_co]):
             f"resuming {self.folder} at step {found.step:,}"
             + (f"; changed: {', '.join(news)}" if news else "")
         )
+
+
+@contextmanager
+def owned_run(process: Process, kind: RunKind, out: Path, inputs: Inputs = ()) -> Iterator[None]:
+    """Own a run folder: process 0 does, and all processes stop if it is refused.
+
+    A folder that holds a run of the other kind, or anything that is not of a run, is refused.
+    """
+
+    def is_ours(folder: Path) -> bool:
+        if not RunFolder.exists(folder):
+            return False
+        settings = RunFolder(folder).manifest()["config"]
+        is_task = isinstance(settings, Mapping) and "task" in settings
+        found = "fine-tuning" if is_task else "pretraining"
+        if found != kind:
+            raise CheckpointError(f"{folder} holds a {found} run; choose another --out")
+        return True
+
+    with ExitStack() as held:
+        # The comparison with random weights runs before the run that it belongs to.
+        owned = owned_folder(out, is_ours, inputs, early=("random",))
+        process.on_main(lambda: held.enter_context(owned))
+        yield
 
 
 def check_same_configuration(config: RunConfig, process: Process) -> None:

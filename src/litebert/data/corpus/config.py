@@ -48,6 +48,8 @@ class PrepareConfig:
     """where workers run: on this machine, or on a Ray cluster (RAY_ADDRESS, else a local one)"""
     strict: bool = False
     """stop at the first broken line or file instead of counting it"""
+    allow_unknown: bool = False
+    """go on where the vocabulary does not know most of the text"""
     restart: bool = False
     """discard what the output folder holds from another or an unfinished build"""
     shard_tokens: int = 1 << 24

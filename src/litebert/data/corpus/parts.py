@@ -7,7 +7,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from litebert.data.corpus.ingest import Chunk, Excerpt, Position, Problem, ProblemKind
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.shards import Documents, Tokens, token_dtype
+from litebert.text.coverage import Coverage
 from litebert.text.sentences import split_sentences
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings, open_tokenizer
 
@@ -49,6 +50,8 @@ class PartSummary:
     problem_counts: dict[str, int]
     problems: tuple[Problem, ...]
     """the first hundred, with file and line"""
+    coverage: tuple[int, int] = (0, 0)
+    """tokens that count, and those that the vocabulary lacks"""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,7 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
         empty_documents=int((~keep).sum()),
         problem_counts=dict(counts),
         problems=tuple(problems[:_NAMED_PROBLEMS]),
+        coverage=astuple(Coverage.of([packed.tokens], tokenizer)),
     )
     return Part(packed, keys[keep], is_dev[keep], summary).to_bytes()
 

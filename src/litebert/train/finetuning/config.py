@@ -32,7 +32,8 @@ class FinetuneConfig:
     out: Path
     """run folder to write"""
     model: str = BUNDLED
-    """model folder (pretrained, or fine-tuned on another task) or hub name to start from"""
+    """model folder, run folder or hub name to start from (pretrained, or fine-tuned on another \
+task); default: the small model that comes with litebert"""
     data: Path | None = None
     """folder with the task's files (or the GLUE root); own tasks may leave it out"""
     steps: int | None = None
@@ -89,6 +90,8 @@ weights (models that share all parameters)"""
     """tokens processed at once, padding included; a step of more is accumulated"""
     strict: bool = False
     """stop at the first bad row"""
+    allow_unknown: bool = False
+    """go on where the vocabulary does not know most of the text"""
     track: str = "tensorboard"
     """where the numbers go besides metrics.jsonl: tensorboard, wandb, mlflow, with commas"""
     resume: Literal["no", "auto"] = "no"
@@ -124,6 +127,11 @@ is, to the bit"""
         tracker_names(self.track)
         check_range(self, "more than 0", "epochs", "lr")
         check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout")
+
+    @property
+    def inputs(self) -> list[tuple[str, Path | str | None]]:
+        """What the run reads, by flag: none of it may lie in the run folder."""
+        return [("--model", self.model), ("--data", self.data), ("the task file", self.task)]
 
 
 PAPER_HIDDEN_SIZE = 768

@@ -28,8 +28,13 @@ class InitialWeights:
 
     attention: Literal["random", "neighbours"] = "random"
     """neighbours: each head begins by looking at one neighbour, which frees small models at once"""
+    neighbour_heads: int = 8
+    """most heads that begin at a neighbour; the others look everywhere, as [CLS] needs it"""
     word_bias: Literal["zero", "frequencies"] = "zero"
     """frequencies: the output bias begins at the log frequency of each word in the shards"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "1 or more", "neighbour_heads", table="initial")
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,16 @@ bag) alone, joins the step; 0: never"""
 class Curriculum:
     """Settings that change while training: tables of [share of the run, value] rows.
 
+    On the command line `--curriculum.layers 0 2 0.5 4` is a table of two rows; the flag with
+    nothing after it empties the table of a recipe.
+
     >>> Curriculum(layers=((0.0, 2), (0.5, 4), (0.75, 6))).layers[0]
     (0.0, 2)
     """
 
     layers: Table = ()
-    """how many layers run; layers with parameters of their own begin as copies of those that run"""
+    """how many layers run; layers with parameters of their own begin as copies of those that run. \
+As a flag `0 2 0.5 4` is two rows, and nothing empties a recipe's table: as for all tables"""
     length: Table = ()
     """longest example in tokens"""
     batch_size: Table = ()
@@ -118,6 +127,15 @@ class Evaluation:
     """examples evaluated at once"""
     metric: Metric = "mlm_loss"
     """decides which checkpoint is the best"""
+    probe: str | None = None
+    """TASK:DIR, such as sst2:glue: what linear models on the frozen states reach on a task, in \
+every evaluation"""
+    probe_examples: int = 2000
+    """training examples that these are fitted on"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "0 or more", "every_steps", table="evaluation")
+        check_range(self, "1 or more", "batch_size", "probe_examples", table="evaluation")
 
 
 @dataclass(frozen=True)
@@ -166,8 +184,8 @@ the data; nothing is learned from them"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
     init_from: str | None = None
-    """model folder or hub name whose shape and weights are the start, with the same vocabulary: \
-continued pretraining"""
+    """model folder, run folder or hub name whose shape and weights are the start, with the same \
+vocabulary: continued pretraining"""
     batch_size: int = 256
     """examples of full length per step over all processes; shorter ones come in larger numbers"""
     accumulation: int = 1
@@ -251,6 +269,13 @@ accumulation"""
     def corpora(self) -> tuple[Path, ...]:
         """All folders of shards."""
         return (self.data, *self.extra_data)
+
+    @property
+    def inputs(self) -> list[tuple[str, Path | str | None]]:
+        """What the run reads, by flag: none of it may lie in the run folder."""
+        extra = [("--extra-data", folder) for folder in self.extra_data]
+        dev = [("--dev-data", folder) for folder in self.dev_data]
+        return [("--data", self.data), *extra, *dev, ("--init-from", self.init_from)]
 
     def learning_rate(self, model: ModelConfig) -> float:
         """The peak learning rate, with the default resolved for this model."""

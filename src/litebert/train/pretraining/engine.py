@@ -54,6 +54,7 @@ from litebert.train.pretraining.setup import (
     pretraining_identity,
     resolve_model,
 )
+from litebert.train.probe import LiveProbe
 from litebert.train.run import Run
 
 SLOW_STEP_S = 30.0
@@ -80,10 +81,7 @@ class PretrainResult:
 def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
     """Train a model on token shards and write a run folder with the model in it."""
     with (
-        training_process(config.out, config.device, config.parallel, config.threads) as (
-            process,
-            stop,
-        ),
+        training_process("pretraining", config, config.parallel) as (process, stop),
         closing(display(is_main=process.is_main, quiet=quiet)) as screen,
     ):
         return Pretraining(config, process, stop, screen).run()
@@ -156,7 +154,9 @@ class Pretraining:
         ).to(process.device)
         size = config.evaluation.batch_size
         self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
-        self.evaluator = Evaluator(config, self.replica, self.dev, self.record, self.finished)
+        self.evaluator = Evaluator(
+            config, self.replica, self.dev, self.record, self.finished, self._live_probe()
+        )
         self.gemm_rate = measured_gemm_rate(str(process.device))
         self.since_line: list[tuple[StepWork, Outcome]] = []
         """steps since the last line of metrics"""
@@ -178,8 +178,8 @@ class Pretraining:
         bag = self._bag(1, stage)
         loss = PretrainingLoss.of(self.config, 1, num_pairs, stage, device, bag)
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
-        if not self.dev.has_documents:
-            self.screen.note("no dev documents: the run goes without evaluation")
+        if self.corpora.dev_note:
+            self.screen.note(self.corpora.dev_note)
         self._note_slow_steps()
         try:
             signum = self.loop.train()
@@ -198,7 +198,10 @@ class Pretraining:
         folder = None
         if not signum:
             with self.finished():
-                folder = write_results(self.record.folder, self.replica, self.corpora, self.dev)
+                run, latest = self.record.folder, self.evaluator.latest
+                folder = write_results(
+                    run, self.replica, self.corpora, self.dev, self.state, latest
+                )
         self.record.finish(keep_checkpoints=True)
         state, scores = self.state, None if signum else self.evaluator.latest
         return PretrainResult(
@@ -296,6 +299,8 @@ class Pretraining:
             figures.append(f"{values['gemm_share']:.0%} of GEMM")
         settings = f"{stage.layers} layers, {stage.batch_size} x {stage.length}"
         dev = _describe(self.evaluator.latest)
+        if "cls" in self.evaluator.probed:
+            dev += f", probe of [CLS] {self.evaluator.probed['cls']:.3g}"
         return StatusLine(share, self.state.step, eta_s, tuple(figures), settings, dev)
 
     def evaluate(self, *, is_last: bool) -> bool:
@@ -328,6 +333,13 @@ class Pretraining:
         if not weight:
             return None
         return Bag(weight, num_examples, self.piece_weights, objective.bag_words == "masked")
+
+    def _live_probe(self) -> LiveProbe | None:
+        wanted = self.config.evaluation
+        if wanted.probe is None:
+            return None
+        positions, tokenizer = self.shape.max_positions, self.corpora.tokenizer
+        return LiveProbe(wanted.probe, tokenizer, positions, wanted.probe_examples)
 
     def _note_slow_steps(self) -> None:
         """Tell who starts a large model on a small machine, before the first step has passed."""

@@ -30,6 +30,7 @@ from litebert.model.config import IGNORED_LABEL
 from litebert.train.pretraining.config import Metric, PretrainConfig
 from litebert.train.pretraining.feed import FeedPosition
 from litebert.train.pretraining.objective import inputs_of
+from litebert.train.probe import LiveProbe
 from litebert.train.run import Run, TrainState
 
 EVALUATION_SEED = 20190926
@@ -286,11 +287,13 @@ class Evaluator:
         dev: DevSet,
         run: Run[RunState],
         finished: Callable[[], AbstractContextManager[None]] = nullcontext,
+        probe: LiveProbe | None = None,
     ) -> None:
         self.config, self.settings = config, config.evaluation
         self.replica, self.dev, self.run, self.state = replica, dev, run, run.state
-        self._finished = finished
+        self._finished, self._probe = finished, probe
         self.latest: Scores | None = None
+        self.probed: dict[str, float] = {}
         # Older checkpoints do not say which metric their best value is of.
         if self.state.best_metric not in (None, self.settings.metric):
             self.state.best_value = self.state.best_step = self.state.best_metric = None
@@ -328,8 +331,12 @@ class Evaluator:
         state, started = self.state, time.perf_counter()
         with self._finished():
             scores = evaluate(self.replica, self.dev, num_examples, layers, stop)
+            if self._probe is not None:
+                with self.replica.evaluation() as model:
+                    self.probed = self._probe.scores(model, layers)
         self.latest = scores
         values: dict[str, object] = {f"dev_{key}": found for key, found in asdict(scores).items()}
+        values |= {f"dev_probe_{key}": score for key, score in self.probed.items()}
         values["elapsed_s"] = round(state.elapsed_s, 3)
         values["evaluation_s"] = round(time.perf_counter() - started, 3)
         values["tokens"] = state.tokens

@@ -12,6 +12,7 @@ import torch
 from litebert.common.config import to_dict
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
+from litebert.common.statistics import small_dev_split
 from litebert.data.batches.example import Vocabulary, WordChoice
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
@@ -53,6 +54,14 @@ class Corpora:
         """How often each piece occurs in the training documents, int64 [V]."""
         counts = [shards.unigram_counts() for shards, _ in self.train]
         return np.asarray(np.sum(counts, axis=0))
+
+    @property
+    def dev_note(self) -> str:
+        """What is to be said about the dev documents before a run: none, or too few."""
+        documents = sum(shards.num_documents for shards in self.dev)
+        if not documents:
+            return "no dev documents: the run goes without evaluation"
+        return small_dev_split(documents, sum(shards.num_tokens for shards in self.dev))
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
@@ -102,7 +111,7 @@ def build_pretraining_model(
     if config.init_from is None:
         model = PretrainingModel(shape, generator=generator)
         if config.initial.attention == "neighbours":
-            look_at_neighbours(model.encoder, generator)
+            look_at_neighbours(model.encoder, generator, config.initial.neighbour_heads)
         if config.initial.word_bias == "frequencies":
             set_word_frequencies(model, corpora.unigram_counts())
     else:
