@@ -32,6 +32,7 @@ def probe(
     seed: int = 0,
     strict: Annotated[bool, SWITCH] = False,
     threads: Threads = "auto",
+    allow_unknown: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Fit linear models on the frozen states of a model, and score them on dev.
@@ -56,11 +57,21 @@ def probe(
         seed: of the random weights.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
+        allow_unknown: go on where the vocabulary does not know most of the text.
         json_: print JSON.
     """
     from litebert.train.probe import probe as run
 
-    result = run(model, task, data, max_train=max_train, seed=seed, strict=strict, threads=threads)
+    result = run(
+        model,
+        task,
+        data,
+        max_train=max_train,
+        seed=seed,
+        strict=strict,
+        threads=threads,
+        allow_unknown=allow_unknown,
+    )
     if json_:
         print(json.dumps(asdict(result)))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ def evaluate_models(
     problems: RowProblems | None = None,
     device: str = "auto",
     threads: Threads = "auto",
+    allow_unknown: bool = False,
 ) -> list[TaskEvaluation]:
     """Score one model, or several whose predictions are averaged.
 
@@ -56,6 +58,7 @@ def evaluate_models(
         split: by default all that have labels.
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
+        allow_unknown: go on where the vocabulary does not know most of the text.
         device: where torch runs; ``auto`` takes a GPU if there is one.
         threads: of the processor; ``auto`` lets the runtime decide.
     """
@@ -79,6 +82,10 @@ def evaluate_models(
     form = task.form.changed(stride=None if (own := purposes[0].task) is None else own.stride)
     length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
+    for part in splits:
+        warning = part.coverage(tokenizer).check(f"{task.name}, {part.name}", allow_unknown)
+        if warning is not None:
+            print(warning, file=sys.stderr)
     outputs = [
         _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device, threads)
         for folder, order in zip(folders, orders, strict=True)

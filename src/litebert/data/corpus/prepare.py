@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
@@ -31,10 +31,12 @@ from litebert.data.corpus.sources import (
     fingerprint_sources,
     write_sources,
 )
+from litebert.text.coverage import Coverage
 from litebert.text.folder import copy_tokenizer
 from litebert.text.tokenizer import Tokenizer
 
 _SHOWN_PROBLEMS = 10
+_ENOUGH_TOKENS = 100_000
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class _Work:
     num_resumed: int = 0
     num_bytes: int = 0
     num_problems: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
 
 
 def _tokenise(
@@ -156,6 +159,9 @@ def _tokenise(
             for chunk, data in results:
                 summary = read_summary(BytesIO(data))
                 _show_problems(summary, work, config.strict)
+                work.coverage += Coverage(*summary.coverage)
+                if work.coverage.tokens > _ENOUGH_TOKENS:  # wrong from the start: stop now
+                    work.coverage.check(str(config.input[0]), config.allow_unknown)
                 build.write_part(chunk.index, data)
                 work.num_bytes += summary.text_bytes
                 done_mb = min(left_mb, chunk.num_bytes / 1e6)
@@ -200,6 +206,9 @@ def _assemble(
     if not assembly.train_documents:
         found = _list(assembly.problems) or "no text"
         raise DataError(f"nothing to train on in {len(sources)} files ({found}); check --input")
+    warning = Coverage(*assembly.coverage).check(str(config.input[0]), config.allow_unknown)
+    if warning is not None:
+        _say(warning)
     with progress("writing shards", total=len(assembly.groups), unit="shard") as bar:
         for _ in write_train_shards(build, assembly):
             bar.advance()

@@ -90,6 +90,8 @@ weights (models that share all parameters)"""
     """tokens processed at once, padding included; a step of more is accumulated"""
     strict: bool = False
     """stop at the first bad row"""
+    allow_unknown: bool = False
+    """go on where the vocabulary does not know most of the text"""
     track: str = "tensorboard"
     """where the numbers go besides metrics.jsonl: tensorboard, wandb, mlflow, with commas"""
     resume: Literal["no", "auto"] = "no"
@@ -113,6 +115,9 @@ is, to the bit"""
             "log_every_steps",
         )  # fmt: skip
         check_range(self, "1 or more", *at_least_one)
+        check_range(self, "1 or more", "batch_size", "max_tokens", most=10_000_000)
+        check_range(self, "8 or more", "max_length", most=1 << 20)
+        check_range(self, "1 or more", "seeds", "keep_checkpoints", most=1_000)
         names = tuple(dict.fromkeys(n for part in self.baseline for n in part.split(",") if n))
         object.__setattr__(self, "baseline", names)
         for name in names:

@@ -288,6 +288,9 @@ class FineTuning:
         by_split: dict[str, dict[str, float]] = {}
         for place, step in reversed(list(enumerate(state.kept_steps(), start=1))):
             self.model.load_state_dict(self.record.weights(step))
+            if data.scale is not None:
+                data.scale.fold(self.model)
+                self.scorer.scale = None
             by_split = {
                 split.name: self.scorer.scores(split, is_shown=True, is_written=place == 1)
                 for split in data.evals
