@@ -33,6 +33,7 @@ from litebert.data.corpus.sources import (
 )
 from litebert.text.coverage import Coverage
 from litebert.text.folder import copy_tokenizer
+from litebert.text.sentences import splitting_note
 from litebert.text.tokenizer import Tokenizer
 
 _SHOWN_PROBLEMS = 10
@@ -81,6 +82,8 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     ]
     for found in inputs:
         _say(found.describe())
+    if config.layout != "sentences" and (note := splitting_note(config.language)):
+        _say(note)
     workers = config.workers or _num_cores()
     with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
         sources = _hashed_sources(inputs, build)
