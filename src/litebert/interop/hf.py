@@ -61,7 +61,8 @@ def save_model(
         write_json(temporary / CONFIG_FILE, values)
         _write_weights(model, config, head, temporary / WEIGHTS_FILE)
         if tokenizer_folder is not None:
-            copy_tokenizer(Path(tokenizer_folder), temporary)
+            masks = "masked_logits" in HEADS[head].output_names
+            copy_tokenizer(Path(tokenizer_folder), temporary, masks=masks)
         text = model_card(config, head, Path(folder).name) if card is None else card
         write_text(temporary / CARD_FILE, text)
 

@@ -79,9 +79,8 @@ class JsonTokenizer(Tokenizer):
         Path(folder).mkdir(parents=True, exist_ok=True)
         write_text(Path(folder) / JSON_FILE, self.model.decode())
         config = tokenizer_config(self)
-        if self.is_wordpiece:  # what it does with case and accents stands in tokenizer.json
-            for key in ("do_lower_case", "keep_accents", "normalization", "digit_comma"):
-                del config[key]
+        for key in ("do_lower_case", "keep_accents", "normalization", "digit_comma"):
+            del config[key]  # all of that stands in tokenizer.json
         write_json(Path(folder) / CONFIG_FILE, config)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:

@@ -108,9 +108,9 @@ def test_tokenizer_files_are_copied(model: PretrainingModel, tmp_path: Path) -> 
     source = tmp_path / "tokenizer"
     source.mkdir()
     for name in ("spiece.model", "tokenizer.json", "tokenizer_config.json", "other.txt"):
-        (source / name).write_text(name)
+        (source / name).write_text(f'{{"file": "{name}"}}')
     save_model(model, tmp_path / "model", source)
-    assert (tmp_path / "model" / "tokenizer.json").read_text() == "tokenizer.json"
+    assert (tmp_path / "model" / "tokenizer.json").read_text() == '{"file": "tokenizer.json"}'
     assert not (tmp_path / "model" / "other.txt").exists()
 
 
