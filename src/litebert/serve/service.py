@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from litebert.bundled import BUNDLED
@@ -40,6 +41,7 @@ class ServedModel:
     name: str
     predictor: Predictor
     config: ModelConfig
+    loaded_at: int = field(default_factory=lambda: int(time.time()))
 
     @classmethod
     def load(cls, folder: Path, config: ServeConfig) -> ServedModel:
@@ -62,6 +64,8 @@ class ServedModel:
         info = self.predictor.backend.info
         able = [name for name, output in _NEEDS.items() if output in info.outputs]
         able += [name for name in HEADS[info.head].answers if name not in _NEEDS]
+        if info.head == "regression":
+            able.append("rerank")
         return [*able, "tokenize"]
 
     def describe(self) -> ModelInfo:
@@ -114,10 +118,13 @@ class Service:
             models.append(loaded)
         return cls(tuple(models))
 
-    def find(self, ability: str, name: str | None) -> ServedModel:
-        """Return the model of that name, or else the first that is able; both must hold."""
+    def find(self, ability: str, name: str | None, any_name: bool = False) -> ServedModel:
+        """Return the model of that name, or else the first that is able; both must hold.
+
+        With ``any_name`` the only model goes by every name: OpenAI's clients send one of theirs.
+        """
         candidates: Sequence[ServedModel] = self.models
-        if name is not None:
+        if name is not None and not (any_name and len(self.models) == 1):
             names = [model.name for model in self.models]
             if name not in names:
                 near = suggestion(name, names) or f" Loaded: {', '.join(names)}."
