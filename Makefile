@@ -2,75 +2,89 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# What is installed, in two steps: what the demo needs; what tests and development need besides.
+DEMO := $(VENV)/.demo-installed
+DEV := $(VENV)/.dev-installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# torch has a build for CPUs and one for each generation of GPUs, each from an index of its own; empty: pip's
+# usual index, which on Linux has the build for GPUs.
+TORCH_INDEX ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint type format bench docs-test map exactness browser build wheel-test pictures clean
+.PHONY: help setup demo test test-all lint type format bench docs-test map lock exactness browser build wheel-test pictures clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-setup: $(STAMP)  ## create .venv and install everything once
+setup: $(DEV)  ## create .venv and install all that the targets need, once
 
-# torch first and from its pin: another spelling may pull gigabytes of GPU packages.
-$(STAMP): pyproject.toml constraints.txt
-	@echo "Setting up $(VENV) (once)"
+# torch first, from its own index if one is named: nothing later replaces it. What it needs comes from the usual one.
+$(DEMO): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) for the demo (once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) "$$(grep -E '^torch==' constraints.txt)"
-	@$(PIP) --editable ".[train,onnx,serve,data,plot,dev]"
-	@touch $(STAMP)
+	@$(PIP) --no-deps $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	@$(PIP) --editable ".[demo]"
+	@touch $@
 
-demo: $(STAMP)  ## the whole way on text that is on every machine
+$(DEV): $(DEMO)
+	@echo "Adding tests, linters and peers to $(VENV) (once)"
+	@$(PIP) --editable ".[train,onnx,serve,data,plot,dev]"
+	@touch $@
+
+demo: $(DEMO)  ## the whole way on text that is on every machine
 	@$(BIN)/litebert demo
 
-test: $(STAMP)  ## the default tests: no network, no extra data
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not ray and not browser"
-
-test-all: $(STAMP) browser  ## every test, with ray and a browser
-	@$(PIP) --editable ".[ray]"
+test: $(DEV)  ## the default tests: no network, no extra data
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
-lint: $(STAMP)  ## ruff: rules and formatting
+test-all: $(DEV) browser  ## every test, with ray and a browser
+	@$(PIP) --editable ".[ray]"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m ""
+
+lint: $(DEV)  ## ruff: rules and formatting
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-type: $(STAMP)  ## mypy, strict
+type: $(DEV)  ## mypy, strict
 	@$(BIN)/mypy
 
-format: $(STAMP)  ## let ruff fix what it can
+format: $(DEV)  ## let ruff fix what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(STAMP)  ## measure against peers (needs the machine to itself)
+bench: $(DEV)  ## measure against peers (needs the machine to itself)
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-docs-test: $(STAMP)  ## run the README's commands, the pages' first commands and the examples
+docs-test: $(DEV)  ## run the README's commands, the pages' first commands and the examples
 	@$(BIN)/python -m pytest -m "" tests/test_docs.py tests/e2e/test_examples.py
 
-map: $(STAMP)  ## write docs/files.md, the file map, from the modules' first lines
+map: $(DEV)  ## write docs/files.md, the file map, from the modules' first lines
 	@$(BIN)/python tools/file_map.py --write
 
-exactness: $(STAMP)  ## measure the distance to every reference, write docs/exactness.md
+lock: $(DEV)  ## write constraints.txt and requirements.lock anew (UPGRADE=--upgrade: newest versions)
+	@$(BIN)/pip install --quiet uv
+	@PATH="$(BIN):$$PATH" $(BIN)/python tools/lock.py $(UPGRADE)
+
+exactness: $(DEV)  ## measure the distance to every reference, write docs/exactness.md
 	@rm -rf build/exactness
-	@$(BIN)/python -m pytest -n $(WORKERS) tests/parity
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "" tests/parity
 	@$(BIN)/python tools/exactness.py
 
-browser: $(STAMP)  ## Chromium (Debian) and playwright, for the playground's tests
+browser: $(DEV)  ## Chromium (Debian) and playwright, for the playground's tests
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 	@$(PIP) --editable ".[browser]"
 
-build: $(STAMP)  ## build the wheel into dist/
+build: $(DEV)  ## build the wheel into dist/
 	@$(PIP) build setuptools
 	@rm -rf build/lib build/bdist.* dist/*.whl  # what is left of an older build would be packed too
 	@$(BIN)/python -m build --wheel --no-isolation
 
-wheel-test: $(STAMP)  ## the wheel in an environment of its own: demo, fill-mask, serve
+wheel-test: $(DEV)  ## the wheel in an environment of its own: demo, fill-mask, serve
 	@$(PIP) build setuptools
 	@$(BIN)/python -m pytest -m "" tests/e2e/test_wheel.py
 
-pictures: $(STAMP)  ## the README's pictures; runs the demo if there is none
+pictures: $(DEV)  ## the README's pictures; runs the demo if there is none
 	@$(BIN)/litebert demo > /dev/null
 	@$(BIN)/python tools/pictures.py pipeline
 	@$(BIN)/python tools/pictures.py demo demo

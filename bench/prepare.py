@@ -25,6 +25,8 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from litebert.common.errors import install_command
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
 LENGTH = 512
@@ -237,9 +239,9 @@ def main() -> None:
     sides = ["ours"] if arguments.no_peer else ["ours", "peer"]
     missing = [name for name in ("psutil", "datasets", "transformers") if not find_spec(name)]
     if "psutil" in missing:
-        raise SystemExit("'psutil' is missing: `pip install litebert[bench]`")
+        raise SystemExit(f"'psutil' is missing: {install_command('bench')}")
     if "peer" in sides and missing:
-        print(f"no comparison: '{missing[0]}' is missing, `pip install litebert[bench]`")
+        print(f"no comparison: '{missing[0]}' is missing, {install_command('bench')}")
         sides = ["ours"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

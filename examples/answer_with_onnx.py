@@ -4,7 +4,7 @@
     litebert export onnx runs/squad/model squad-int8 --int8
     python examples/answer_with_onnx.py squad-int8 passage.txt "Who wrote it?"
 
-On the machine that answers, `pip install litebert[onnx]` is enough.
+On the machine that answers, litebert with its extra `onnx` is enough.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import FineTuning
@@ -22,6 +23,8 @@ def small_finetuning(model: Path, out: Path, kind: str, **changes: object) -> Fi
     config = FinetuneConfig(
         str(EXAMPLES / f"{kind}.toml"), model=str(model), out=out, steps=8, lr=1e-3, batch_size=7,
         eval_every_steps=2, classifier_dropout=0.0, log_every_steps=1, device="cpu",
+        # A busy machine must not change the number, and with it the last bits.
+        threads=torch.get_num_threads(),
     )  # fmt: skip
     return replace(config, **changes)  # type: ignore[arg-type]
 

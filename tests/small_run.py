@@ -6,17 +6,39 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from litebert.common.config import from_dict
-from litebert.train.pretraining.config import Objective, PretrainConfig
+from litebert.model.config import ModelSection
+from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
 from litebert.train.pretraining.objective import PretrainingLoss
 
 BAG = Objective(bag_weight=0.5, bag_frequency=1e-3)
 """With the bag-of-words loss."""
+LEVERS: dict[str, Any] = {
+    "objective": replace(BAG, bag_exponent=0.3, pairs_every_steps=2, pairs_length=16),
+    "curriculum": Curriculum(
+        task=((0.0, "nsp"), (0.5, "sop")), sentence_factor=((0.0, 2.0), (0.5, 0.5))
+    ),
+    "average": 0.8,
+}
+"""Everything that is off by default at once: tasks that change, short pairs, averaged weights."""
+
+GROWTH: dict[str, Any] = {
+    "curriculum": Curriculum(layers=((0.0, 1), (0.5, 2))),
+    "model": ModelSection(
+        preset="albert-tiny",
+        hidden_size=64,
+        embedding_size=32,
+        intermediate_size=64,
+        sharing="none",
+    ),
+}
+"""Layers of their own, one at first."""
 
 
 def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:
@@ -28,6 +50,8 @@ def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:
         "batch_size": 8,
         "workers": 0,
         "device": "cpu",
+        # A busy machine must not change the number, and with it the last bits.
+        "threads": torch.get_num_threads(),
         "log_every_steps": 1,
         "model": {
             "preset": "albert-tiny",

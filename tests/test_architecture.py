@@ -43,11 +43,12 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "numpy": frozenset({"*"}),
     "rich": frozenset({"common", "train", "demo", "commands"}),
     "cyclopts": frozenset({"commands", "cli"}),
+    "filelock": frozenset({"common"}),  # one writer a folder, on every system
     "sentencepiece": frozenset({"text"}),
     "sentencex": frozenset({"text"}),
     "tokenizers": frozenset({"text"}),
+    "charset_normalizer": frozenset({"common"}),  # tables that are not UTF-8
     "pyarrow": frozenset({"common", "data.corpus"}),
-    "zstandard": frozenset({"common"}),
     "torch": frozenset({"model", "optim", "dist", "interop", "predict", "train"}),
     "safetensors": frozenset({"interop", "train"}),
     "huggingface_hub": frozenset({"interop"}),
@@ -56,7 +57,7 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "google": frozenset({"interop.onnx"}),  # protobuf's errors
     "onnxruntime": frozenset({"interop.onnx", "predict"}),
     "matplotlib": frozenset({"data.batches", "predict", "report"}),
-    "scipy": frozenset({"tasks"}),
+    "scipy": frozenset({"tasks", "experiments"}),  # there: Student's t
     "sklearn": frozenset({"tasks"}),
     "fastapi": frozenset({"serve"}),
     "pydantic": frozenset({"serve"}),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from litebert.train.pretraining.config import Objective as Objective
     from litebert.train.pretraining.config import PretrainConfig as PretrainConfig
     from litebert.train.pretraining.engine import pretrain as pretrain
+    from litebert.train.pretraining.scoring import evaluate_pretraining as evaluate_pretraining
     from litebert.train.probe import probe as probe
 
 _PUBLIC = {
@@ -61,6 +62,7 @@ _PUBLIC = {
         "Checkpoints Curriculum Evaluation InitialWeights Objective PretrainConfig"
     ),
     "litebert.train.pretraining.engine": "pretrain",
+    "litebert.train.pretraining.scoring": "evaluate_pretraining",
     "litebert.train.probe": "probe",
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names.split()}

@@ -20,7 +20,7 @@ from litebert.dist.runtime import Parallel
 from litebert.optim.config import OptimizerConfig
 from litebert.train.pretraining.config import Checkpoints, Evaluation, ModelSection
 from litebert.train.pretraining.engine import pretrain
-from small_run import BAG, poison, small_config
+from small_run import BAG, GROWTH, LEVERS, poison, small_config
 
 
 def main() -> None:
@@ -37,6 +37,10 @@ def main() -> None:
         "fsdp-lamb": replace(base, parallel="fsdp", optimizer=lamb),
         "ddp-bag": replace(base, parallel="ddp", objective=BAG),
         "fsdp-bag": replace(base, parallel="fsdp", objective=BAG, accumulation=4),
+        "ddp-levers": replace(base, parallel="ddp", **LEVERS),
+        "fsdp-levers": replace(base, parallel="fsdp", accumulation=4, **LEVERS),
+        "ddp-growth": replace(base, parallel="ddp", **GROWTH),
+        "fsdp-growth": replace(base, parallel="fsdp", **GROWTH),
         # One micro-batch a step: the processes share its rows.
         "ddp-rows": replace(base, parallel="ddp", batch_size=2),
         # Batches of unequal size: the processes cut theirs into unequally many parts.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from litebert.common.files import open_binary
+from litebert.text.normalize import Normalization
 from litebert.text.sentences import split_sentences
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
@@ -182,6 +183,56 @@ def test_autotokenizer_adds_specials_and_segments(
     padded = fast(["one", "one two three"], padding=True)
     assert padded["attention_mask"][0][-1] == 0
     assert padded["input_ids"][0][-1] == t.pad_id
+
+
+@pytest.mark.parametrize("rule", ["official", "keep-accents"])
+def test_a_folder_that_transformers_saved_again(
+    python_text: Path, tmp_path: Path, rule: Normalization
+) -> None:
+    """It holds tokenizer.json alone, and is read with the same ids, offsets, words and specials."""
+    transformers = pytest.importorskip("transformers")
+    ours = train_tokenizer(
+        TokenizerTrainConfig((python_text,), tmp_path / "ours", vocab_size=600, normalization=rule)
+    )
+    transformers.AutoTokenizer.from_pretrained(tmp_path / "ours").save_pretrained(
+        tmp_path / "again"
+    )
+    assert not (tmp_path / "again" / "spiece.model").exists()
+    again = Tokenizer.load(tmp_path / "again")
+    lines = python_text.read_text(encoding="utf-8").splitlines()[:300]
+    assert again.encode_batch(lines) == ours.encode_batch(lines)
+    assert [again.encode_with_offsets(line) for line in lines] == [
+        ours.encode_with_offsets(line) for line in lines
+    ]
+    assert again.special_ids == ours.special_ids
+    assert again.word_rule == ours.word_rule
+    assert (again.word_borders("unicode") == ours.word_borders("unicode")).all()
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_a_wordpiece_folder_as_transformers_reads_it(tmp_path: Path, lower: bool) -> None:
+    transformers = pytest.importorskip("transformers")
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEéß한국我爱0123456789.,()-"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters)]
+    pieces += ["the", "##ing", "한국", "##어", "cafe"]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    settings = {"do_lower_case": lower, "strip_accents": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    theirs = transformers.BertTokenizer.from_pretrained(tmp_path)
+    ours = Tokenizer.load(tmp_path)
+    lines = [
+        "The café (1998), 한국어 我爱 你",
+        "Walking\u00a0THE  a-b ß",
+        "x" * 120,
+        "",
+        " \t\u200b",
+    ]
+    assert ours.encode_batch(lines) == theirs(lines, add_special_tokens=False)["input_ids"]
+    ours.save(tmp_path / "saved")
+    saved = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert saved(lines)["input_ids"] == theirs(lines)["input_ids"]
+    pair = saved("the", "cafe")
+    assert pair["token_type_ids"] == theirs("the", "cafe")["token_type_ids"]
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +17,22 @@ from litebert.common.runs import RunFolder
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
-@pytest.mark.parametrize("script", ["bundle", "exactness", "file_map", "pictures"])
+@pytest.mark.parametrize("script", ["bundle", "exactness", "file_map", "lock", "pictures"])
 def test_a_script_has_help(script: str) -> None:
     command = [sys.executable, str(TOOLS / f"{script}.py"), "--help"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert f"usage: {script}.py" in answer.stdout
+
+
+def test_the_lock_and_the_constraints_agree_and_name_no_index() -> None:
+    root = TOOLS.parent
+    texts = [(root / name).read_text() for name in ("constraints.txt", "requirements.lock")]
+    pins = [set(re.findall(r"(?m)^[\w.-]+==[\w.+]+", text)) for text in texts]
+    assert {pin for pin in pins[0] if pin.startswith("torch==")}
+    assert len(pins[1]) > 20
+    assert pins[1] < pins[0]
+    assert not [line for text in texts for line in text.splitlines() if "://" in line]
+    assert texts[1].count("--hash=sha256:") > len(pins[1])
 
 
 def test_a_page_without_records_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib import import_module
 from pathlib import Path
 
@@ -11,6 +12,23 @@ import pytest
 from litebert.cli import COMMANDS, _without_overridden_lengths, main, run
 from litebert.common.errors import ConfigError
 from litebert.train.pretraining.config import PretrainConfig
+
+
+@pytest.mark.parametrize("own", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}, {"GOMP_SPINCOUNT": "9"}])
+def test_threads_wait_without_spinning_unless_the_user_says_how(
+    monkeypatch: pytest.MonkeyPatch, own: dict[str, str]
+) -> None:
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        # Set first, so that what main sets is undone after the test.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    main(["params", "albert-tiny", "--json"])
+    found = {name: os.environ.get(name) for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    assert found == {"OMP_WAIT_POLICY": None, "GOMP_SPINCOUNT": None} | (
+        own or {"OMP_WAIT_POLICY": "PASSIVE"}
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The evaluate command: score a model, or a file of predictions without any model."""
+"""The evaluate command: score a model on a task or on shards, or a file of predictions."""
 
 from __future__ import annotations
 
@@ -11,20 +11,26 @@ from cyclopts import Parameter
 
 from litebert.commands.flags import JSON, SWITCH
 from litebert.common.errors import ConfigError
+from litebert.common.runs import is_main_process
+from litebert.predict.backend import Threads
 from litebert.tasks.problems import BAD_ROWS_FILE, RowProblems
 
 
 def evaluate(
     task: str,
     *,
-    data: Path | None = None,
+    data: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
     model: Annotated[list[str] | None, Parameter(negative="")] = None,
     predictions: Path | None = None,
     null_odds: Path | None = None,
     split: str | None = None,
     choose: Annotated[bool, SWITCH] = False,
+    examples: int | None = None,
+    length: int | None = None,
     out: Path | None = None,
     strict: Annotated[bool, SWITCH] = False,
+    threads: Threads = "auto",
+    allow_unknown: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Score a model on a task, or a file of predictions in the official script's format.
@@ -35,21 +41,40 @@ def evaluate(
         litebert evaluate mnli --model runs/mnli/model --data glue --split test_matched --out files
         litebert evaluate squad1 --predictions predictions.json --data dev-v1.1.json --json
         litebert evaluate squad2 --predictions answers.json --null-odds odds.json --data dev.json
+        litebert evaluate pretraining --model runs/small/model --data shards/wiki shards/novels
 
     Args:
         task: a benchmark (cola sst2 mrpc stsb qqp mnli qnli rte wnli ax squad1 squad2 race
-            race-middle race-high) or a TOML file that describes your own.
-        data: a file with the gold labels, or the folder that holds the task's files.
-        model: a fine-tuned model folder or an exported ONNX folder; several are averaged.
+            race-middle race-high) or a TOML file that describes your own; pretraining: masked
+            words and sentence tasks on token shards, by both readings of their rules.
+        data: a file with the gold labels, or the folder that holds the task's files; for
+            pretraining folders of shards.
+        model: a fine-tuned model folder, run folder, hub name or ONNX folder; several are averaged.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
         split: the split to score or predict, such as test; default: those with labels. A test
-            split with a leaderboard is predicted for it, not scored.
+            split with a leaderboard is predicted for it, not scored. For pretraining: dev, or all
+            for text that is kept apart.
         choose: of several models take those that make the average better on dev.
+        examples: pretraining: examples of each sentence task and corpus; default: 4096.
+        length: pretraining: longest example in tokens; default: 128.
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
+        threads: of the processor; auto: all.
+        allow_unknown: go on where the vocabulary does not know most of the text.
         json_: print JSON with the official script's keys.
     """
+    if task == "pretraining":
+        others = {"--predictions": predictions, "--null-odds": null_odds, "--out": out}
+        for flag, given in {**others, "--choose": choose or None}.items():
+            _refuse(given is not None, flag, "pretraining")
+        _pretraining(model, data, split, examples or 4096, length, threads, json_)
+        return
+    _refuse(examples is not None, "--examples", "a task")
+    _refuse(length is not None, "--length", "a task")
+    if data is not None and len(data) > 1:
+        raise ConfigError(f"--data has {len(data)} folders: a task's files are in one")
+    source = data[0] if data else None
     if (model is None) == (predictions is None):
         raise ConfigError("evaluate needs either --model DIR or --predictions FILE, one of them")
     problems = RowProblems(strict)
@@ -58,15 +83,23 @@ def evaluate(
         _refuse(choose, "--choose", "--predictions")
         from litebert.tasks.registry import data_folder, find_task
 
-        found = find_task(task)
-        where, name = data_folder(found, data), split or found.eval_splits[0]
+        found = find_task(task, source)
+        where, name = data_folder(found, source), split or found.eval_splits[0]
         scores = found.score_file(predictions, where, name, null_odds, problems)
     else:
         _refuse(null_odds is not None, "--null-odds", "--model")
         from litebert.predict.evaluate import evaluate_models
 
         evaluations = evaluate_models(
-            task, model or [], data, split=split, out=out, choose=choose, problems=problems
+            task,
+            model or [],
+            source,
+            split=split,
+            out=out,
+            choose=choose,
+            problems=problems,
+            threads=threads,
+            allow_unknown=allow_unknown,
         )
         scores = dict(evaluations[0].scores)  # of other splits with the split's name
         for evaluation in evaluations[1:]:
@@ -90,6 +123,36 @@ def evaluate(
     for name, value in scores.items():
         shown = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
         print(f"{name:<{width}}  {shown}")
+
+
+def _pretraining(
+    model: list[str] | None,
+    data: list[Path] | None,
+    split: str | None,
+    examples: int,
+    length: int | None,
+    threads: Threads,
+    json_: bool,
+) -> None:
+    if not model or len(model) > 1 or not data:
+        raise ConfigError("evaluate pretraining needs one --model DIR and --data SHARDS")
+    if split not in (None, "dev", "all"):
+        raise ConfigError(f"--split {split}: pretraining is scored on dev or all documents")
+    from litebert.train.pretraining.scoring import describe_scores, evaluate_pretraining
+    from litebert.train.threads import thread_limit
+
+    with thread_limit(threads):
+        found = evaluate_pretraining(
+            model[0], data, every_document=split == "all", examples=examples, length=length
+        )
+    if not is_main_process():
+        return
+    if json_:
+        print(json.dumps([one.record() for one in found]))
+        return
+    for one in found:
+        print(f"{one.corpus}, rules {one.rules}, length {one.length}")
+        print("\n".join(describe_scores(one.scores, "  ")))
 
 
 def _refuse(is_given: bool, flag: str, other: str) -> None:

@@ -88,7 +88,7 @@ def inspect(
     if plot is not None:
         plot_inspection(inspection, plot)
     if json_:
-        keys = ("address", "label", "text")
+        keys = ("address", "label", "text", "words")
         shown = [{key: getattr(example, key) for key in keys} for example in inspection.shown]
         print(json.dumps(to_dict(inspection) | {"shown": shown}, ensure_ascii=False))
     else:
@@ -108,8 +108,9 @@ def _print(inspection: Inspection) -> None:
     console.print(f"[bold]{inspection.folder}[/] ({inspection.split})")
     console.print(
         f"{corpus.documents:,} documents, {corpus.sentences:,} sentences, {corpus.tokens:,} "
-        f"tokens; {corpus.pieces_used:,} of {corpus.vocab_size:,} pieces occur\n"
+        f"tokens; {corpus.pieces_used:,} of {corpus.vocab_size:,} pieces occur"
     )
+    console.print(f"{inspection.tokenizer}; whole words by the {inspection.word_rule} rule\n")
     tables = [
         _bars("sentence tokens", corpus.sentence_tokens.shares),
         _bars("document tokens", corpus.document_tokens.shares),
@@ -140,6 +141,7 @@ def _print(inspection: Inspection) -> None:
         label = "" if example.label is None else f", label {example.label} ({names[example.label]})"
         console.print(f"\n[bold]{number}[/] epoch {epoch}, window {window}, index {index}{label}")
         console.print(Text.assemble(*((text, STYLES[kind]) for text, kind in example.spans)))
+        console.print(Text("words: " + " | ".join(example.words), "dim"))
     if inspection.shown:
         console.print(
             "\n[bold red]\\[word][/] replaced by \\[MASK]  [bold green]\\[word=][/] kept  "

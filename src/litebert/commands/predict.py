@@ -1,23 +1,29 @@
-"""The predict command: JSON lines in, JSON lines out."""
+"""The predict command: rows of a file in, answers out."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from itertools import repeat, tee
 from pathlib import Path
 from typing import Annotated, Literal
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import SWITCH
+from litebert.predict.backend import Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 
 def predict(
-    task: str,
+    task: str | None = None,
     *,
-    model: Path = Path(BUNDLED),
+    model: str = BUNDLED,
     input: Path | None = None,
+    out: Path | None = None,
+    with_input: Annotated[bool, SWITCH] = False,
     runtime: Literal["auto", "torch", "onnx"] = "auto",
+    threads: Threads = "auto",
     max_tokens: int = DEFAULT_MAX_TOKENS,
     depth: int | None = None,
     force_depth: Annotated[bool, SWITCH] = False,
@@ -25,23 +31,30 @@ def predict(
     top_k: int = 5,
     strict: Annotated[bool, SWITCH] = False,
 ) -> None:
-    """Answer rows with a model: JSON lines in, JSON lines out, in the same order.
+    """Answer rows with a model, in their order: a table or JSON lines in, the same out.
 
     A row that cannot be answered gives {"error": ...} in its place; how many there were is said
-    on standard error.
+    on standard error, and if it was every row the exit status is 1.
 
     Examples:
+        litebert predict --model runs/tickets/model --input new.csv --out answers.csv
         litebert predict sst2 --model runs/sst2/model --input reviews.jsonl
         echo '{"question": "Who?", "context": "Ann sat."}' | litebert predict squad1 --model qa/
         echo '{"text": "It rained.", "text_pair": "We hid."}' | litebert predict order
         litebert predict embed --model exported/ --input texts.csv --pooling cls
 
     Args:
-        task: a task's name or .toml file; or order, embed, fill-mask.
-        model: a model folder or an ONNX folder; default: the model that comes with litebert.
-        input: a .jsonl, .csv, .tsv or .parquet file (also compressed); JSON lines on standard
-            input if left out.
+        task: a task's name or .toml file; or order, embed, fill-mask; left out, what the model
+            was fine-tuned for. Rows may have the columns of the task's own files.
+        model: a model folder, an ONNX folder, a run folder or a hub name; default: the small model
+            that comes with litebert.
+        input: a .jsonl, .csv, .tsv, .parquet or .conll file (also compressed); JSON lines on
+            standard input if left out.
+        out: write the answers to this .csv, .tsv, .jsonl or .parquet file, all or nothing;
+            JSON lines on standard output if left out.
+        with_input: repeat each row before its answer: input.text, ... in a table.
         runtime: what runs the model; auto takes an ONNX file if there is one.
+        threads: of the processor; auto: all.
         max_tokens: padded tokens of one batch.
         depth: layers to run, for a model fine-tuned with --train-exits.
         force_depth: run at that depth even if the model was not trained for it.
@@ -49,24 +62,43 @@ def predict(
         top_k: candidates of fill-mask.
         strict: stop at a row that cannot be answered, after the answers to those before it.
     """
+    from litebert.common.errors import DataError
+    from litebert.common.ownership import keep_files
     from litebert.common.progress import progress
-    from litebert.common.rows import read_rows_or_errors
+    from litebert.common.rows import check_writable, read_rows_or_errors, write_rows
     from litebert.predict.predictor import Predictor, answer_rows
 
+    if out is not None:
+        check_writable(out)  # known before the work is done
+        keep_files(out, [("--input", input), ("--model", model), ("the task file", task)])
     predictor = Predictor.load(
-        model, runtime, max_tokens=max_tokens, depth=depth, force_depth=force_depth
+        model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth
     )
     source = "standard input" if input is None else str(input)
     rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
+    asked, kept = tee(rows) if with_input else (rows, repeat((0, {})))
     answers = answer_rows(
-        predictor, task, rows, source=source, strict=strict, pooling=pooling, top_k=top_k
+        predictor, task, asked, source=source, strict=strict, pooling=pooling, top_k=top_k
     )
     num_rows = num_failed = 0
-    with progress("predicting", unit="rows") as bar:
-        for answer in answers:
+
+    def answered() -> Iterator[dict[str, object]]:
+        nonlocal num_rows, num_failed
+        with progress("predicting", unit="rows") as bar:
+            for answer, (_, row) in zip(answers, kept, strict=False):
+                num_rows += 1
+                num_failed += "error" in answer
+                bar.advance()
+                is_shown = with_input and not isinstance(row, DataError)
+                yield {"input": row, **answer} if is_shown else answer
+
+    if out is None:
+        for answer in answered():
             print(json.dumps(answer, ensure_ascii=False))
-            num_rows += 1
-            num_failed += "error" in answer
-            bar.advance()
+    else:
+        write_rows(out, answered())
+        print(f"wrote {num_rows:,} rows to {out}", file=sys.stderr)
     if num_failed:
         print(f"{num_failed:,} of {num_rows:,} rows could not be answered", file=sys.stderr)
+        if num_failed == num_rows:
+            sys.exit(1)

@@ -32,13 +32,14 @@ def pretrain(
     Many processes: torchrun --nproc-per-node 8 -m litebert pretrain ...
 
     Examples:
-        litebert pretrain --config configs/pretrain/tiny.toml --data shards --out run --steps 200
-        litebert pretrain --config configs/pretrain/small.toml --data shards --out run --budget 30m
-        litebert pretrain --config configs/pretrain/small.toml --data shards --out run --resume auto
-        litebert pretrain --config configs/pretrain/base.toml --data shards --out run --dry-run
+        litebert pretrain --config tiny --data shards --out run --steps 200
+        litebert pretrain --config small --data shards --out run --budget 30m
+        litebert pretrain --config small --data shards --out run --resume auto
+        litebert pretrain --config base --data shards --out run --dry-run
 
     Args:
-        recipe: TOML file with settings; flags override it.
+        recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags
+            override it.
         dry_run: print parameters, memory, FLOPs per step and the expected time, then stop.
         json_: print the result as JSON.
     """
@@ -62,29 +63,13 @@ def pretrain(
 
 
 def _describe_result(result: PretrainResult, report: Path) -> str:
-    from litebert.common.statistics import wilson_interval
+    from litebert.train.pretraining.scoring import describe_scores
 
     lines = [
         f"{result.step:,} steps, {result.tokens:,} tokens in {format_duration(result.elapsed_s)}"
     ]
-    scores = result.scores
-    if scores is not None:
-        lines.append(
-            f"dev words   loss {scores.mlm_loss:.3f}, accuracy {scores.mlm_accuracy:.1%}; at masks "
-            f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f})"
-        )
-        sop_rule, nsp_rule = scores.sop_length_rule, scores.nsp_overlap_rule
-        for name, accuracy, pairs, rule_name, rule in (
-            ("dev order  ", scores.sop_accuracy, scores.sop_pairs, "length", sop_rule),
-            ("dev next   ", scores.nsp_accuracy, scores.nsp_pairs, "overlap", nsp_rule),
-        ):
-            if accuracy is not None:
-                low, high = wilson_interval(accuracy, pairs)
-                beside = "" if rule is None else f"; {rule_name} rule {rule:.1%}"
-                lines.append(
-                    f"{name} accuracy {accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}, "
-                    f"{pairs:,} pairs){beside}"
-                )
+    if result.scores is not None:
+        lines += describe_scores(result.scores, "dev ")
     if result.model is not None:
         lines.append(f"model       {result.model}")
     lines.append(f"report      {report}")
@@ -99,8 +84,7 @@ def _describe_estimate(found: DryRun) -> str:
         f"gradients {_gigabytes(memory.gradients)}, optimizer {_gigabytes(memory.optimizer)}, "
         f"activations about {_gigabytes(memory.activations)})",
         f"learning rate {found.learning_rate:.3g}",
-        f"speed         {found.tokens_per_s:,.0f} tokens/s, {found.gemm_share:.0%} of this "
-        f"machine's GEMM rate of {found.gemm_rate / 1e9:,.0f} GFLOP/s",
+        f"speed         {found.tokens_per_s:,.0f} tokens/s, {_describe_gemm(found)}",
         "",
         "from   layers  length  batch  masks  tokens/step   GFLOP/step   s/step",
     ]
@@ -116,6 +100,15 @@ def _describe_estimate(found: DryRun) -> str:
         f"{format_duration(found.expected_s)} (ends by {found.bound})",
     ]
     return "\n".join(lines)
+
+
+def _describe_gemm(found: DryRun) -> str:
+    if found.gemm_rate is None or found.gemm_share is None:
+        return "beside other work on this machine"
+    return (
+        f"{found.gemm_share:.0%} of this machine's GEMM rate of {found.gemm_rate / 1e9:,.0f} "
+        "GFLOP/s"
+    )
 
 
 def _gigabytes(num_bytes: float) -> str:

@@ -24,13 +24,15 @@ def train(*, config: Annotated[TokenizerTrainConfig, SETTINGS, SWITCH]) -> None:
     Examples:
         litebert tokenizer train --input corpus/wiki.txt.xz --out tokenizer
         litebert tokenizer train --input corpus/ "more/*.jsonl" --out tokenizer --vocab-size 8000
-        litebert tokenizer train --input ja.txt --out tok-ja --character-coverage 0.9995 --cased
+        litebert tokenizer train --input de.txt --out tok-de --language de --cased
+        litebert tokenizer train --input ja.txt --out ja --language ja --character-coverage 0.9995
     """
     from litebert.text.train import train_tokenizer
 
     tokenizer = train_tokenizer(config)
     case = "lower-cased" if tokenizer.settings.lower else "cased"
-    print(f"{config.out}: {tokenizer.vocab_size:,} pieces, {case}")
+    rule = tokenizer.settings.normalization
+    print(f"{config.out}: {tokenizer.vocab_size:,} pieces, {case}, normalization {rule}")
 
 
 def encode(*, tokenizer: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -21,6 +21,31 @@ _OBEYS: dict[Rule, Callable[[float], bool]] = {
     "0 or more and less than 1": lambda value: 0 <= value < 1,
     "0 to 1": lambda value: 0 <= value <= 1,
 }
+
+
+_ELSEWHERE = {
+    **dict.fromkeys(("learning_rate", "peak_lr", "max_lr"), "lr"),
+    **dict.fromkeys(("max_steps", "num_steps", "train_steps", "num_train_steps"), "steps"),
+    **dict.fromkeys(("num_epochs", "num_train_epochs"), "epochs"),
+    **dict.fromkeys(("train_batch_size", "per_device_train_batch_size"), "batch_size"),
+    **dict.fromkeys(("max_seq_length", "max_seq_len", "seq_length", "seq_len"), "length"),
+    **dict.fromkeys(("warmup_ratio", "warmup_proportion"), "warmup_share"),
+    **dict.fromkeys(("output", "output_dir", "run_dir"), "out"),
+    **dict.fromkeys(("data_dir", "dataset", "train_file"), "data"),
+    **dict.fromkeys(("max_grad_norm", "grad_clip"), "clip_norm"),
+    **dict.fromkeys(("fp16", "bf16"), "precision"),
+    "dev_share": "dev_fraction",
+    "gradient_accumulation_steps": "accumulation",
+    "logging_steps": "log_every_steps",
+    "max_position_embeddings": "max_positions",
+    "mlm_probability": "rate",
+    "model_name_or_path": "model",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "num_workers": "workers",
+    "resume_from_checkpoint": "resume",
+}
+"""What other tools call a setting -> the last part of its name here."""
 
 
 def check_range(config: object, rule: Rule, *names: str, table: str = "") -> None:
@@ -43,6 +68,42 @@ def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configu
     return cast(T, _build(cls, values, source, ""))
 
 
+def check_values(
+    cls: type, values: Mapping[str, object], source: str, others: Collection[str] = ()
+) -> None:
+    """Check key and type of some settings of a configuration; the rest may come from elsewhere.
+
+    ``others`` are keys that are not the configuration's but known to the caller.
+    """
+    _check_table(cls, {k: v for k, v in values.items() if k not in others}, source, "", cls)
+
+
+def setting_names(cls: type, prefix: str = "") -> list[str]:
+    """Return the dotted names of all settings, tables included."""
+    names = []
+    hints = get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if field.init:
+            names.append(prefix + field.name)
+            if isinstance(hints[field.name], type) and dataclasses.is_dataclass(hints[field.name]):
+                names += setting_names(hints[field.name], f"{prefix}{field.name}.")
+    return names
+
+
+def near_setting(name: str, known: Collection[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for a setting: by its own name, or by what others call it.
+
+    >>> near_setting("learning_rate", ["steps", "optimizer.lr"])
+    " Did you mean 'optimizer.lr'?"
+    """
+    last = name.rpartition(".")[2].replace("-", "_")
+    wanted = _ELSEWHERE.get(last, last)
+    same = [one for one in known if one.rpartition(".")[2].replace("-", "_") == wanted]
+    if same and name not in same:
+        return f" Did you mean {' or '.join(repr(one) for one in same[:3])}?"
+    return suggestion(name, known)
+
+
 def to_dict(config: object) -> dict[str, object]:
     """Turn a configuration dataclass into values that JSON and :func:`from_dict` understand."""
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
@@ -52,6 +113,19 @@ def to_dict(config: object) -> dict[str, object]:
         for field in dataclasses.fields(config)
         if field.init
     }
+
+
+def flat_settings(settings: object, prefix: str = "") -> dict[str, object]:
+    """Return nested settings by their dotted names.
+
+    >>> flat_settings({"steps": 5, "optimizer": {"name": "lamb"}})
+    {'steps': 5, 'optimizer.name': 'lamb'}
+    """
+    if not isinstance(settings, Mapping):
+        return {prefix: settings}
+    names = {key: f"{prefix}.{key}" if prefix else key for key in settings}
+    parts = [flat_settings(settings[key], name) for key, name in names.items()]
+    return {key: value for part in parts for key, value in part.items()}
 
 
 def read_toml(path: Path | str) -> dict[str, object]:
@@ -101,7 +175,17 @@ def _build(kind: object, value: object, source: str, name: str) -> object:
         raise ConfigError(f"{source}: {name} = {value!r} is not one of {choices}.{near}")
     if origin in (tuple, list):
         if isinstance(value, (list, tuple)):
-            items = [_build(arguments[0], v, source, f"{name}[{i}]") for i, v in enumerate(value)]
+            fixed = origin is tuple and Ellipsis not in arguments
+            if fixed and len(arguments) != len(value):
+                shown = _plain(value)
+                raise ConfigError(
+                    f"{source}: {name} = {shown!r} should have {len(arguments)} values"
+                )
+            kinds = arguments if fixed else arguments[:1] * len(value)
+            items = [
+                _build(kind, v, source, f"{name}[{i}]")
+                for i, (kind, v) in enumerate(zip(kinds, value, strict=True))
+            ]
             return tuple(items) if origin is tuple else items
     elif origin is dict:
         if isinstance(value, Mapping):
@@ -141,6 +225,25 @@ def _build_dataclass(cls: type, value: object, source: str, name: str) -> object
             raise ConfigError(f"{source}: missing key '{prefix}{key}'")
     hints = get_type_hints(cls)
     return cls(**{key: _build(hints[key], v, source, prefix + key) for key, v in value.items()})
+
+
+def _check_table(cls: type, value: object, source: str, name: str, root: type) -> None:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{source}: {name} = {value!r} should be a table")
+    hints = get_type_hints(cls)
+    known = [field.name for field in dataclasses.fields(cls) if field.init]
+    for key, item in value.items():
+        full = f"{name}.{key}" if name else key
+        if key not in known:
+            near = near_setting(full, setting_names(root)) or f" Known keys: {', '.join(known)}."
+            raise ConfigError(f"{source}: unknown key '{full}'.{near}")
+        kind = hints[key]
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            _check_table(kind, item, source, full, root)
+            continue
+        # 2e6 is how people write a whole number of tokens.
+        is_whole = isinstance(item, float) and item.is_integer()
+        _build(kind, int(item) if is_whole else item, source, full)
 
 
 def _build_union(kinds: tuple[object, ...], value: object, source: str, name: str) -> object:

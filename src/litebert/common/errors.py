@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from importlib import metadata
 
 
 class LitebertError(Exception):
@@ -34,3 +36,37 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known word, or an empty string."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that brings the packages of an extra, in the marks that messages use.
+
+    Where litebert is installed (from a clone or from a wheel) pip takes the extra's packages from
+    its metadata and does not look for another litebert; a bare source tree has no metadata.
+
+    >>> install_command("onnx")
+    "`pip install 'litebert[onnx]'`"
+    """
+    return f"`pip install '{'litebert' if _metadata() else '.'}[{extra}]'`"
+
+
+def extra_of(package: str) -> str:
+    """Return the extra that brings an imported package; ``all`` if none is known to.
+
+    >>> extra_of("prometheus_client"), extra_of("sklearn")
+    ('serve', 'train')
+    """
+    wanted = {"sklearn": "scikit-learn"}.get(package, package).replace("_", "-")
+    for line in _metadata():
+        name, _, extra = line.partition("extra ==")
+        if extra and re.split(r"[<>=!~;\[ ]", name, maxsplit=1)[0].replace("_", "-") == wanted:
+            return extra.strip(" \"')")
+    return "all"
+
+
+def _metadata() -> list[str]:
+    """Return the requirements of the installed litebert, none if it is not installed."""
+    try:
+        return metadata.requires("litebert") or []
+    except metadata.PackageNotFoundError:
+        return []

@@ -12,11 +12,13 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, cast
 
-from litebert.common.errors import DataError, InputError
+from litebert.common.errors import DataError, InputError, install_command
+from litebert.common.ownership import clear_leftovers, folder_lock, naming
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
@@ -32,18 +34,19 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     On any failure the temporary file is removed and ``path`` keeps its old content.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        _sync(temporary)
-        temporary.chmod(0o666 & ~_umask())
-        os.replace(temporary, path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with naming(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            _sync(temporary)
+            temporary.chmod(0o666 & ~_umask())
+            os.replace(temporary, path)
+            _sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -51,31 +54,37 @@ def atomic_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder beside ``path``; on success it is synced and renamed to it.
 
     ``path`` must be absent or empty; with ``replace`` what is there is deleted after the rename.
+    A second process that wants to write the same folder is refused; what a killed one left beside
+    it is removed.
     """
-    path = Path(path)
-    occupied = path.is_dir() and any(path.iterdir())
-    if not (occupied and replace):
-        check_free(path)
+    shown, path = Path(path), Path(path).resolve()  # a link to a folder is not replaced itself
+    if not replace:
+        check_free(shown)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
-    try:
-        yield temporary
-        umask = _umask()
-        for file in temporary.rglob("*"):
-            if file.is_file():  # safetensors makes files that only their owner can read
-                file.chmod(0o666 & ~umask)
-            _sync(file)
-        temporary.chmod(0o777 & ~umask)
-        if occupied:
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
-            os.replace(path, old)
-            os.replace(temporary, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(temporary, path)
-        _sync(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with naming(path.parent), folder_lock(path.parent / f".{path.name}.lock", shown):
+        clear_leftovers(path.parent, path.name)
+        occupied = path.is_dir() and any(path.iterdir())
+        if not (occupied and replace):
+            check_free(shown)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        try:
+            yield temporary
+            umask = _umask()
+            for file in temporary.rglob("*"):
+                if file.is_file():  # safetensors makes files that only their owner can read
+                    file.chmod(0o666 & ~umask)
+                _sync(file)
+            temporary.chmod(0o777 & ~umask)
+            if occupied:
+                aside = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old")
+                os.replace(path, aside)
+                os.replace(temporary, path)
+                shutil.rmtree(aside)
+            else:
+                os.replace(temporary, path)
+            _sync(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_free(path: Path | str) -> None:
@@ -85,6 +94,26 @@ def check_free(path: Path | str) -> None:
         raise DataError(f"{path} is a file, not a folder; choose another output path")
     if path.is_dir() and any(path.iterdir()):
         raise DataError(f"{path} exists and is not empty; choose another output folder")
+
+
+def near_folders(path: Path | str) -> str:
+    """Return ``" Did you mean 'x' or 'y'?"`` for folders whose names are like a missing one's.
+
+    Every part of the path may be misspelt.
+    """
+    path = Path(path)
+    found = [Path(path.anchor)]
+    for part in path.parts[1 if path.anchor else 0 :]:
+        step: list[Path] = []
+        for base in found:
+            with suppress(OSError):
+                names = [item.name for item in base.iterdir() if item.is_dir()]
+                near = [part] if part in names else get_close_matches(part, names, n=3)
+                step += [base / name for name in near]
+        if not step:
+            return ""
+        found = step[:3]
+    return f" Did you mean {' or '.join(repr(str(folder)) for folder in found)}?"
 
 
 def check_plot_path(path: Path) -> None:
@@ -164,7 +193,7 @@ def _open_zstandard(path: Path) -> IO[bytes]:
     try:
         import pyarrow
     except ModuleNotFoundError:
-        raise DataError(f"{path}: reading .zst needs `pip install litebert[data]`") from None
+        raise DataError(f"{path}: reading .zst needs {install_command('data')}") from None
     stream = pyarrow.input_stream(path, compression="zstd")
     return cast(IO[bytes], io.BufferedReader(stream, 1 << 20))
 

@@ -1,52 +1,90 @@
-"""Rows of CSV, TSV, JSON lines and Parquet files, numbered, so that an error can name its row."""
+"""Rows of CSV, TSV, JSON, Parquet and CoNLL files, numbered, so that an error can name its row."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
-from litebert.common.errors import DataError
-from litebert.common.files import READ_ERRORS, open_binary, plain_suffix
+from litebert.common.delimited import (
+    Dialect,
+    NumberedRecords,
+    Record,
+    conll_rows,
+    delimited_rows,
+    find_dialect,
+)
+from litebert.common.errors import DataError, install_command
+from litebert.common.files import (
+    READ_ERRORS,
+    atomic_path,
+    open_binary,
+    plain_suffix,
+    write_json_lines,
+)
 
-RowFormat = Literal["csv", "tsv", "jsonl", "parquet"]
-Row = dict[str, object]
-NumberedRows = Iterator[tuple[int, Row | DataError]]
+RowFormat = Literal["csv", "tsv", "jsonl", "json", "parquet", "conll"]
+
+ANY_DIALECT = Dialect()
+"""Encoding and separator are found in the file."""
 
 _BY_SUFFIX: dict[str, RowFormat] = {
     ".csv": "csv",
     ".tsv": "tsv",
+    ".tab": "tsv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "json",
     ".parquet": "parquet",
+    ".conll": "conll",
+    ".conll03": "conll",
+    ".iob": "conll",
+    ".iob2": "conll",
+    ".bio": "conll",
 }
+_SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_WRITTEN_AT_ONCE = 4096
 
 
-def row_format(path: Path | str) -> RowFormat:
-    """Return the format that a file's name says, also below a compression suffix."""
+def row_format(path: Path | str, text: RowFormat | None = None) -> RowFormat:
+    """Return the format that a file's name says, also below a compression suffix.
+
+    ``text`` is what a .txt file holds, if it may be one.
+    """
     suffix = plain_suffix(path)
+    if suffix == ".txt" and text is not None:
+        return text
+    if suffix in _SHEETS:
+        raise DataError(f"{path} is a spreadsheet; save it as CSV (UTF-8) and name that file")
     if suffix not in _BY_SUFFIX:
-        raise DataError(f"{path}: unknown format '{suffix}'; use .csv, .tsv, .jsonl or .parquet")
+        known = ".csv, .tsv, .jsonl, .json, .parquet or .conll"
+        raise DataError(f"{path}: unknown format '{suffix}'; use {known}")
     return _BY_SUFFIX[suffix]
 
 
-def read_rows(path: Path | str, format: RowFormat | None = None) -> Iterator[tuple[int, Row]]:
+def read_rows(
+    path: Path | str, format: RowFormat | None = None, dialect: Dialect = ANY_DIALECT
+) -> Iterator[tuple[int, Record]]:
     """Yield ``(row number, columns)`` of a file with named columns, one row in memory at a time.
 
     Row numbers are those a person counts in an editor: the physical line on which the row ends
-    for CSV, TSV and JSON lines (a header is line 1), and 1, 2, ... for Parquet. ``format``
-    overrides what the name says.
+    for CSV, TSV, JSON lines and CoNLL (a header is line 1), and 1, 2, ... for JSON and Parquet.
+    ``format`` overrides what the name says.
     """
-    for number, row in read_rows_or_errors(path, format):
+    for number, row in read_rows_or_errors(path, format, dialect):
         if isinstance(row, DataError):
             raise DataError(f"{path}:{number}: {row}")
         yield number, row
 
 
-def read_rows_or_errors(path: Path | str, format: RowFormat | None = None) -> NumberedRows:
+def read_rows_or_errors(
+    path: Path | str, format: RowFormat | None = None, dialect: Dialect = ANY_DIALECT
+) -> NumberedRecords:
     """Yield what :func:`read_rows` does, with an error in the place of a row that is malformed.
 
     The error says what is wrong with the row, not where it stands; reading goes on after it. A
@@ -56,66 +94,72 @@ def read_rows_or_errors(path: Path | str, format: RowFormat | None = None) -> Nu
     if kind == "parquet":
         yield from _parquet_rows(Path(path))
         return
-    with open_binary(path) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-        try:
+    try:
+        errors = "surrogateescape"
+        if kind in ("jsonl", "json"):
+            dialect = Dialect(encoding=dialect.encoding or "utf-8-sig")
+            errors = "strict"
+        else:
+            dialect = find_dialect(path, dialect, kind == "tsv")
+        with open_binary(path) as stream:
+            text = io.TextIOWrapper(stream, dialect.encoding, errors, newline="")
             if kind == "jsonl":
                 yield from _json_rows(text)
+            elif kind == "json":
+                yield from _json_array(path, text)
+            elif kind == "conll":
+                yield from conll_rows(text)
             else:
-                yield from _delimited_rows(path, text, kind)
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
-        except READ_ERRORS as error:
-            raise DataError(f"{path} cannot be read: {error}") from None
+                yield from delimited_rows(path, text, dialect)
+    except UnicodeError as error:
+        name = (dialect.encoding or "utf-8").removesuffix("-sig").upper()
+        raise DataError(f"{path} is not {name} text: {error}") from None
+    except csv.Error as error:
+        raise DataError(f"{path}: {error}") from None
+    except READ_ERRORS as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
 
 
-def _json_rows(text: io.TextIOWrapper) -> NumberedRows:
+def _json_rows(text: Iterable[str]) -> NumberedRecords:
     for number, line in enumerate(text, start=1):
         if line.strip():
             yield number, _json_row(line)
 
 
-def _json_row(line: str) -> Row | DataError:
+def _json_row(line: str) -> Record | DataError:
     try:
-        value = json.loads(line)
+        return _named(json.loads(line))
     except ValueError as error:
         return DataError(f"not valid JSON: {error}")
     except RecursionError:
         return DataError("not usable JSON: too many brackets inside each other")
-    if not isinstance(value, dict):
-        return DataError("expected a JSON object with named columns")
-    return value
 
 
-def _delimited_rows(path: Path | str, text: io.TextIOWrapper, kind: RowFormat) -> NumberedRows:
-    quoted = kind == "csv"  # not in TSV, as in GLUE, where quotation marks are text
-    csv.field_size_limit(1 << 30)  # the default of 128 KiB refuses long passages
-    reader = csv.reader(
-        text,
-        delimiter="\t" if kind == "tsv" else ",",
-        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
-    )
-    header = next(reader, None)
-    if header is None:
-        raise DataError(f"{path} is empty; expected a header line with column names")
+def _named(value: object) -> Record | DataError:
+    if isinstance(value, dict):
+        return value
+    return DataError("expected a JSON object with named columns")
+
+
+def _json_array(path: Path | str, text: io.TextIOWrapper) -> NumberedRecords:
+    """Read a list of objects, or JSON lines that are called .json."""
+    first = next((line for line in text if line.strip()), "")
+    if not first.lstrip().startswith("["):
+        yield from _json_rows(chain([first], text))
+        return
     try:
-        for cells in reader:
-            if any(cells[len(header) :]):
-                remedy = f"{'quote' if quoted else 'change'} texts that hold the separator"
-                counts = f"{len(cells)} cells for {len(header)} columns"
-                yield reader.line_num, DataError(f"{counts}; {remedy}")
-            elif cells:
-                yield reader.line_num, dict(zip(header, cells, strict=False))
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: {error}") from None
+        values = json.loads(first + text.read())
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not valid JSON: {error}") from None
+    yield from ((number, _named(value)) for number, value in enumerate(values, start=1))
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
+def _parquet_rows(path: Path) -> Iterator[tuple[int, Record]]:
     try:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError:
-        raise DataError(f"{path}: reading Parquet needs `pip install litebert[data]`") from None
+        raise DataError(f"{path}: reading Parquet needs {install_command('data')}") from None
     try:
         file = pyarrow.parquet.ParquetFile(path)
         number = 0
@@ -125,3 +169,77 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, Row]]:
                 yield number, row
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+
+
+def check_writable(path: Path) -> RowFormat:
+    """Return the format of a table to write; a DataError says that there is none of that name."""
+    kind = row_format(path)
+    if kind in ("json", "conll") or path.suffix != plain_suffix(path):
+        raise DataError(f"cannot write {path}; name a .csv, .tsv, .jsonl or .parquet file")
+    return kind
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """Write rows as CSV, TSV, JSON lines or Parquet, as the name says; the file is whole or absent.
+
+    CSV has a column for each entry of a table (``scores.good``) and lists as JSON. Columns are
+    those of all rows, so the rows wait in a file of JSON lines until the last one has come.
+    """
+    kind = check_writable(path)
+    if kind == "jsonl":
+        write_json_lines(path, rows)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as waiting:
+        waiting.writelines(json.dumps(row) + "\n" for row in rows)
+
+        def stored() -> Iterator[Record]:
+            waiting.seek(0)
+            return map(json.loads, waiting)
+
+        with atomic_path(path) as temporary:
+            if kind == "parquet":
+                _write_parquet(temporary, stored)
+            else:
+                _write_delimited(temporary, stored, "\t" if kind == "tsv" else ",")
+
+
+def _write_delimited(path: Path, stored: Callable[[], Iterator[Record]], delimiter: str) -> None:
+    columns = dict.fromkeys(name for row in stored() for name in _flat(row))
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(columns), restval="", delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(map(_flat, stored()))
+
+
+def _flat(row: Record, before: str = "") -> Record:
+    """Return a row as cells: tables become columns of their own, lists JSON."""
+    cells: Record = {}
+    for name, value in row.items():
+        if isinstance(value, dict):
+            cells |= _flat(value, f"{before}{name}.")
+        else:
+            is_list = isinstance(value, list)
+            cells[before + name] = json.dumps(value, ensure_ascii=False) if is_list else value
+    return cells
+
+
+def _write_parquet(path: Path, stored: Callable[[], Iterator[Record]]) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise DataError(f"{path}: writing Parquet needs {install_command('data')}") from None
+
+    names = dict.fromkeys(name for row in stored() for name in row)
+
+    def parts() -> Iterator[dict[str, list[object]]]:
+        rows = stored()
+        while part := list(islice(rows, _WRITTEN_AT_ONCE)):
+            yield {name: [row.get(name) for row in part] for name in names}
+
+    found = [pyarrow.Table.from_pydict(part).schema for part in parts()]
+    schema = pyarrow.unify_schemas(found or [pyarrow.schema([])], promote_options="permissive")
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for part in parts():
+            writer.write_table(pyarrow.Table.from_pydict(part, schema=schema))

@@ -13,9 +13,11 @@ from importlib import metadata
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import read_json, write_json
+from litebert.common.files import near_folders, read_json, write_json
 
 MANIFEST_FILE = "manifest.json"
+MODEL_FOLDER = "model"
+"""The final model of a run."""
 SAMPLES_FILE = "samples.json"
 MISTAKES_FILE = "mistakes.json"
 RESULT_FILE = "result.json"
@@ -64,23 +66,36 @@ class RunFolder:
 
     @staticmethod
     def exists(path: Path) -> bool:
-        """Whether the folder holds a run."""
-        return (path / MANIFEST_FILE).is_file()
+        """Whether the folder holds a run; other folders have a file of that name too."""
+        path = path / MANIFEST_FILE
+        return path.is_file() and {"argv", "config"} <= read_json(path).keys()
 
     @classmethod
     def refuse_existing(cls, path: Path) -> None:
         """Raise a DataError if the folder already holds a run: before long work, not after it."""
-        if cls.exists(path):
+        if not cls.exists(path):
+            return
+        if (path / MODEL_FOLDER).is_dir():
             raise DataError(
-                f"{path} already holds a run; go on with --resume auto or choose another --out"
+                f"{path} already holds a run that has finished: its model is "
+                f"{path / MODEL_FOLDER}; choose another --out, train on with --resume auto and a "
+                "longer run, or delete that folder to start over"
             )
+        raise DataError(
+            f"{path} already holds a run; go on with --resume auto or choose another --out"
+        )
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:
         """Open an existing run folder."""
         path = Path(path)
         if not cls.exists(path):
-            raise DataError(f"{path} is not a run folder: it has no {MANIFEST_FILE}")
+            near = near_folders(path) if not path.exists() else ""
+            if cls.exists(path.absolute().parent):
+                near = f" Did you mean '{path.parent}'?"
+            raise DataError(
+                f"{path} is not a run folder: it has no {MANIFEST_FILE} of a run.{near}"
+            )
         return cls(path)
 
     def manifest(self) -> dict[str, object]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.common.config import from_dict, read_toml, recipe_path
-from litebert.common.errors import ConfigError
+from litebert.common.errors import ConfigError, install_command
 from litebert.common.files import read_json, write_json
 from litebert.common.rows import read_rows
 from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
@@ -94,21 +94,21 @@ def demo(config: DemoConfig, screen: Screen) -> int:
     if missing:
         raise ConfigError(
             f"the demo goes the whole way and needs {', '.join(missing)}; install it with "
-            "`pip install litebert[all]`"
+            f"{install_command('demo')}"
         )
     _ = config.budget_s  # a wrong duration is refused before anything is made
-    folder = DemoFolder.open(config)
-    started = time.monotonic()
-    screen.opening(folder)
-    try:
-        run_stages(the_way(folder), folder, screen)
-    except StageInterrupted as stop:
-        screen.interrupted(folder)
-        return stop.signum
-    except KeyboardInterrupt:
-        screen.interrupted(folder)
-        raise
-    screen.closing(folder, time.monotonic() - started)
+    with DemoFolder.open(config) as folder:
+        started = time.monotonic()
+        screen.opening(folder)
+        try:
+            run_stages(the_way(folder), folder, screen)
+        except StageInterrupted as stop:
+            screen.interrupted(folder)
+            return stop.signum
+        except KeyboardInterrupt:
+            screen.interrupted(folder)
+            raise
+        screen.closing(folder, time.monotonic() - started)
     return 0
 
 

@@ -58,10 +58,15 @@ class Replica:
 class DdpReplica(Replica):
     """A full copy on each process; gradients are all-reduced once per step."""
 
-    def __init__(self, model: nn.Module, process: Process) -> None:
+    def __init__(self, model: nn.Module, process: Process, *, some_unused: bool = False) -> None:
         super().__init__(model, process)
         ids = [process.device.index] if process.device.type == "cuda" else None
-        self.ddp = DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
+        self.ddp = DistributedDataParallel(
+            model,
+            device_ids=ids,
+            gradient_as_bucket_view=True,
+            find_unused_parameters=some_unused,
+        )
         self.ddp.register_comm_hook(self, _sum_gradients)
         self.module_for_training = self.ddp
         self.reduced_bytes = 0
@@ -131,15 +136,22 @@ class FsdpReplica(Replica):
         return 2 * self.num_bytes
 
 
-def parallelize(model: nn.Module, strategy: Parallel, process: Process) -> Replica:
-    """Wrap ``model``, already on its device, for the processes of the run."""
+def parallelize(
+    model: nn.Module, strategy: Parallel, process: Process, *, some_unused: bool = False
+) -> Replica:
+    """Wrap ``model``, already on its device, for the processes of the run.
+
+    ``some_unused``: in some steps some parameters do not run. DDP must then look for them.
+    """
     if process.world_size == 1:
         return Replica(model, process)
     if strategy == "none":
         raise ConfigError(
             f'{process.world_size} processes but parallel is "none": set --parallel ddp or fsdp.'
         )
-    return (FsdpReplica if strategy == "fsdp" else DdpReplica)(model, process)
+    if strategy == "fsdp":
+        return FsdpReplica(model, process)
+    return DdpReplica(model, process, some_unused=some_unused)
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,9 @@ import numpy.typing as npt
 
 from litebert.bundled import BUNDLED, bundled_model
 from litebert.common.config import from_dict, to_dict
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, install_command
+from litebert.common.files import near_folders
+from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, is_main_process
 from litebert.interop.hf_config import (
     MULTI_LABEL,
     OWN_TYPE,
@@ -175,24 +178,59 @@ def note_release(name: str, config: ModelConfig, overrides: Mapping[str, object]
 
 
 def resolve(source: Path | str) -> Path:
-    """Return the local folder of a path, or of a hub name after downloading it to the cache.
+    """Return the folder of a model: its path, a run folder's, or a hub name's in the cache.
 
-    The name ``bundled`` is the model that comes with the package; a folder of that name has to be
-    given by its absolute path.
+    The one meaning of ``--model`` in every command and function. What does not exist is never
+    replaced by something else. The name ``bundled`` is the model that comes with the package; a
+    folder of that name has to be given by its absolute path. A ``Path`` is never a hub name.
     """
-    if str(source) == BUNDLED:
-        return bundled_model()
+    name = str(source)
+    if name == BUNDLED:
+        folder = bundled_model()
+        _say_once("using the small model that comes with litebert; --model names another")
+        return folder
     path = Path(source).expanduser()
     if path.is_dir():
-        return path
+        return _model_in(path)
     if path.exists():
-        raise CheckpointError(f"{path} is a file, not a model folder")
-    name = str(source)
+        raise CheckpointError(f"{path} is a file, not a model folder; name its folder")
     is_hub_name = re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name) is not None
     is_in_folder = path.parent != Path() and path.parent.is_dir()
     if isinstance(source, Path) or is_in_folder or not is_hub_name:
-        raise CheckpointError(f"model folder {path} does not exist")
+        raise CheckpointError(f"model folder {path} does not exist.{near_folders(path)}")
     return _download(name)
+
+
+def _model_in(path: Path) -> Path:
+    """Return the folder itself, or the model of a run; say what else it is if it has none."""
+    if (path / CONFIG_FILE).is_file():
+        return path
+    if (path / MODEL_FOLDER / CONFIG_FILE).is_file():
+        _say_once(f"{path} is a run folder: using its model, {path / MODEL_FOLDER}")
+        return path / MODEL_FOLDER
+    if (path / "checkpoints").is_dir():
+        raise CheckpointError(
+            f"{path} is a run that has no model yet: let it finish with --resume auto, or make one "
+            f"of a checkpoint with `litebert export checkpoint {path} OUT`"
+        )
+    places = (CONFIG_FILE, f"{MODEL_FOLDER}/{CONFIG_FILE}", f"*/{MODEL_FOLDER}/{CONFIG_FILE}")
+    below = [str(file.parent) for place in places for file in sorted(path.glob(f"*/{place}"))]
+    if below:
+        hint = f"below it are {', '.join(below[:3])}"
+    elif (path / MANIFEST_FILE).is_file():
+        hint = "it holds the token shards of a corpus, or an unfinished run"
+    elif any((path / file).is_file() for file in TOKENIZER_FILES):
+        hint = "it holds a tokenizer without a model"
+    else:
+        hint = "name one that litebert or transformers wrote"
+    raise CheckpointError(f"{path} is not a model folder: {CONFIG_FILE} does not exist; {hint}")
+
+
+@cache
+def _say_once(line: str) -> None:
+    """Tell people on standard error, once however often the model is looked up."""
+    if is_main_process():
+        print(line, file=sys.stderr, flush=True)
 
 
 def _download(name: str) -> Path:
@@ -207,14 +245,15 @@ def _download(name: str) -> Path:
             path = Path(snapshot_download(name, allow_patterns=[*patterns, PICKLED_FILE]))
     except RepositoryNotFoundError:
         raise CheckpointError(
-            f"{name} is neither a folder here nor a model on the Hugging Face hub"
+            f"{name} is neither a folder here nor a model on the Hugging Face hub."
+            f"{near_folders(Path(name))}"
         ) from None
     except (OSError, ValueError) as error:
         # Offline, refused or full disk: the library's message is long, its first line says which.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
             f"{name} is not a folder here and cannot be fetched from the Hugging Face hub; "
-            f"download it once while online, or give a folder ({reason})"
+            f"download it once while online, or give a folder ({reason}).{near_folders(Path(name))}"
         ) from None
     return path
 
@@ -278,7 +317,7 @@ def _read_pickled(path: Path) -> dict[str, Array]:
     try:
         import torch
     except ModuleNotFoundError:
-        raise CheckpointError(f"reading {path} needs `pip install litebert[train]`") from None
+        raise CheckpointError(f"reading {path} needs {install_command('train')}") from None
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         return {

@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from litebert.common.errors import CheckpointError, ConfigError, suggestion
 from litebert.common.files import atomic_folder, write_json, write_text
-from litebert.interop.card import model_card
+from litebert.interop.card import CARD_FILE, model_card
 from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder, Parameters, load_config
 from litebert.interop.hf_config import default_labels, foreign_config
 from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, some_of, tensor_names
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head, head_class, head_of_class
-from litebert.text.tokenizer import JSON_FILE, MODEL_FILE, TOKENIZER_FILES
+from litebert.text.folder import copy_tokenizer
+from litebert.text.tokenizer import has_tokenizer
 
 __all__ = ["build_model", "copy_model", "load_config", "load_model", "save_model"]
 
@@ -59,9 +60,9 @@ def save_model(
         write_json(temporary / CONFIG_FILE, values)
         _write_weights(model, config, head, temporary / WEIGHTS_FILE)
         if tokenizer_folder is not None:
-            _copy_tokenizer(Path(tokenizer_folder), temporary)
+            copy_tokenizer(Path(tokenizer_folder), temporary)
         text = model_card(config, head, Path(folder).name) if card is None else card
-        write_text(temporary / "README.md", text)
+        write_text(temporary / CARD_FILE, text)
 
 
 def _head_of_model(model: nn.Module, asked: Head | None) -> Head:
@@ -114,20 +115,6 @@ def _left_out(config: ModelConfig, head: Head) -> set[str]:
     """Parameters that a model has and the folder of this head has not."""
     whole = HEADS[head].part_of or head
     return set(tensor_names(config, whole)) - set(tensor_names(config, head))
-
-
-def _copy_tokenizer(source: Path, target: Path) -> None:
-    """Copy the tokenizer's files; a bare ``spiece.model`` gets the others made for it."""
-    if (source / MODEL_FILE).is_file() and not (source / JSON_FILE).is_file():
-        from litebert.text.tokenizer import Tokenizer
-
-        Tokenizer.load(source).save(target)
-        return
-    present = [name for name in TOKENIZER_FILES if (source / name).is_file()]
-    if not present:
-        raise CheckpointError(f"{source} has no tokenizer: expected {', '.join(TOKENIZER_FILES)}")
-    for name in present:
-        shutil.copyfile(source / name, target / name)
 
 
 def build_model(
@@ -197,21 +184,25 @@ def copy_model(
 ) -> Head:
     """Copy a folder or hub model with some settings replaced; return its head."""
     folder = ModelFolder(source, overrides)
-    model = load_model(folder)
-    has_tokenizer = any((folder.path / name).is_file() for name in TOKENIZER_FILES)
+    # A folder that says masked words may hold the sentence head too: it is taken along.
+    head = folder.head
+    whole = HEADS[head].part_of
+    if whole is not None and not folder.parameters(whole).missing:
+        head = whole
+    model = load_model(folder, head)
     with atomic_folder(out) as temporary:
         save_model(
             model,
             temporary,
-            folder.path if has_tokenizer else None,
-            model_card(folder.config, folder.head, Path(out).name),
-            head=folder.head,
-            labels=folder.labels if HEADS[folder.head].labelled else None,
+            folder.path if has_tokenizer(folder.path) else None,
+            model_card(folder.config, head, Path(out).name),
+            head=head,
+            labels=folder.labels if HEADS[head].labelled else None,
             multi_label=folder.is_multi_label,
         )
         if (folder.path / TASK_FILE).is_file():
             shutil.copyfile(folder.path / TASK_FILE, temporary / TASK_FILE)
-    return folder.head
+    return head
 
 
 def _in_model(name: str, head: Head) -> str:

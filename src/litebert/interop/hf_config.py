@@ -103,7 +103,9 @@ def foreign_config(
         "dtype": "float32",
     }
     if not foreign:
-        values |= {"sharing": config.sharing, "embedding_layout": config.embedding_layout}
+        values["embedding_layout"] = config.embedding_layout
+    if not foreign or _sharing_of(values) != config.sharing:
+        values["sharing"] = config.sharing
     if config.has_projection != (config.embedding_size != config.hidden_size):
         values["embedding_projection"] = config.has_projection
     if row.problem_type is not None:
@@ -145,10 +147,11 @@ def model_config(
         raise CheckpointError(f"{source}: hidden_act is {activation!r}; known are {known}")
     fields["activation"] = _ACTIVATIONS[activation]
     num_groups = present["num_hidden_groups"]
-    one, each = num_groups == 1, num_groups == present["num_hidden_layers"]
-    sharing: object = "all" if one else "none" if each else "groups"
-    if own:
+    sharing: object = _sharing_of(present)
+    same = ["all"] * (num_groups == 1) + ["none"] * (num_groups == present["num_hidden_layers"])
+    if own or present.get("sharing") in (*same, "groups"):  # as many sets under another name
         sharing = present.get("sharing", sharing)
+    if own:
         fields["embedding_layout"] = present.get("embedding_layout", "factorized")
     fields["sharing"] = sharing
     if sharing == "groups":
@@ -170,6 +173,12 @@ def model_config(
             "layers to other groups than l * G // L, so its folders of this shape cannot be read"
         )
     return config
+
+
+def _sharing_of(values: Mapping[str, object]) -> str:
+    """What the number of groups says about sharing."""
+    groups = values["num_hidden_groups"]
+    return "all" if groups == 1 else "none" if groups == values["num_hidden_layers"] else "groups"
 
 
 def head_of(values: Mapping[str, object], source: str) -> Head:

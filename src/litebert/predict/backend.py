@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from litebert.common.errors import CheckpointError, InputError
+from litebert.common.errors import CheckpointError, ConfigError, InputError, install_command
 from litebert.model.head_table import Head
 from litebert.predict.batches import fill, pack
 from litebert.predict.inputs import PaddedBatch, pad, split
 from litebert.tasks.base import Feature, FloatArray, Outputs
 
 Runtime = Literal["auto", "torch", "onnx"]
+Threads = Literal["auto"] | int
+"""Threads of the processor; auto: as many as there are cores, in a training as many as help."""
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 """Where an ONNX model is looked for inside a folder, as Optimum lays it out."""
@@ -86,10 +88,19 @@ def run_features(
         yield from zip(chosen, run_batch(backend, members, outputs, pad_id, depth), strict=True)
 
 
+def num_threads(threads: Threads | None) -> int | None:
+    """The number that is asked for; None leaves it to the runtime."""
+    if threads is None or threads == "auto":
+        return None
+    if threads < 1:
+        raise ConfigError(f"threads is {threads}: use 1 or more, or auto.")
+    return threads
+
+
 def open_backend(
     folder: Path,
     runtime: Runtime = "auto",
-    threads: int | None = None,
+    threads: Threads | None = None,
     *,
     device: str = "cpu",
     packed: bool = True,
@@ -99,6 +110,7 @@ def open_backend(
     Args:
         folder: a model folder (``model.safetensors``) or an ONNX folder (``model.onnx``).
         runtime: ``auto`` takes the ONNX file if the folder has one, else torch.
+        threads: of the processor; ``auto`` and None let the runtime decide.
         device: where torch runs; ``auto`` takes a GPU if there is one.
         packed: bring torch's weights into the processor's own order: faster, rounded otherwise.
     """
@@ -111,12 +123,12 @@ def open_backend(
     if runtime != "torch" and found is not None:
         from litebert.predict.onnx_backend import OnnxBackend
 
-        return OnnxBackend(folder, found, threads)
+        return OnnxBackend(folder, found, num_threads(threads))
     try:
         from litebert.predict.torch_backend import TorchBackend
     except ModuleNotFoundError:
         raise CheckpointError(
-            f"running {folder} needs torch: `pip install litebert[train]`; or make an ONNX "
+            f"running {folder} needs torch: {install_command('train')}; or make an ONNX "
             f"folder of it, which does not: `litebert export onnx {folder} OUT`"
         ) from None
-    return TorchBackend.load(folder, threads, device, packed)
+    return TorchBackend.load(folder, num_threads(threads), device, packed)

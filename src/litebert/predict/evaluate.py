@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
+from litebert.common.ownership import keep_files
 from litebert.common.progress import Progress, progress
 from litebert.interop.folder import resolve
-from litebert.predict.backend import Backend, open_backend, run_features
+from litebert.predict.backend import Backend, Threads, open_backend, run_features
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
 from litebert.tasks.base import Example, Feature, Form, Outputs, Task
+from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, in_order, is_scored, read_splits, score_split
@@ -44,6 +47,8 @@ def evaluate_models(
     choose: bool = False,
     problems: RowProblems | None = None,
     device: str = "auto",
+    threads: Threads = "auto",
+    allow_unknown: bool = False,
 ) -> list[TaskEvaluation]:
     """Score one model, or several whose predictions are averaged.
 
@@ -53,14 +58,21 @@ def evaluate_models(
         split: by default all that have labels.
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
+        allow_unknown: go on where the vocabulary does not know most of the text.
         device: where torch runs; ``auto`` takes a GPU if there is one.
+        threads: of the processor; ``auto`` lets the runtime decide.
     """
-    task = find_task(task) if isinstance(task, str) else task
     folders = [resolve(model) for model in models]
     purposes = [Purpose.read(folder) for folder in folders]
+    task = find_task(task, data) if isinstance(task, str) else task
+    task = purposes[0].named(task) if purposes else task
     tokenizer = _shared_tokenizer(task, folders, purposes)
     orders = [purpose.order_for(task) for purpose in purposes]
     where = data_folder(task, data)
+    if out is not None:
+        keep_files(out, [("--model", name) for name in models])
+        if out.resolve() == (where.parent if where.is_file() else where).resolve():
+            raise ConfigError(f"--out {out} holds the data: give predictions a folder of their own")
     bad_rows = problems if problems is not None else RowProblems()
     named = read_splits(task, where, split, bad_rows)
     num_asked = len(named)
@@ -70,8 +82,12 @@ def evaluate_models(
     form = task.form.changed(stride=None if (own := purposes[0].task) is None else own.stride)
     length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
+    for part in splits:
+        warning = part.coverage(tokenizer).check(f"{task.name}, {part.name}", allow_unknown)
+        if warning is not None:
+            print(warning, file=sys.stderr)
     outputs = [
-        _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device)
+        _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device, threads)
         for folder, order in zip(folders, orders, strict=True)
     ]
     members = list(range(len(models)))
@@ -183,10 +199,11 @@ def _all_outputs(
     splits: Sequence[TaskSplit],
     pad_id: int,
     device: str,
+    threads: Threads,
 ) -> list[list[Outputs]]:
     """Return what a model says about each feature of each split, in the order of the labels."""
     # Unpacked weights, so that a score is that of training to the last digit.
-    backend = open_backend(folder, device=device, packed=False)
+    backend = open_backend(folder, threads=threads, device=device, packed=False)
     total = sum(len(split.features) for split in splits)
     with progress(f"predicting with {folder}", total, "input") as bar:
         said = [outputs_of(backend, form, split.features, pad_id, bar=bar) for split in splits]
@@ -223,11 +240,13 @@ class DevCheck:
 
     @classmethod
     def parse(cls, text: str) -> DevCheck:
-        """Read ``TASK:DIR``."""
+        """Read ``TASK:DIR``; a task file that names its own files needs no folder."""
         name, separator, folder = text.partition(":")
-        if not separator or not folder:
+        data = Path(folder) if folder else None
+        task = find_task(name, data)
+        if data is None and (separator or not isinstance(task, CustomTask)):
             raise ConfigError(f"--dev {text!r} should be TASK:DIR, such as sst2:glue/SST-2")
-        return cls(find_task(name), Path(folder))
+        return cls(task, data_folder(task, data))
 
     def score(self, model: Path) -> float:
         """Return the task's main metric of a model folder on the first labelled split."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, install_command
 from litebert.interop.folder import ModelFolder
 from litebert.interop.onnx.file import OnnxFile
 from litebert.model.head_table import HEADS, outputs_of_head
@@ -102,9 +102,7 @@ class OnnxBackend:
         try:
             import onnxruntime
         except ModuleNotFoundError:
-            raise CheckpointError(
-                f"running {self._path} needs `pip install litebert[onnx]`"
-            ) from None
+            raise CheckpointError(f"running {self._path} needs {install_command('onnx')}") from None
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.enable_mem_pattern = False  # one pattern per shape of a batch: memory without end

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -14,14 +15,22 @@ import numpy as np
 from litebert.common.errors import DataError, InputError, LitebertError
 from litebert.interop.folder import resolve
 from litebert.predict import questions
-from litebert.predict.backend import Backend, Runtime, open_backend, run_batch, run_features
+from litebert.predict.backend import (
+    Backend,
+    Runtime,
+    Threads,
+    open_backend,
+    run_batch,
+    run_features,
+)
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose, check_depth
 from litebert.predict.questions import FilledText, LayerPath, Pooling, Question, SentenceOrder
 from litebert.tasks.base import Feature, FloatArray, Form, Outputs, Task
-from litebert.tasks.forms.requests import required_text
-from litebert.tasks.registry import find_task
+from litebert.tasks.custom import example_of_row
+from litebert.tasks.forms.requests import Columns, required_text
+from litebert.tasks.registry import find_task, input_columns
 from litebert.text.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
@@ -60,7 +69,7 @@ class Predictor:
         cls,
         folder: Path | str,
         runtime: Runtime = "auto",
-        threads: int | None = None,
+        threads: Threads | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         depth: int | None = None,
         force_depth: bool = False,
@@ -69,7 +78,7 @@ class Predictor:
 
         Args:
             runtime: ``auto`` takes the ONNX file if there is one.
-            threads: of the processor; None lets the runtime decide.
+            threads: of the processor; ``auto`` and None let the runtime decide.
             depth: layers to run; None runs all. Needs a model trained for it (`train_exits`).
             force_depth: run at that depth even if the model was not trained for it.
         """
@@ -120,12 +129,18 @@ class Predictor:
         form = self.form() if form is None else form
         return self.ask(self.question(record, form, max_length) for record in records)
 
-    def question(self, record: Record, form: Form, max_length: int | None = None) -> Question[Json]:
-        """Prepare one record of a task; its answer is JSON for people."""
+    def question(
+        self,
+        record: Record,
+        form: Form,
+        max_length: int | None = None,
+        columns: Columns = MappingProxyType({}),
+    ) -> Question[Json]:
+        """Prepare one record of a task, by its columns' names; its answer is JSON for people."""
         info = self.backend.info
         outputs = form.outputs(info.outputs)
         info.require(outputs)
-        example = form.parse(record, str(record.get("id", "0")))
+        example = example_of_row(form, record, columns, str(record.get("id", "0")))
         features = form.features([example], self.tokenizer, self.purpose.length(max_length))
 
         def described(said: Sequence[Outputs]) -> Json:
@@ -208,7 +223,7 @@ def _windows(asked: Iterable[Question[Result]]) -> Iterator[list[Question[Result
 
 def answer_rows(
     predictor: Predictor,
-    task: str,
+    task: str | None,
     rows: Iterable[tuple[int, Record | DataError]],
     *,
     source: str = "input",
@@ -219,8 +234,9 @@ def answer_rows(
     """Answer numbered rows in bounded memory; an answer has the row's ``id`` if that has one.
 
     Args:
-        task: a task's name or file, or one of :data:`GENERAL`. ``order`` reads ``text`` and
-            ``text_pair``, ``embed`` and ``fill-mask`` read ``text``.
+        task: a task's name or file, or one of :data:`GENERAL`; None: the one that the model was
+            fine-tuned for. Rows may have the columns of the task's own files. ``order`` reads
+            ``text`` and ``text_pair``, ``embed`` and ``fill-mask`` read ``text``.
         rows: row number and columns, or what is wrong with the row.
         source: name of the input, for error lines.
         strict: stop at a row that cannot be answered, after the answers to those before it;
@@ -248,7 +264,7 @@ def answer_rows(
 
 
 def _asker(
-    predictor: Predictor, task: str, pooling: Pooling, top_k: int
+    predictor: Predictor, task: str | None, pooling: Pooling, top_k: int
 ) -> Callable[[Record], Question[object]]:
     """Return what makes a question of one record; a model without the head is refused here."""
     if task == "order":
@@ -262,9 +278,14 @@ def _asker(
         predictor.backend.info.require(("masked_logits",))
         questions.check_top_k(top_k)
         return lambda record: questions.fill_mask(required_text(record, "text"), predictor, top_k)
-    found = find_task(task)
+    if task is None:
+        form, own = predictor.form(), predictor.purpose.task
+        columns: Columns = {} if own is None else own.columns
+        return lambda record: predictor.question(record, form, None, columns)
+    found = predictor.purpose.named(find_task(task))
     form, task_length = predictor.form_for(found), predictor.purpose.length_for(found)
-    return lambda record: predictor.question(record, form, task_length)
+    columns = input_columns(found)
+    return lambda record: predictor.question(record, form, task_length, columns)
 
 
 def _failure(message: str, said: Sequence[Outputs]) -> Json:

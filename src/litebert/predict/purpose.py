@@ -10,6 +10,7 @@ from litebert.common.errors import InputError
 from litebert.interop.folder import ModelFolder, load_config, resolve
 from litebert.model.head_table import Head
 from litebert.tasks.base import Form, Task
+from litebert.tasks.custom import CustomTask
 from litebert.tasks.forms.kinds import form_of_head
 from litebert.tasks.scoring import are_unnamed, label_order
 from litebert.tasks.task_file import TaskFile
@@ -49,6 +50,12 @@ class Purpose:
         """Labels in the order of the outputs."""
         return self.classes if self.task is None else self.task.labels
 
+    def named(self, task: Task) -> Task:
+        """Return a task with the model's labels, if it is to find them in data."""
+        if isinstance(task, CustomTask) and not are_unnamed(self.labels):
+            return task.with_labels(self.labels)
+        return task
+
     def form(self) -> Form:
         """Return the form that the model was fine-tuned for, or else the one of its head."""
         if self.task is not None:
@@ -83,16 +90,17 @@ class Purpose:
         say: a SQuAD 2.0 model can be asked SQuAD 1.1's questions.
 
         Raises:
-            InputError: the model is for another kind of task.
+            InputError: the model is for another kind of task, or has other labels.
         """
         form, own = task.form, self.form()
-        if self.task is None:
-            if form.labels and not are_unnamed(own.labels):
-                return replace(form, labels=own.labels)
-            self.order_for(task)  # as many labels, or it is refused
-            return form
-        if (reason := self.mismatch(task)) is not None:
+        if (reason := self.mismatch(task)) is not None and self.task is not None:
             raise InputError(reason)
+        is_named = len(own.labels) == len(form.labels) > 0 and not are_unnamed(own.labels)
+        if self.task is None and is_named:  # negative and positive may be sst2's 0 and 1
+            return replace(form, labels=own.labels)
+        self.order_for(task)  # the same labels, or it is refused
+        if self.task is None:
+            return form
         return own.changed(may_be_unanswerable=form.may_be_unanswerable)
 
     def order_for(self, task: Task) -> tuple[int, ...] | None:

@@ -14,16 +14,14 @@ from litebert.predict.layers import token_movements
 from litebert.tasks.base import Feature, FloatArray, Outputs
 from litebert.tasks.forms.arrays import softmax
 from litebert.tasks.forms.rows import pair_row, single_row
-from litebert.text.tokenizer import WORD_MARK, Tokenizer
+from litebert.text.tokenizer import Tokenizer
 
 Result_co = TypeVar("Result_co", covariant=True)
 
 Pooling = Literal["mean", "cls"]
 
-_PLACEHOLDER = "\ue000"  # private use: no vocabulary has it, so it becomes a piece of its own
-_PLACEHOLDER_BYTES = [f"<0x{byte:02X}>" for byte in _PLACEHOLDER.encode()]  # with byte fallback
 # Only from the start of white space: tried at each blank of a long run it would take for ever.
-_MASK = re.compile(r"(?<!\s)\s*\[MASK\]", re.IGNORECASE)
+_MASK = re.compile(r"(?<!\s)(\s*)\[MASK\]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,8 @@ class Candidate:
     token_id: int
     score: float
     """Its probability at this position."""
+    is_continuation: bool = False
+    """Whether it goes on with the word before it, without a space between them."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FilledText:
     """The candidates for every ``[MASK]`` of one text."""
 
     text: str
-    """The text with the best candidate at each mask."""
+    """The text as it was given, with the best candidate at each mask."""
     masks: list[list[Candidate]]
     """For each mask, in the order of the text, the best candidates first."""
 
@@ -96,7 +96,7 @@ def fill_mask(text: str, reader: Reader, top_k: int) -> Question[FilledText]:
     """Ask for the words that may stand at each ``[MASK]`` of a text."""
     check_top_k(top_k)
     tokenizer = reader.tokenizer
-    body = _encode_with_masks(text, tokenizer)
+    body = tokenizer.encode_masked(text)
     masked = tuple(i + 1 for i, token in enumerate(body) if token == tokenizer.mask_id)
     if not masked:
         shown = text if len(text) <= 60 else text[:57] + "..."
@@ -105,13 +105,18 @@ def fill_mask(text: str, reader: Reader, top_k: int) -> Question[FilledText]:
     feature = Feature(0, (single_row(body, tokenizer, reader.max_length),), masked=masked)
 
     def filled(said: Sequence[Outputs]) -> FilledText:
-        ids = feature.rows[0].ids.tolist()
         masks = [_candidates(logits, tokenizer, top_k) for logits in said[0]["masked_logits"]]
-        for position, candidates in zip(masked, masks, strict=True):
-            ids[position] = candidates[0].token_id
-        return FilledText(tokenizer.decode(ids[1:-1]), masks)
+        best = iter([candidates[0] for candidates in masks])
+        return FilledText(_MASK.sub(lambda found: _put(found, next(best)), text), masks)
 
     return Question([feature], ("masked_logits",), filled)
+
+
+def _put(found: re.Match[str], candidate: Candidate) -> str:
+    """Return what takes the place of a mask and the space before it."""
+    if candidate.is_continuation:
+        return candidate.token
+    return (found[1] or ("" if found.start() == 0 else " ")) + candidate.token
 
 
 def check_top_k(top_k: int) -> None:
@@ -177,43 +182,10 @@ def _candidates(logits_V: FloatArray, tokenizer: Tokenizer, top_k: int) -> list[
     scores = softmax(logits_V)[best]
     candidates = []
     for token_id, score in zip(best.tolist(), scores.tolist(), strict=True):
-        piece = tokenizer.id_to_piece(token_id)
-        word = piece.replace(WORD_MARK, " ").strip()
-        candidates.append(Candidate(word or piece, token_id, score))
+        begins_word, word = tokenizer.spell(token_id)
+        word = word or tokenizer.id_to_piece(token_id)
+        candidates.append(Candidate(word, token_id, score, not begins_word))
     return candidates
-
-
-def _encode_with_masks(text: str, tokenizer: Tokenizer) -> list[int]:
-    """Encode a text, with the mask id wherever it says ``[MASK]``.
-
-    A mask stands for a whole piece with its word mark, so the text is encoded in one go with a
-    placeholder for each mask: what follows directly (a comma, say) gets no word mark of its own,
-    just as when a word is masked in pretraining.
-    """
-    marked = _MASK.sub(f" {_PLACEHOLDER}", text.replace(_PLACEHOLDER, ""))
-    pieces, tokens = tokenizer.pieces(marked), tokenizer.encode(marked)
-    if _PLACEHOLDER_BYTES[0] in pieces:
-        _join_bytes(pieces, tokens)
-    ids: list[int] = []
-    for piece, token in zip(pieces, tokens, strict=True):
-        if _PLACEHOLDER not in piece:
-            ids.append(token)
-            continue
-        if ids and tokenizer.id_to_piece(ids[-1]) == WORD_MARK:
-            ids.pop()
-        ids.append(tokenizer.mask_id)
-        if not piece.endswith(_PLACEHOLDER):
-            ids.append(token)  # unknown characters right after the mask share its piece
-    return ids
-
-
-def _join_bytes(pieces: list[str], tokens: list[int]) -> None:
-    """Make one piece again of each placeholder that was written as bytes."""
-    size = len(_PLACEHOLDER_BYTES)
-    for start in reversed(range(len(pieces) - size + 1)):
-        if pieces[start : start + size] == _PLACEHOLDER_BYTES:
-            pieces[start : start + size] = [_PLACEHOLDER]
-            tokens[start + 1 : start + size] = []
 
 
 def _check_length(num_tokens: int, reader: Reader) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,12 @@ class NamedLog:
         return next((r for r in self.records if r.get("event") == name), {})
 
 
+def read_logs(run: Path) -> list[NamedLog]:
+    """The log of a run, or those of its seeds."""
+    folders = [path.parent for path in run.glob("seed-*/manifest.json")]
+    return [NamedLog.read(path) for path in sorted(folders, key=_seed_number) or [run]]
+
+
 def is_finetuning(manifest: Record) -> bool:
     """Whether a manifest is that of a fine-tuning run."""
     return isinstance(mapping(manifest, "config").get("task"), str)
@@ -46,9 +52,9 @@ def finetuning_page(run: RunFolder) -> str:
     """The page of a run with one seed or several, from its files; also while it is going on."""
     manifest = run.manifest()
     result = read_json(run.path / RESULT_FILE) if (run.path / RESULT_FILE).is_file() else {}
-    folders = [path.parent for path in run.path.glob("seed-*/manifest.json")]
-    logs = [NamedLog.read(path) for path in sorted(folders, key=_seed_number) or [run.path]]
-    metric = str(result.get("metric") or _first_metric(logs))
+    logs = read_logs(run.path)
+    records = [record for log in logs for record in log.records]
+    metric = str(result.get("metric") or first_metric(records))
     best = _best(logs, result, metric)
     mistakes = best.path / MISTAKES_FILE
     content = read_json(mistakes) if mistakes.is_file() else {}
@@ -60,12 +66,11 @@ def finetuning_page(run: RunFolder) -> str:
             columns([_scores(result), _seeds(result), _depths(result, metric)]),
             "<h2>Curves</h2>",
             finetuning_charts(logs, result, metric),
+            classes_table(content),
             confusion_table(content),
             mistakes_table(content),
             columns([_recipe(best, manifest), _data(best, result)]),
-            events_table(
-                [r for log in logs for r in log.records], leave_out=("recipe", "data", "answers")
-            ),
+            events_table(records, leave_out=("recipe", "data", "answers")),
             settings(manifest),
         ],
     )
@@ -106,9 +111,9 @@ def _seed_number(folder: Path) -> int:
     return int(digits) if digits.isdigit() else -1
 
 
-def _first_metric(logs: Sequence[NamedLog]) -> str:
+def first_metric(records: Iterable[Record]) -> str:
     """The first score of the log, for a run without a result yet."""
-    keys = (key for log in logs for line in lines_with(log.records, "eval_s") for key in line)
+    keys = (key for line in lines_with(records, "eval_s") for key in line)
     return next((key.removeprefix("dev_") for key in keys if key.startswith("dev_")), "")
 
 
@@ -138,6 +143,9 @@ def _score_figures(logs: Sequence[NamedLog], result: Record, metric: str) -> lis
     seeds = len(_rows(result.get("by_seed")))
     median = f", median of {seeds} seeds" if seeds else ""
     found = [(f"{number(result, 'scores', metric):.4g}", f"dev {metric}{median}")]
+    if "mae" in mapping(result, "scores"):  # a correlation says nothing about the scale
+        error, of_mean = number(result, "scores", "mae"), number(result, "baseline", "mae")
+        found.append((f"{error:.3g}", f"mean error; always saying the mean: {of_mean:.3g}"))
     for name, beside in _baselines(result).items():
         label = "baseline that looks at no text" if name == "baseline" else name
         found.append((f"{number(beside, metric):.4g}", label))
@@ -275,6 +283,18 @@ def confusion_table(content: Record) -> str:
         f'<div class="wide"><table class="confusion"><tr><th></th>{head}<th>all</th></tr>'
         f"{''.join(rows)}</table></div>"
     )
+
+
+def classes_table(content: Record) -> str:
+    """Precision, recall and F1 of each class, label or type of entity."""
+    names = ("precision", "recall", "f1", "count")
+    rows = [
+        [str(row.get("class")), *(_figure(row, name) for name in names)]
+        for row in _rows(content.get("classes"))
+    ]
+    if not rows:
+        return ""
+    return f"<h2>Classes</h2>{table(['on ' + _split(content), *names], rows, numeric=range(1, 5))}"
 
 
 def mistakes_table(content: Record) -> str:

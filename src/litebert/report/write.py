@@ -11,9 +11,11 @@ from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.report.finetuning import finetuning_page, is_finetuning
 from litebert.report.log import Record, number
 from litebert.report.pretraining import pretraining_page
+from litebert.report.runs import differences, run_settings, settings_text
 
 _HEADER = (
-    "task", "metric", "dev score", "baseline", "trained on", "epochs", "steps", "scored", "minutes",
+    "run", "task", "metric", "dev score", "baseline", "trained on", "epochs", "steps", "scored",
+    "minutes", "settings",
 )  # fmt: skip
 
 
@@ -34,9 +36,15 @@ def write_reports(run: Path | str) -> Path:
 
 
 def score_table(runs: Sequence[Path]) -> str:
-    """Return a Markdown table with a line for each finished fine-tuning run."""
+    """Return a Markdown table with a line for each finished fine-tuning run.
+
+    Its last column has the settings that are not the same in all of them.
+    """
     lines = [f"| {' | '.join(_HEADER)} |", f"|{' --- |' * len(_HEADER)}"]
-    lines += [f"| {' | '.join(_cells(run))} |" for run in runs]
+    cells = [_cells(run) for run in runs]
+    settings = map(settings_text, differences([run_settings(run) for run in runs]))
+    for run, row, different in zip(runs, cells, settings, strict=True):
+        lines.append(f"| {' | '.join([run.as_posix(), *row, different])} |")
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from litebert.common.config import check_range
 from litebert.common.errors import ConfigError
-from litebert.predict.backend import Runtime
+from litebert.predict.backend import Runtime, Threads, num_threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 LIMITS = (
@@ -24,17 +24,17 @@ TokenArrays = Literal["refuse", "model", "cl100k_base"]
 class ServeConfig:
     """What the server loads and how much it accepts."""
 
-    model: tuple[Path, ...] = ()
-    """a model folder or ONNX folder; several may be given, each question goes to the first that \
-has the head for it; default: the model that comes with litebert"""
+    model: tuple[str | Path, ...] = ()
+    """a model folder, ONNX folder, run folder or hub name; several may be given, each question \
+goes to the first that has the head for it; default: the small model that comes with litebert"""
     host: str = "127.0.0.1"
     """address to listen on; the default is reachable from this machine alone"""
     port: int = 8000
     """port to listen on; 0 takes a free one"""
     runtime: Runtime = "auto"
     """what runs the models; auto takes an ONNX file if there is one"""
-    threads: int | None = None
-    """processor threads for one batch; all if left out"""
+    threads: Threads | None = None
+    """processor threads for one batch; auto, or left out: all"""
     depth: int | None = None
     """layers to run, for models fine-tuned with train_exits; all if left out"""
     force_depth: bool = False
@@ -73,6 +73,7 @@ variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
 
     def __post_init__(self) -> None:
         check_range(self, "1 or more", "max_tokens", *LIMITS)
+        num_threads(self.threads)
         check_range(self, "0 or more", "timeout_s", "drain_s", "max_delay_ms")
         if self.api_key is not None and not self.api_key.strip():
             raise ConfigError(

@@ -23,8 +23,7 @@ from litebert.serve import schemas as s
 from litebert.serve.batcher import Batcher
 from litebert.serve.config import ServeConfig
 from litebert.serve.guards import ClientLeftError
-from litebert.serve.service import Service
-from litebert.serve.vocabulary import OPENAI_ENCODING, openai_encoding
+from litebert.serve.service import OPENAI_ENCODING, Service, openai_encoding
 from litebert.tasks.base import FloatArray, Form
 
 Result = TypeVar("Result")

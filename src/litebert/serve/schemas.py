@@ -114,7 +114,7 @@ class ChoiceResponse(BaseModel):
 
 
 class TagRequest(Request):
-    """A text to tag word by word, split at spaces; or the words themselves."""
+    """A text to tag word by word, cut as in training; or the words themselves."""
 
     text: Text | None = Field(None, examples=["Ann Lee lives in Oslo."])
     words: Texts | None = None
@@ -126,11 +126,15 @@ class TaggedEntity(BaseModel):
     type: str
     text: str
     first_word: int
+    start: int = Field(description="First character in the text (words are joined by spaces).")
+    end: int = Field(description="One past the last character.")
+    score: float = Field(description="Mean probability of its tags.")
 
 
 class TagResponse(BaseModel):
     """One tag per word, and the entities that they mark."""
 
+    words: list[str] = Field(description="What the text was cut into.")
     tags: list[str]
     scores: list[float]
     entities: list[TaggedEntity]

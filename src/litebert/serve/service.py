@@ -6,9 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from litebert.bundled import BUNDLED
-from litebert.common.errors import LitebertError, suggestion
+from litebert.common.errors import ConfigError, LitebertError, suggestion
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
 from litebert.model.counts import count_parameters
@@ -24,6 +25,9 @@ _NEEDS = {
     "layers": "hidden_states",
 }
 """The output that a question needs which several heads can answer."""
+
+
+OPENAI_ENCODING = "cl100k_base"
 
 
 class UnknownModelError(LitebertError):
@@ -44,7 +48,7 @@ class ServedModel:
     loaded_at: int = field(default_factory=lambda: int(time.time()))
 
     @classmethod
-    def load(cls, folder: Path, config: ServeConfig) -> ServedModel:
+    def load(cls, folder: Path | str, config: ServeConfig) -> ServedModel:
         """Load a folder; it is called after itself, or after its run if it is called ``model``."""
         predictor = Predictor.load(
             folder,
@@ -107,7 +111,7 @@ class Service:
     def load(cls, config: ServeConfig) -> Service:
         """Load every folder of the settings, and run each model once to warm it up."""
         models: list[ServedModel] = []
-        for folder in config.model or (Path(BUNDLED),):
+        for folder in config.model or (BUNDLED,):
             loaded = ServedModel.load(folder, config)
             taken = [model.name for model in models]
             number = 1
@@ -138,3 +142,27 @@ class Service:
             f"'{ability}' needs a model with another head; loaded: {heads}. "
             "Start the server with a second --model that has it."
         )
+
+
+class TokenDecoder(Protocol):
+    """What token ids can be turned back into text with."""
+
+    def decode(self, tokens: list[int], /) -> str: ...  # noqa: D102
+
+
+def openai_encoding() -> TokenDecoder:
+    """Load the vocabulary of OpenAI's embedding models, as tiktoken has it."""
+    try:
+        import tiktoken
+
+        encoding: TokenDecoder = tiktoken.get_encoding(OPENAI_ENCODING)
+    except ModuleNotFoundError:
+        raise ConfigError(
+            f"--token-arrays {OPENAI_ENCODING} needs `pip install tiktoken`"
+        ) from None
+    except OSError as error:  # it is fetched when it is first used
+        raise ConfigError(
+            f"tiktoken cannot load {OPENAI_ENCODING} ({type(error).__name__}); load it once where "
+            "there is a network, and set TIKTOKEN_CACHE_DIR to where it was kept"
+        ) from None
+    return encoding

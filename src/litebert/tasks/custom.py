@@ -1,125 +1,47 @@
-"""Your own task: a TOML file that names files, columns, labels and the kind."""
+"""Your own task: its files read by the columns it names, split, scored and written."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Final, Literal
 
-from litebert.common.config import load_toml
-from litebert.common.errors import ConfigError, DataError, suggestion
+from litebert.common.delimited import Dialect, NumberedRecords, find_dialect
+from litebert.common.errors import ConfigError, DataError, InputError, MissingFileError, suggestion
 from litebert.common.files import write_json_lines
-from litebert.common.rows import read_rows
+from litebert.common.rows import RowFormat, read_rows_or_errors, row_format
 from litebert.tasks.base import Example, Examples, Form, Predictions, Value
-from litebert.tasks.forms.kinds import FORMS, Kind
-from litebert.tasks.forms.requests import Cells, RowError
+from litebert.tasks.custom_config import CustomConfig, form_kind
+from litebert.tasks.forms.kinds import FORMS
+from litebert.tasks.forms.requests import UNKNOWN_LABEL, Cells, Columns, RowError, split_cell
+from litebert.tasks.metrics import check_tags
 from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.task_file import TaskFile
 
-PAIRS: Final = "pair_classification"
-"""A kind of task file: classification of two texts."""
-
-CustomKind = Literal["pair_classification", Kind]
-
-
-@dataclass(frozen=True)
-class CustomFiles:
-    """Data files (CSV, TSV, JSON lines, Parquet; also .gz .xz .zst), beside the task file."""
-
-    train: str
-    """Rows to learn from."""
-    dev: str
-    """Rows to pick the best checkpoint by, and to score."""
-    test: str | None = None
-    """Rows without labels to predict."""
-
-
-@dataclass(frozen=True)
-class CustomColumns:
-    """Which column holds what; each kind needs some of them."""
-
-    text: str | None = None
-    """The text; the passage of multiple choice and span extraction."""
-    text_pair: str | None = None
-    """The second text of a pair."""
-    question: str | None = None
-    """The question of multiple choice (optional) and span extraction."""
-    options: tuple[str, ...] = ()
-    """The choices: one column with a list, or one column for each."""
-    words: str | None = None
-    """The words to tag: a list, or a text split at spaces."""
-    label: str | None = None
-    """The label, number, tags, set of labels, or the right option (letter, index or text)."""
-    answer: str | None = None
-    """The answer's text; empty for none where ``unanswerable``."""
-    answer_start: str | None = None
-    """The answer's first character, from 0; default: its first occurrence."""
-
-
-@dataclass(frozen=True)
-class CustomConfig:
-    """A task of your own."""
-
-    name: str
-    """What reports call it."""
-    kind: CustomKind
-    """Which kind of task."""
-    files: CustomFiles
-    """Data files."""
-    columns: CustomColumns = field(default_factory=CustomColumns)
-    """Column names."""
-    labels: tuple[str, ...] = ()
-    """Labels or tags, in the order of the logits."""
-    label_separator: str = ","
-    """Between the labels of a multi-label cell that is not a list."""
-    unanswerable: bool = False
-    """Whether questions may have no answer (span extraction)."""
-    metric: str | None = None
-    """The score that picks the best checkpoint; default: the usual one of the kind."""
-    max_length: int = 256
-    """Longest input in tokens."""
-
-    def check(self, source: str) -> None:
-        """Raise ConfigError if the kind needs something that is not there."""
-        form = FORMS[_form_kind(self.kind)]
-        for column in (*form.columns, *(("text_pair",) if self.kind == PAIRS else ())):
-            if not getattr(self.columns, column):
-                raise ConfigError(f"{source}: kind '{self.kind}' needs columns.{column}")
-        if form.needs_labels and len(self.labels) < 2:
-            raise ConfigError(
-                f"{source}: kind '{self.kind}' needs at least two names in 'labels', "
-                f"found {len(self.labels)}"
-            )
-        if len(set(self.labels)) != len(self.labels):
-            raise ConfigError(f"{source}: 'labels' has a name twice: {', '.join(self.labels)}")
-        if self.max_length < 8:
-            raise ConfigError(
-                f"{source}: max_length {self.max_length} is too short; use 16 or more"
-            )
-
-
-def _form_kind(kind: CustomKind) -> Kind:
-    """Return the kind without the difference between one text and two."""
-    return "classification" if kind == PAIRS else kind
-
 
 @dataclass(frozen=True)
 class CustomTask:
-    """A task that a TOML file describes; ``folder`` is the file's, with the data files."""
+    """A task that a TOML file describes; ``folder`` is the file's, with the data files.
+
+    ``data`` is another place to look for them, where labels are to be found in the files.
+    """
 
     config: CustomConfig
     folder: Path
+    data: Path | None = None
 
     eval_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
 
     @classmethod
-    def load(cls, path: Path) -> CustomTask:
-        """Read and check a task file."""
-        config = load_toml(CustomConfig, path)
-        config.check(str(path))
-        return cls(config, path.parent)
+    def load(cls, path: Path, data: Path | None = None) -> CustomTask:
+        """Read a task file, or a table with the usual column names."""
+        return cls(CustomConfig.load(path), path.parent, data)
 
     @property
     def name(self) -> str:
@@ -130,8 +52,51 @@ class CustomTask:
     def form(self) -> Form:
         """Features and decoding of the kind."""
         config = self.config
-        kind, labels = _form_kind(config.kind), config.labels
+        kind = form_kind(config.kind)
+        labels = self._checked(tuple(self.label_counts)) if FORMS[kind].needs_labels else ()
         return TaskFile(config.name, kind, labels, config.max_length, config.unanswerable).form()
+
+    @cached_property
+    def label_counts(self) -> Mapping[str, int]:
+        """The labels in their order; how many rows (or words) have each, where they were found."""
+        if self.config.labels:
+            return dict.fromkeys(self.config.labels, 0)
+        path = self._file(self.data or self.folder, "train")
+        found, num_rows = Counter[str](), 0
+        for _, row in self._rows(path):
+            if not isinstance(row, DataError):
+                value = row.get(self.config.columns.label or "")
+                found.update(self._names_in(value))
+                num_rows += 1
+        found.pop("", None)
+        if len(found) < 2 or (len(found) > 20 and len(found) > num_rows / 2):
+            shown = ", ".join(map(repr, list(found)[:3]))
+            raise DataError(
+                f"{path}: column '{self.config.columns.label}' has {len(found):,} different values "
+                f"in {num_rows:,} rows ({shown}): not labels; check columns.label, or name `labels`"
+            )
+        return {name: found[name] for name in sorted(found, key=_label_order)}
+
+    def _checked(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        if self.config.kind == "token_classification":
+            check_tags(labels, f"task {self.name}")
+        return labels
+
+    def with_labels(self, labels: Sequence[str]) -> CustomTask:
+        """Return the task with a model's labels, if it names none itself."""
+        if self.config.labels or not labels:
+            return self
+        return replace(self, config=replace(self.config, labels=tuple(labels)))
+
+    def of_one_file(self, path: Path) -> CustomTask:
+        """Return the task with one file, a part of which is dev."""
+        files = replace(self.config.files, train=str(path.absolute()), dev=None)
+        return replace(self, config=replace(self.config, files=files))
+
+    @property
+    def columns(self) -> dict[str, str | tuple[str, ...]]:
+        """The columns that the file names."""
+        return {key: value for key, value in asdict(self.config.columns).items() if value}
 
     @property
     def main_metric(self) -> str:
@@ -146,31 +111,101 @@ class CustomTask:
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read a split: ``data`` if it is a file, else the named file there or beside the TOML."""
         path = self._file(data, split)
+        is_cut = self.config.files.dev is None and split in ("train", "dev") and path != data
         training, form, config = split == "train", self.form, self.config
-        columns = asdict(config.columns)
+        columns = {**asdict(config.columns)}
         examples = []
         found: set[str] = set()
-        for index, (number, row) in enumerate(read_rows(path)):
+        num_rows, unknown = 0, Counter[str]()
+        for index, (number, row) in enumerate(self._rows(path)):
+            if isinstance(row, DataError):
+                problems.add(path, number, "malformed row", str(row))
+                continue
             found |= row.keys()
+            if not any(str(value).strip() for value in row.values()):
+                continue  # spreadsheets end in rows of separators
             cells = Cells(row, columns, config.label_separator)
             try:
                 example = form.read_row(cells, str(index))
+                if is_cut and self._is_dev(example) is training:
+                    continue
+                num_rows += 1
                 if split != "test":
                     example = replace(example, gold=form.read_gold(cells, example))
             except RowError as error:
                 problems.add(path, number, error.reason, error.detail)
+                if error.reason == UNKNOWN_LABEL:
+                    unknown.update([error.value])
                 continue
             texts = [example.text or " ".join(example.words)]
             texts += [] if example.text_pair is None else [example.text_pair]
             if all(problems.check_text(path, number, text, "text", training) for text in texts):
                 examples.append(example)
+        self._refuse_unknown(path, unknown, num_rows)
         if not examples:
             last = problems.problems[-1].line() if len(problems) else "the file has no rows"
+            part = f" (its {split} part)" if is_cut else ""
             raise DataError(
-                f"task {self.name}: no usable row in {path} (columns: {', '.join(sorted(found))}); "
-                f"last fault: {last}"
+                f"task {self.name}: no usable row in {path}{part} (columns: "
+                f"{', '.join(sorted(found))}); last fault: {last}"
             )
         return examples
+
+    def describe_files(self, data: Path) -> list[str]:
+        """Say for people what was found in the training file: how it is written, its labels."""
+        path, lines = self._file(data, "train"), []
+        kind = self._format(path)
+        if kind in ("csv", "tsv", "conll"):
+            dialect = find_dialect(path, self._dialect, kind == "tsv")
+            about = dialect.describe("\t" if kind == "tsv" else dialect.delimiter or ""
+                                     if kind == "conll" else ",")  # fmt: skip
+            lines += [f"{path}: {about}"] if about else []
+        if not self.config.labels and self.form.labels:
+            counts = ", ".join(f"{name} {count:,}" for name, count in self.label_counts.items())
+            lines.append(f"{path}: labels found: {counts}")
+        return lines
+
+    @property
+    def _dialect(self) -> Dialect:
+        return Dialect(self.config.files.delimiter, self.config.files.encoding)
+
+    def _format(self, path: Path) -> RowFormat:
+        tags = self.config.kind == "token_classification"
+        return self.config.files.format or row_format(path, "conll" if tags else "csv")
+
+    def _rows(self, path: Path) -> NumberedRecords:
+        return read_rows_or_errors(path, self._format(path), self._dialect)
+
+    def _names_in(self, value: object) -> tuple[str, ...]:
+        """Return the labels in a cell."""
+        if self.config.kind in ("multi_label", "token_classification"):
+            separator = self.config.label_separator if self.config.kind == "multi_label" else None
+            return split_cell(value, separator)
+        return ("" if value is None else str(value).strip(),)
+
+    def _is_dev(self, example: Example) -> bool:
+        """Whether a row of a file that is cut belongs to dev: a function of its text and the seed.
+
+        Questions about one passage stay together.
+        """
+        texts = [example.text or " ".join(example.words)]
+        if self.config.kind not in ("span_extraction", "multiple_choice"):
+            texts.append(example.text_pair or "")
+        files = self.config.files
+        key = "\0".join([str(files.split_seed), *(" ".join(text.split()) for text in texts)])
+        number = int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8])
+        return number < files.dev_share * 2**64
+
+    def _refuse_unknown(self, path: Path, unknown: Counter[str], num_rows: int) -> None:
+        """Stop where so many rows have other labels that the task file must be wrong."""
+        total = unknown.total()
+        if total <= max(10, num_rows // 10) or self.config.other_labels == "skip":
+            return
+        named = ", ".join(f"{label!r} {count:,}" for label, count in unknown.most_common(5))
+        raise DataError(
+            f"{path}: {total:,} of {num_rows:,} rows have labels that task {self.name} does not "
+            f'list ({named}); add them to `labels`, or set other_labels = "skip"'
+        )
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the metrics of the kind."""
@@ -214,12 +249,44 @@ class CustomTask:
     def _file(self, data: Path, split: str) -> Path:
         if data.is_file() and data.suffix != ".toml":
             return data
-        name = {"train": self.config.files.train, "dev": self.config.files.dev}.get(
-            split, self.config.files.test
-        )
+        files = self.config.files
+        named = {"train": files.train, "dev": files.dev or files.train}
+        name = named.get(split, files.test)
         if name is None:
-            raise DataError(f"task {self.name} names no file for its {split} split")
-        for folder in (data, self.folder):
+            raise MissingFileError(
+                f"task {self.name} names no file for its {split} split (`{split}` below [files])"
+            )
+        folders = dict.fromkeys((data if data.is_dir() else self.folder, self.folder))
+        for folder in folders:
             if (folder / name).is_file():
                 return folder / name
-        raise DataError(f"task {self.name}: {name} is neither in {data} nor in {self.folder}")
+        places = " nor in ".join(str(folder.absolute()) for folder in folders)
+        raise MissingFileError(f"task {self.name}: there is no {name} in {places}")
+
+
+def example_of_row(form: Form, row: Mapping[str, object], columns: Columns, id: str) -> Example:
+    """Make an example of a row to predict, by a task's column names, or else by the usual ones."""
+    if not any(name in row for name in _inputs(columns)):
+        return form.parse(row, id)
+    try:
+        example = form.read_row(Cells(row, columns), id)
+    except RowError as error:
+        raise InputError(str(error)) from None
+    if not (example.text or " ".join(example.words)).strip():
+        raise InputError("the text is empty; write some words")
+    return example
+
+
+def _inputs(columns: Columns) -> Iterator[str]:
+    """Yield the columns that hold what is asked, not what is right."""
+    for key, names in columns.items():
+        if names and key not in ("label", "answer", "answer_start"):
+            yield from (names,) if isinstance(names, str) else names
+
+
+def _label_order(name: str) -> tuple[object, ...]:
+    """Sort numbers by value; of tags O first, and those of one type together."""
+    if re.fullmatch(r"-?\d+(\.\d+)?", name):
+        return (0, float(name), "")
+    prefix, _, kind = name.partition("-")
+    return (1, 0.0, "") if name == "O" else (2, 0.0, kind or prefix, prefix)

@@ -41,6 +41,7 @@ class RowProblems:
     def __init__(self, strict: bool = False) -> None:
         self.strict = strict
         self.problems: list[RowProblem] = []
+        self._seen: set[tuple[Path, int, str]] = set()  # a file of two splits is read twice
 
     def __len__(self) -> int:
         return len(self.problems)
@@ -54,7 +55,9 @@ class RowProblems:
         if self.strict:
             what = f"{reason}: {detail}" if detail else reason
             raise DataError(f"{path}:{row}: {what}; fix the row or run without --strict")
-        self.problems.append(RowProblem(path, row, reason, detail, kept))
+        if (path, row, reason) not in self._seen:
+            self._seen.add((path, row, reason))
+            self.problems.append(RowProblem(path, row, reason, detail, kept))
 
     def check_text(self, path: Path, row: int, text: str, what: str, training: bool) -> bool:
         """Check that a text is neither empty nor absurdly long; return whether to use the row.
@@ -104,4 +107,9 @@ class RowProblems:
                 lines.append(problem.line())
         rows = "bad row" if len(self.problems) == 1 else "bad rows"
         counts = ", ".join(f"{count:,} {reason}" for reason, count in self.counts().items())
+        wrong = Counter(p.detail.partition(" is not ")[0] for p in self.problems
+                        if p.reason == "unknown label")  # fmt: skip
+        if wrong:
+            named = ", ".join(f"{label} {count:,}" for label, count in wrong.most_common(10))
+            lines.append(f"unknown labels by their number: {named}")
         return [*lines, f"{len(self.problems):,} {rows}: {counts}"]

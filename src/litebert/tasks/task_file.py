@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from litebert.common.config import from_dict, to_dict
@@ -36,6 +36,10 @@ class TaskFile:
     """pieces between the starts of two windows of a passage (span extraction)"""
     depths: tuple[int, ...] = ()
     """layers after which the head was trained to answer; empty: only after all"""
+    split_punctuation: bool = True
+    """whether a text to tag is cut at punctuation too, as the words it learned from were"""
+    columns: dict[str, str | tuple[str, ...]] = field(default_factory=dict)
+    """the columns of the table it learned from, by what they hold, where it was one"""
 
     @classmethod
     def of(cls, name: str, form: Form, max_length: int) -> TaskFile:

@@ -9,32 +9,40 @@ that no best path uses them, which leads to the same ids but for rare lines.
 from __future__ import annotations
 
 import re
+import shutil
 import unicodedata
 from pathlib import Path
 from sys import maxunicode
 from typing import TYPE_CHECKING
 
 from litebert.common.files import atomic_path, write_json, write_text
+from litebert.text.foreign import two_segments
+from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import (
     CONFIG_FILE,
     JSON_FILE,
     MODEL_FILE,
     SPECIAL_PIECES,
-    WORD_MARK,
+    TOKENIZER_FILES,
     Tokenizer,
 )
+from litebert.text.words import WORD_MARK
 
 if TYPE_CHECKING:
     import tokenizers
 
 _NEVER_CHOSEN = -1000.0
 """Score of a piece that must lose against any other way to write its characters."""
+_FINAL_SIGMA = (
+    r"(?<=\p{Cased}|\p{Cased}\p{Case_Ignorable}|\p{Cased}\p{Case_Ignorable}{2})Σ"
+    r"(?!\p{Case_Ignorable}*\p{Cased})"
+)
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
 _MARKS = (WORD_MARK, "\N{REPLACEMENT CHARACTER}")
 """White space to SentencePiece, though Unicode counts them among the symbols."""
 
 
-def write_tokenizer_files(tokenizer: Tokenizer, folder: Path) -> None:
+def write_tokenizer_files(tokenizer: SentencePieceTokenizer, folder: Path) -> None:
     """Write the three files of a tokenizer folder; what else the folder holds stays."""
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_path(folder / MODEL_FILE) as temporary:
@@ -43,13 +51,24 @@ def write_tokenizer_files(tokenizer: Tokenizer, folder: Path) -> None:
     write_json(folder / CONFIG_FILE, tokenizer_config(tokenizer))
 
 
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copy a tokenizer's files; those that other tools need and that are missing get made."""
+    if (source / JSON_FILE).is_file() and (source / CONFIG_FILE).is_file():
+        for name in TOKENIZER_FILES:
+            if (source / name).is_file():
+                shutil.copyfile(source / name, target / name)
+    else:
+        Tokenizer.load(source).save(target)
+
+
 def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
     """Return the content of ``tokenizer_config.json``: names for other tools, settings for ours."""
-    pad, unk, cls, sep, mask = SPECIAL_PIECES
+    settings = tokenizer.settings
+    pad, unk, cls, sep, mask = settings.specials
     return {
         # transformers' own ALBERT class would rebuild the normaliser and ignore tokenizer.json.
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": tokenizer.settings.model_max_length,
+        "model_max_length": settings.model_max_length,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "padding_side": "right",
         "truncation_side": "right",
@@ -59,14 +78,17 @@ def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
         "cls_token": cls,
         "sep_token": sep,
         "mask_token": mask,
-        "do_lower_case": tokenizer.settings.lower,
-        "digit_comma": tokenizer.settings.digit_comma,
+        "do_lower_case": settings.lower,
+        # transformers' own ALBERT class, given spiece.model alone, knows only this much.
+        "keep_accents": settings.normalization != "official",
+        "normalization": settings.normalization,
+        "digit_comma": settings.digit_comma,
     }
 
 
-def build_fast_tokenizer(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+def build_fast_tokenizer(tokenizer: SentencePieceTokenizer) -> tokenizers.Tokenizer:
     """Return the same tokenizer for the `tokenizers` library."""
-    from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, processors
+    from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as FastTokenizer
 
     byte_fallback = any(map(tokenizer.processor.is_byte, range(tokenizer.vocab_size)))
@@ -80,11 +102,7 @@ def build_fast_tokenizer(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
         steps.append(pre_tokenizers.Split(pattern, "isolated"))
     fast.pre_tokenizer = pre_tokenizers.Sequence(steps)
     fast.add_special_tokens([AddedToken(piece, normalized=False) for piece in SPECIAL_PIECES])
-    fast.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", tokenizer.cls_id), ("[SEP]", tokenizer.sep_id)],
-    )
+    fast.post_processor = two_segments(("[CLS]", tokenizer.cls_id), ("[SEP]", tokenizer.sep_id))
     word_mark = decoders.Metaspace(WORD_MARK, "first")
     fast.decoder = (
         decoders.Sequence([decoders.ByteFallback(), word_mark]) if byte_fallback else word_mark
@@ -92,7 +110,7 @@ def build_fast_tokenizer(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     return fast
 
 
-def _scored_pieces(tokenizer: Tokenizer) -> list[tuple[str, float]]:
+def _scored_pieces(tokenizer: SentencePieceTokenizer) -> list[tuple[str, float]]:
     """Return every piece with its log-probability."""
     processor, split_ids = tokenizer.processor, tokenizer.split_ids
     pieces: list[tuple[str, float]] = []
@@ -103,7 +121,7 @@ def _scored_pieces(tokenizer: Tokenizer) -> list[tuple[str, float]]:
     return pieces
 
 
-def _user_symbols(tokenizer: Tokenizer) -> list[str]:
+def _user_symbols(tokenizer: SentencePieceTokenizer) -> list[str]:
     """Return the pieces that always stand alone: the only ones in text with log-probability 0."""
     processor = tokenizer.processor
     return [
@@ -116,7 +134,7 @@ def _user_symbols(tokenizer: Tokenizer) -> list[str]:
     ]
 
 
-def _invisible_characters(tokenizer: Tokenizer) -> tuple[str, str]:
+def _invisible_characters(tokenizer: SentencePieceTokenizer) -> tuple[str, str]:
     """Return the characters SentencePiece removes, and those it takes for white space.
 
     Found by probing: the rules are compiled into the model and differ between its versions.
@@ -132,28 +150,31 @@ def _invisible_characters(tokenizer: Tokenizer) -> tuple[str, str]:
     return "".join(removed), "".join(spaces)
 
 
-def _composes(tokenizer: Tokenizer) -> bool:
-    """Whether SentencePiece composes what NFKD took apart (Korean syllables)."""
-    syllable = "\N{HANGUL SYLLABLE HAN}"
-    return syllable in tokenizer.processor.normalize(tokenizer.normalize(syllable))
+def _composes(tokenizer: SentencePieceTokenizer) -> bool:
+    """Whether SentencePiece itself composes (what NFKD took apart: Korean syllables)."""
+    return "é" in tokenizer.processor.normalize("e\N{COMBINING ACUTE ACCENT}")
 
 
-def _normalizer(tokenizer: Tokenizer) -> tokenizers.normalizers.Normalizer:
+def _normalizer(tokenizer: SentencePieceTokenizer) -> tokenizers.normalizers.Normalizer:
     from tokenizers import Regex, normalizers
 
-    characters = map(chr, range(maxunicode + 1))
+    rule = tokenizer.settings.normalization
+    characters = map(chr, range(maxunicode + 1)) if rule == "official" else ()
     combining = _character_class("".join(filter(unicodedata.combining, characters)))
     removed, spaces = map(_character_class, _invisible_characters(tokenizer))
-    steps: list[normalizers.Normalizer] = [
+    steps: list[normalizers.Normalizer] = []
+    if removed or combining:
         # The word mark is put at place 0 of the raw text: a space holds it where a character goes.
-        normalizers.Replace(Regex(rf"\A[{removed}{combining}]+"), " "),
-        # Python counts the separators 1C-1F as white space, the regular expression does not.
-        normalizers.Replace(Regex(r"[\s\x0b\x1c-\x1f]+"), " "),
-        normalizers.NFKD(),
-        normalizers.Replace(Regex(f"[{combining}]"), ""),
-    ]
+        steps.append(normalizers.Replace(Regex(rf"\A[{removed}{combining}]+"), " "))
+    # Python counts the separators 1C-1F as white space, the regular expression does not.
+    steps.append(normalizers.Replace(Regex(r"[\s\x0b\x1c-\x1f]+"), " "))
+    if rule == "official":
+        steps += [normalizers.NFKD(), normalizers.Replace(Regex(f"[{combining}]"), "")]
+    elif rule == "keep-accents":
+        steps.append(normalizers.NFKC())
     if tokenizer.settings.lower:
-        steps.append(normalizers.Lowercase())
+        # That step lower-cases letter by letter; a sigma that ends a word looks at its neighbours.
+        steps += [normalizers.Replace(Regex(_FINAL_SIGMA), "ς"), normalizers.Lowercase()]
     # What SentencePiece's own normalisation does after that.
     if removed:
         steps.append(normalizers.Replace(Regex(f"[{removed}]"), ""))

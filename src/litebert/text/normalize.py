@@ -1,8 +1,9 @@
-"""Normalise text as the official code does, with a map back to the raw characters.
+"""Normalise text by one of three rules, with a map back to the raw characters.
 
-Four steps, in this order: strip and collapse white space, Unicode NFKD, drop combining
-characters, lower-case. Digits, quotes and punctuation stay as they are. Half of a surrogate pair,
-which JSON can carry but UTF-8 cannot, becomes U+FFFD.
+``official`` has four steps, in this order: strip and collapse white space, Unicode NFKD, drop
+combining characters, lower-case. ``keep-accents`` composes (NFKC) instead of dropping: every letter
+stays what it is. ``none`` touches white space alone. Digits, quotes and punctuation stay as they
+are. Half of a surrogate pair, which JSON can carry but UTF-8 cannot, becomes U+FFFD.
 """
 
 from __future__ import annotations
@@ -11,9 +12,15 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import pairwise
+from sys import maxunicode
+from typing import Literal
+
+Normalization = Literal["official", "keep-accents", "none"]
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_WORD = re.compile(r"\S+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -42,45 +49,36 @@ class NormalizedText:
         return raw, raw
 
 
-def normalize(text: str, lower: bool = True) -> str:
+def normalize(text: str, lower: bool = True, rule: Normalization = "official") -> str:
     """Return the normalised text; ``lower=False`` keeps the case (cased models).
 
     >>> normalize("  The Café\\t in  ½ ")
     'the cafe in 1⁄2'
+    >>> normalize("  Größe\\t in  ½ ", rule="keep-accents")
+    'größe in 1⁄2'
     """
     text = " ".join(text.split())
     if not text.isascii():
-        text = _NOT_ASCII.sub(_decompose_match, text)
+        if rule == "official":
+            text = _NOT_ASCII.sub(_decompose_match, text)
+        else:
+            text = replace_surrogates(text)
+            text = text if rule == "none" else unicodedata.normalize("NFKC", text)
     return text.lower() if lower else text
 
 
-def normalize_with_map(text: str, lower: bool = True) -> NormalizedText:
-    """Return what `normalize` returns, with the raw position of every character.
-
-    Decomposing character by character is exact: NFKD of a string is the decompositions in a row,
-    with only combining characters reordered, and those are dropped.
-    """
+def normalize_with_map(
+    text: str, lower: bool = True, rule: Normalization = "official"
+) -> NormalizedText:
+    """Return what `normalize` returns, with the raw position of every character."""
     if text.isascii() and text == " ".join(text.split()):  # most text is: nothing moves
         letters = text.lower() if lower else text
         return NormalizedText(letters, range(len(text)), range(1, len(text) + 1))
-    rows: list[tuple[str, int, int]] = []
-    inside_word = seen_word = False
-    for index, raw in enumerate(replace_surrogates(text)):
-        if raw.isspace():
-            inside_word = False
-            continue
-        if seen_word and not inside_word:
-            rows.append((" ", index - 1, index))
-        inside_word = seen_word = True
-        if raw.isascii():
-            rows.append((raw, index, index + 1))
-            continue
-        parts = unicodedata.normalize("NFKD", raw)
-        kept = [(part, index, index + 1) for part in parts if not unicodedata.combining(part)]
-        rows.extend(kept)
-        if not kept and rows and rows[-1][0] != " ":
-            letter, start, _ = rows[-1]
-            rows[-1] = letter, start, index + 1
+    rows: list[_Row] = []
+    for number, word in enumerate(_WORD.finditer(replace_surrogates(text))):
+        if number:
+            rows.append((" ", word.start() - 1, word.start()))
+        _RULES[rule](word[0], word.start(), rows)
     joined = "".join(letter for letter, _, _ in rows)
     if lower:
         joined, sources = _lower_with_sources(joined)
@@ -91,6 +89,72 @@ def normalize_with_map(text: str, lower: bool = True) -> NormalizedText:
 def replace_surrogates(text: str) -> str:
     """Return the text with U+FFFD for each half of a surrogate pair; the length stays."""
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+_Row = tuple[str, int, int]
+"""A normalised character, and the raw characters it came from."""
+
+
+def _map_official(word: str, begin: int, rows: list[_Row]) -> None:
+    """Add the rows of a word without accents; an accent belongs to the letter before it.
+
+    Decomposing character by character is exact: NFKD of a string is the decompositions in a row,
+    with only combining characters reordered, and those are dropped.
+    """
+    for index, raw in enumerate(word, start=begin):
+        if raw.isascii():
+            rows.append((raw, index, index + 1))
+            continue
+        parts = unicodedata.normalize("NFKD", raw)
+        kept = [(part, index, index + 1) for part in parts if not unicodedata.combining(part)]
+        rows.extend(kept)
+        if not kept and rows and rows[-1][0] != " ":
+            letter, start, _ = rows[-1]
+            rows[-1] = letter, start, index + 1
+
+
+def _map_keeping_accents(word: str, begin: int, rows: list[_Row]) -> None:
+    """Add the rows of a composed word, stretch by stretch.
+
+    A stretch begins where nothing composes with what stands before it, so that NFKC of a word is
+    the NFKC of its stretches in a row. One that changes belongs as a whole to its raw characters.
+    """
+    borders = [place for place, raw in enumerate(word) if place == 0 or _stands_alone(raw)]
+    for start, end in pairwise([*borders, len(word)]):
+        stretch = word[start:end]
+        composed = unicodedata.normalize("NFKC", stretch)
+        if composed == stretch:
+            _map_plain(stretch, begin + start, rows)
+        else:
+            rows.extend((part, begin + start, begin + end) for part in composed)
+
+
+def _map_plain(word: str, begin: int, rows: list[_Row]) -> None:
+    rows.extend((raw, index, index + 1) for index, raw in enumerate(word, start=begin))
+
+
+_RULES = {"official": _map_official, "keep-accents": _map_keeping_accents, "none": _map_plain}
+
+
+@lru_cache(maxsize=1 << 14)
+def _stands_alone(character: str) -> bool:
+    """Whether NFKC joins a character to nothing that stands before it."""
+    first = unicodedata.normalize("NFKD", character)[0]
+    return not unicodedata.combining(first) and first not in _joined_characters()
+
+
+@cache
+def _joined_characters() -> frozenset[str]:
+    """Characters without a combining class that compose with the one before them.
+
+    The second characters of canonical decompositions; the Korean ones follow a formula instead.
+    """
+    found = set(map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))))
+    for character in map(chr, range(maxunicode + 1)):
+        parts = unicodedata.decomposition(character).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            found.add(chr(int(parts[1], 16)))
+    return frozenset(found)
 
 
 def _lower_with_sources(text: str) -> tuple[str, list[int]]:

@@ -15,8 +15,9 @@ from litebert.common.files import atomic_folder
 from litebert.common.progress import Progress, progress
 from litebert.common.rng import rng
 from litebert.text.corpus import TextLines, find_files, total_bytes
-from litebert.text.normalize import normalize
-from litebert.text.tokenizer import SPECIAL_PIECES, DigitComma, Tokenizer, TokenizerSettings
+from litebert.text.normalize import Normalization, normalize
+from litebert.text.spiece import SentencePieceTokenizer
+from litebert.text.tokenizer import SPECIAL_PIECES, DigitComma, TokenizerSettings
 
 OFFICIAL_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 MAX_SENTENCE_CHARACTERS = 256
@@ -26,6 +27,9 @@ _SHUFFLED_SENTENCES = 1 << 16
 # SentencePiece sums counts per thread, so their number is part of the result: it is not the number
 # of cores. 16 is its default, with which the official vocabulary was trained.
 _NUM_THREADS = 16
+_DOTLESS = ("tr", "az")
+_SAMPLED_LINES = 10_000
+_NOTABLE_SHARE = 0.02
 _DIGIT_COMMA = re.compile(r"(?<=\d),")
 
 
@@ -47,6 +51,10 @@ class TokenizerTrainConfig:
     """accept fewer pieces where the text is too small for that many"""
     cased: bool = False
     """keep upper case"""
+    normalization: Normalization | None = None
+    """accents: dropped (official), kept (keep-accents), text as it is (none); by --language"""
+    language: str = ""
+    """ISO 639 code of the text; of any but English the letters are kept"""
     character_coverage: float = 0.99995
     """share of the text's characters that get a piece; 0.9995 suits Chinese or Japanese"""
     byte_fallback: bool = False
@@ -74,9 +82,31 @@ class TokenizerTrainConfig:
             )
         if self.max_sentences <= 100:
             raise ConfigError(f"max_sentences {self.max_sentences} is too small; choose over 100")
+        if self.language and not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)*", self.language):
+            raise ConfigError(
+                f"language {self.language!r} is not an ISO 639 code; write one such as de or zh"
+            )
+
+    @property
+    def settings(self) -> TokenizerSettings:
+        """What the tokenizer will do beside its pieces; text as it is keeps its case too."""
+        rule = self.choice[0]
+        lower = not self.cased and rule != "none"
+        return TokenizerSettings(lower, self.digit_comma, self.max_length, rule)
+
+    @property
+    def choice(self) -> tuple[Normalization, str]:
+        """The normalisation, and why it is that one."""
+        if self.normalization is not None:
+            return self.normalization, "as asked"
+        if not self.language:
+            return "official", "no --language given: as in ALBERT, accents are dropped"
+        if re.match(r"en([-_]|g$|$)", self.language.lower()):
+            return "official", f"language {self.language}: as in ALBERT"
+        return "keep-accents", f"language {self.language}: letters keep their accents"
 
 
-def train_tokenizer(config: TokenizerTrainConfig) -> Tokenizer:
+def train_tokenizer(config: TokenizerTrainConfig) -> SentencePieceTokenizer:
     """Learn a unigram vocabulary from text and write it as a tokenizer folder.
 
     The result depends on the text and the settings alone: the sample is always the same, and the
@@ -84,19 +114,21 @@ def train_tokenizer(config: TokenizerTrainConfig) -> Tokenizer:
     """
     files = find_files(config.input)
     size = total_bytes(files)
-    settings = TokenizerSettings(not config.cased, config.digit_comma, config.max_length)
+    rule, reason = config.choice
+    _say(f"normalization {rule} ({reason})")
+    if config.settings.lower and config.language.lower()[:2] in _DOTLESS:
+        _say(f"language {config.language} tells i from ı: lower-casing does not, --cased does")
     with atomic_folder(config.out) as folder:
         lines = TextLines(files, config.column)
         description = f"tokenizer with {config.vocab_size:,} pieces"
         with progress(description, None if size is None else size / 1e6, "MB") as bar:
             model = _train(_shuffle(_sentences(lines, config, bar)), config)
         if lines.num_broken:
-            print(
+            _say(
                 f"left out {lines.num_broken:,} lines that are not text, "
-                f"the first at {lines.first_broken}",
-                file=sys.stderr,
+                f"the first at {lines.first_broken}"
             )
-        tokenizer = Tokenizer(model, settings)
+        tokenizer = SentencePieceTokenizer(model, config.settings)
         tokenizer.save(folder)
     return tokenizer
 
@@ -111,9 +143,14 @@ def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) ->
     """
     separate = config.digit_comma != "off" and bool(config.symbols)
     boundary = f"{config.symbols[0]}," if separate else ","
-    reported = 0
+    reported = num_sampled = num_bare = 0
+    settings = config.settings
+    may_differ = config.normalization is None and settings.normalization == "official"
     for line in lines:
-        text = normalize(line, not config.cased)
+        text = normalize(line, settings.lower, settings.normalization)
+        if may_differ and num_sampled < _SAMPLED_LINES:
+            num_sampled += bool(text)
+            num_bare += text != normalize(line, settings.lower, "keep-accents")
         if separate and "," in text:
             text = _DIGIT_COMMA.sub(boundary, text)
         yield from _cut(text)
@@ -122,6 +159,11 @@ def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) ->
             reported = lines.num_bytes
     bar.advance((lines.num_bytes - reported) / 1e6)
     bar.update(f"{lines.num_lines:,} lines read, learning the pieces")
+    if num_bare > _NOTABLE_SHARE * num_sampled:
+        _say(
+            f"{num_bare / num_sampled:.0%} of the lines lose accents or other marks: if they "
+            "matter, train again with --language CODE or --normalization keep-accents"
+        )
 
 
 def _shuffle(sentences: Iterator[str]) -> Iterator[str]:
@@ -161,6 +203,7 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
             hard_vocab_limit=not config.shrink,
             character_coverage=config.character_coverage,
             byte_fallback=config.byte_fallback,
+            normalization_rule_name="identity" if config.choice[0] == "none" else "nmt_nfkc",
             pad_id=0,
             unk_id=1,
             bos_id=-1,
@@ -177,6 +220,10 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
     except RuntimeError as error:
         raise _explain(str(error), config) from None
     return model.getvalue()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _explain(message: str, config: TokenizerTrainConfig) -> ConfigError | DataError:

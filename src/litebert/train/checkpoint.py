@@ -17,11 +17,14 @@ from torch.optim import Optimizer
 
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder, sha256_file, write_json
+from litebert.common.ownership import clear_leftovers
 from litebert.dist.replica import copy_into, whole
 
 STATE_FILE = "state.json"
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+AVERAGE_FILE = "average.safetensors"
+"""Only in runs that average their weights."""
 
 _NAME = re.compile(r"step-(\d+)")
 
@@ -188,17 +191,15 @@ def prune(folder: Path, keep_last: int, keep: Sequence[int]) -> None:
     clear_leftovers(folder)
 
 
-def clear_leftovers(folder: Path) -> None:
-    """Remove what a killed process left half written."""
-    if folder.is_dir():
-        for entry in folder.iterdir():
-            if entry.name.startswith(".step-"):
-                shutil.rmtree(entry, ignore_errors=True)
-
-
 def model_tensors(model: torch.nn.Module) -> dict[str, Tensor]:
     """All weights by name, whole (a collective call if they are sharded)."""
     return {name: whole(tensor) for name, tensor in model.state_dict().items()}
+
+
+def finished_tensors(found: Checkpoint) -> dict[str, Tensor]:
+    """The weights that a model folder gets: the averaged ones where there are any."""
+    average = found.tensors(AVERAGE_FILE) if AVERAGE_FILE in found.state["files"] else {}
+    return {**found.tensors(WEIGHTS_FILE), **average}
 
 
 def load_model_tensors(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:

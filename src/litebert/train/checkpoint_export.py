@@ -8,12 +8,15 @@ from pathlib import Path
 from litebert.common.config import from_dict
 from litebert.common.errors import CheckpointError
 from litebert.common.runs import RunFolder
+from litebert.interop.card import model_card, pretraining_section
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
-from litebert.text.tokenizer import MODEL_FILE
+from litebert.model.sharing import plan_of
+from litebert.text.tokenizer import has_tokenizer
 from litebert.train import checkpoint
 from litebert.train.pretraining.evaluate import RunState
+from litebert.train.pretraining.growth import deepen, new_sets
 
 _SHAPE_PREFIX = "model."
 
@@ -32,8 +35,13 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
         if key.startswith(_SHAPE_PREFIX)
     }
     model = PretrainingModel(from_dict(ModelConfig, shape, str(chosen.path)))
-    checkpoint.load_model_tensors(model, chosen.tensors(checkpoint.WEIGHTS_FILE))
-    save_model(model.eval(), out, _tokenizer_folder(run, manifest))
+    checkpoint.load_model_tensors(model, checkpoint.finished_tensors(chosen))
+    depth = from_dict(RunState, chosen.state["run"], str(chosen.path)).depth
+    if 0 < depth < model.config.num_layers:  # later layers begin as copies
+        deepen(model, (), new_sets(plan_of(model.config), depth, model.config.num_layers), {})
+    about = {"run": f"`{run.resolve().name}`", "weights of step": f"{chosen.step:,}"}
+    card = model_card(model.config, "pretraining", out.name, pretraining_section(about))
+    save_model(model.eval(), out, _tokenizer_folder(run, manifest), card)
     return chosen.step
 
 
@@ -71,7 +79,7 @@ def _tokenizer_folder(run: Path, manifest: Mapping[str, object]) -> Path:
     assert isinstance(config, Mapping), "written by the run"
     candidates = [Path(str(config["data"])) / "tokenizer", run / "model"]
     for candidate in candidates:
-        if (candidate / MODEL_FILE).is_file():
+        if has_tokenizer(candidate):
             return candidate
     raise CheckpointError(
         f"the tokenizer of {run} is in neither {candidates[0]} nor {candidates[1]}: put the shards "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 import torch
@@ -26,11 +27,13 @@ from litebert.train.pretraining.setup import (
     open_corpora,
     resolve_model,
 )
+from litebert.train.threads import thread_limit
 
 Bound = Literal["steps", "tokens", "budget"]
 
 _MEASURED_STEPS = 3
 _MEASURED_TOKENS = 1024
+_DRAWN_BATCHES = 32
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,9 @@ class DryRun:
     memory: Memory
     stages: tuple[StageEstimate, ...]
     learning_rate: float
-    gemm_rate: float
-    """operations per second of large matrix products here"""
-    gemm_share: float
+    gemm_rate: float | None
+    """operations per second of large matrix products here; None if the machine was busy"""
+    gemm_share: float | None
     """share of it that training reached in the measurement"""
     tokens_per_s: float
     """in the last stage"""
@@ -75,7 +78,7 @@ class DryRun:
 
 def dry_run(config: PretrainConfig) -> DryRun:
     """Measure a few steps of every stage and extrapolate; nothing is written."""
-    with this_process(config.device, config.parallel) as process:
+    with this_process(config.device, config.parallel) as process, thread_limit(config.threads):
         corpora = open_corpora(config)
         shape = resolve_model(config, corpora)
         bench = _Bench(config, shape, corpora, process)
@@ -105,7 +108,7 @@ def dry_run(config: PretrainConfig) -> DryRun:
         stages=stages,
         learning_rate=config.learning_rate(shape),
         gemm_rate=gemm_rate,
-        gemm_share=measured[-1][1] / gemm_rate,
+        gemm_share=None if gemm_rate is None else measured[-1][1] / gemm_rate,
         tokens_per_s=last.tokens_per_step / last.step_s,
         bound=bound,
         expected_steps=round(steps),
@@ -131,11 +134,17 @@ class _Bench:
         stage = stage_at(self.config, self.shape, share)
         config, corpora = self.config, self.corpora
         feed = Feed(corpora.train, config.examples, config.seed, corpora.vocabulary)
-        batch = max(feed.take(stage), key=lambda batch: batch.num_tokens)
+        # One batch may be a short left-over of its window: costs are means over many.
+        drawn = [
+            batch
+            for _ in range(-(-_DRAWN_BATCHES // stage.num_micro))
+            for batch in feed.take(stage)
+        ]
+        batch = max(drawn, key=lambda batch: batch.num_tokens)
         measured = rows_of(batch, 0, max(1, batch.input_ids.size // _MEASURED_TOKENS))
         compute_s, update_s = self._time(measured, stage)
         rate = batch_flops(self.shape, measured, stage.layers) / compute_s
-        flops = stage.num_micro * batch_flops(self.shape, batch, stage.layers)
+        flops = stage.num_micro * fmean(batch_flops(self.shape, b, stage.layers) for b in drawn)
         estimate = StageEstimate(
             from_share=share,
             layers=stage.layers,
@@ -143,7 +152,7 @@ class _Bench:
             batch_size=stage.batch_size,
             mask_rate=stage.mask_rate,
             micro_batches=stage.num_micro,
-            tokens_per_step=stage.num_micro * batch.num_tokens,
+            tokens_per_step=round(stage.num_micro * fmean(b.num_tokens for b in drawn)),
             flops_per_step=flops,
             step_s=flops / rate / self.process.world_size + update_s,
         )
@@ -154,7 +163,7 @@ class _Bench:
         device = self.process.device
         predictions, pairs, _ = counts_of([batch])
         predictions = max(1, predictions)
-        loss_of = PretrainingLoss.of(self.config, predictions, pairs, stage.layers, device)
+        loss_of = PretrainingLoss.of(self.config, predictions, pairs, stage, device)
         parameters = [p for p in self.replica.model.parameters() if p.requires_grad]
         compute_s, update_s = [], []
         for _ in range(1 + _MEASURED_STEPS):

@@ -16,12 +16,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from litebert.common.errors import DataError, LitebertError
+from litebert.common.ownership import Inputs
 from litebert.common.signals import StopRequest, stop_request
 from litebert.dist.replica import Replica, whole
 from litebert.dist.runtime import DeviceName, Parallel, Process, this_process
 from litebert.optim.build import set_learning_rate
+from litebert.predict.backend import Threads
 from litebert.train.display import StatusLine
-from litebert.train.run import Run, TrainState
+from litebert.train.run import Run, RunKind, TrainState, owned_run
+from litebert.train.threads import ThreadWatch, thread_limit
 
 T = TypeVar("T")
 
@@ -94,14 +97,39 @@ class Cadence:
     """stop after so many steps in a row whose loss or gradient was not finite"""
 
 
+class ProcessConfig(Protocol):
+    """What the processes of a run need of its configuration."""
+
+    @property
+    def out(self) -> Path:
+        """The run folder."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the run reads, by flag."""
+
+    @property
+    def device(self) -> DeviceName:
+        """Where to train."""
+
+    @property
+    def threads(self) -> Threads:
+        """Processor threads."""
+
+
 @contextmanager
 def training_process(
-    out: Path, device: DeviceName, parallel: Parallel
+    kind: RunKind, config: ProcessConfig, parallel: Parallel
 ) -> Iterator[tuple[Process, StopRequest]]:
-    """This process of a run, which listens to signals; a file that fails becomes one line."""
-    with this_process(device, parallel) as process, stop_request() as stop:
+    """This process of a run, which owns its folder and listens to signals.
+
+    A file that fails becomes one line.
+    """
+    device, threads, out = config.device, config.threads, config.out
+    with this_process(device, parallel) as process, stop_request() as stop, thread_limit(threads):
         try:
-            yield process, stop
+            with owned_run(process, kind, out, config.inputs):
+                yield process, stop
         except OSError as error:
             raise LitebertError(
                 f"{error.filename or out} cannot be used: {error.strerror or error}; the "
@@ -121,12 +149,18 @@ class Loop(Generic[T]):
         clip_norm: float,
         cadence: Cadence,
         stop: StopRequest,
+        threads: Threads = "auto",
     ) -> None:
         self.engine, self.run, self.replica, self.optimizers = engine, run, replica, optimizers
         self.clip_norm, self.cadence, self.stop = clip_norm, cadence, stop
         self.process, self.state = run.process, run.state
         self._parameters = [p for p in replica.model.parameters() if p.requires_grad]
         self._saved_s = self.state.elapsed_s
+        # One process has the machine to itself, or shares it with strangers; several share it by
+        # torchrun's rule, and a step takes as long as the slowest of them.
+        alone = self.process.world_size == 1 and self.process.device.type == "cpu"
+        limit = torch.get_num_threads() if threads == "auto" and alone else 1
+        self._threads = ThreadWatch(limit, torch.set_num_threads, self._tell_threads)
 
     def train(self) -> int:
         """Train until all is done and save; the signal that stopped it before, or 0."""
@@ -175,6 +209,7 @@ class Loop(Generic[T]):
         state.tokens += step.tokens
         state.elapsed_s = elapsed_s
         outcome = Outcome(sums, norm, time.perf_counter() - started)
+        self._threads.note(step.tokens, outcome.seconds)
         if math.isfinite(norm):
             state.nonfinite_in_a_row = 0
             self.engine.count(outcome)
@@ -183,6 +218,11 @@ class Loop(Generic[T]):
         self._show()
         self._after_step()
         return num_stops > 0
+
+    def _tell_threads(self, number: int) -> None:
+        limit = self._threads.limit
+        message = f"step {self.state.step:,}: faster with {number} of {limit} threads, so be it"
+        self.run.event("threads", message, {"threads": number})
 
     def _skip(self, outcome: Outcome) -> None:
         """Count a step without update, and write which examples it saw."""

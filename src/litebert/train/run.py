@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from litebert.common.config import from_dict, to_dict
+from litebert.common.config import flat_settings, from_dict, to_dict
 from litebert.common.errors import CheckpointError
-from litebert.common.runs import MANIFEST_FILE, RunFolder
+from litebert.common.ownership import Inputs, clear_leftovers, owned_folder
+from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, RunFolder
+from litebert.dist.replica import copy_into, whole
 from litebert.dist.runtime import Process
 from litebert.train import checkpoint
+from litebert.train.average import WeightAverage
 from litebert.train.display import Display
+from litebert.train.trackers import Tracker, open_trackers, tag
 
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
+RunKind = Literal["pretraining", "fine-tuning"]
 
-_PATHS_OF_A_MACHINE = ("data", "extra_data")
+_PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
 """Settings that may differ between processes: what is found there is compared instead."""
 
 
@@ -40,6 +44,10 @@ class RunConfig(Protocol):
     @property
     def seed(self) -> int:
         """Of all randomness."""
+
+    @property
+    def track(self) -> str:
+        """Where the numbers go besides the log."""
 
     @property
     def resume(self) -> Literal["no", "auto"]:
@@ -99,36 +107,45 @@ class Run(Generic[S_co]):
         self._files: RunFolder | None = None
         """Only process 0 has them."""
         self._saved_step: int | None = None
-        self._board: SummaryWriter | None = None
+        self._trackers: list[Tracker] = []
         self._model: nn.Module | None = None
         self._optimizers: Sequence[Optimizer] = ()
+        self._average: WeightAverage | None = None
 
-    def restore(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> S_co:
+    def restore(
+        self,
+        model: nn.Module,
+        optimizers: Sequence[Optimizer],
+        average: WeightAverage | None = None,
+    ) -> S_co:
         """Open or create the run folder; load the last good checkpoint if one is to be resumed.
 
-        Model, optimizers and the returned state are what :meth:`save` writes from now on.
+        Model, optimizers, average and the returned state are what :meth:`save` writes from now on.
         """
-        self._model, self._optimizers = model, optimizers
+        self._model, self._optimizers, self._average = model, optimizers, average
         found = self.process.on_main(self._open)
+        self.process.on_main(lambda: self._open_trackers(0 if found is None else found.step))
         if found is not None:
             checkpoint.load_model_tensors(model, found.tensors(checkpoint.WEIGHTS_FILE))
             states = found.tensors(checkpoint.OPTIMIZER_FILE)
             checkpoint.load_optimizer_tensors(model, optimizers, states)
+            if average is not None:
+                # An average that begins now begins with the weights.
+                tensors = checkpoint.finished_tensors(found)
+                for name, tensor in average.tensors.items():
+                    copy_into(tensor, tensors[name])
             self.state = from_dict(type(self.state), found.state["run"], str(found.path))
             self._saved_step = found.step
         return self.state
 
     def log(self, step: int, values: Mapping[str, object]) -> None:
-        """Write one line of metrics, and the numbers to TensorBoard."""
+        """Write one line of metrics, and the numbers to TensorBoard and its like."""
         if self._files is None:
             return
         self._files.log(step, values)
-        board = self._tensorboard(step)
-        if board is not None:
-            for name, value in values.items():
-                if isinstance(value, (int, float)):
-                    board.add_scalar(name.replace("dev_", "dev/", 1), value, step)
-            board.flush()
+        numbers = {tag(k): v for k, v in values.items() if isinstance(v, (int, float))}
+        for tracker in self._trackers:
+            tracker.log(step, numbers)
 
     def event(
         self, name: str, message: str = "", fields: Mapping[str, object] | None = None
@@ -152,6 +169,9 @@ class Run(Generic[S_co]):
             checkpoint.WEIGHTS_FILE: checkpoint.model_tensors(self._model),
             checkpoint.OPTIMIZER_FILE: checkpoint.optimizer_tensors(self._model, self._optimizers),
         }
+        if self._average is not None:
+            averaged = {name: whole(tensor) for name, tensor in self._average.tensors.items()}
+            tensors[checkpoint.AVERAGE_FILE] = averaged
 
         def write() -> None:
             about = {"world_size": self.process.world_size, "identity": self.identity}
@@ -178,9 +198,9 @@ class Run(Generic[S_co]):
 
     def finish(self, *, keep_checkpoints: bool) -> None:
         """Close what is open; remove the checkpoints if the weights are elsewhere now."""
-        if self._board is not None:
-            self._board.close()
-            self._board = None
+        for tracker in self._trackers:
+            tracker.close()
+        self._trackers = []
         if self._files is not None and not keep_checkpoints:
             shutil.rmtree(self.checkpoints, ignore_errors=True)
 
@@ -196,9 +216,14 @@ class Run(Generic[S_co]):
         if self.config.resume == "no" or not RunFolder.exists(self.folder):
             self._files = self._create()
             return None
-        checkpoint.clear_leftovers(self.checkpoints)
+        clear_leftovers(self.checkpoints)
         passed_over: list[str] = []
         found = checkpoint.latest_good(self.checkpoints, passed_over.append)
+        if found is None and (self.folder / MODEL_FOLDER).is_dir():
+            raise CheckpointError(
+                f"{self.folder} holds a finished run whose checkpoints are gone: there is nothing "
+                "to go on from; choose another --out, or delete that folder to start over"
+            )
         if found is None:
             # Nothing of the earlier start is used: the manifest must be of this one.
             (self.folder / MANIFEST_FILE).unlink()
@@ -210,6 +235,10 @@ class Run(Generic[S_co]):
         self._files = RunFolder.open(self.folder)
         self._go_on_from(self._files, found, passed_over)
         return found
+
+    def _open_trackers(self, step: int) -> None:
+        settings = flat_settings(self._settings)
+        self._trackers = open_trackers(self.config.track, self.folder, step + 1, settings)
 
     def _create(self) -> RunFolder:
         seeds = {"run": self.config.seed}
@@ -230,10 +259,10 @@ class Run(Generic[S_co]):
             files.event("damaged_checkpoint", found.step, message=message)
             self.screen.note(message)
         checkpoint.drop_after(self.checkpoints, found.step)
-        before = _flat(then)
+        before = flat_settings(then)
         changed = {
             key: [before[key], value]
-            for key, value in _flat(self._settings).items()
+            for key, value in flat_settings(self._settings).items()
             if key != "resume" and key in before and before[key] != value
         }
         files.event("resume", found.step, **({"changed": changed} if changed else {}))
@@ -243,14 +272,29 @@ class Run(Generic[S_co]):
             + (f"; changed: {', '.join(news)}" if news else "")
         )
 
-    def _tensorboard(self, step: int) -> SummaryWriter | None:
-        if self._board is None:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError:
-                return None
-            self._board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step)
-        return self._board
+
+@contextmanager
+def owned_run(process: Process, kind: RunKind, out: Path, inputs: Inputs = ()) -> Iterator[None]:
+    """Own a run folder: process 0 does, and all processes stop if it is refused.
+
+    A folder that holds a run of the other kind, or anything that is not of a run, is refused.
+    """
+
+    def is_ours(folder: Path) -> bool:
+        if not RunFolder.exists(folder):
+            return False
+        settings = RunFolder(folder).manifest()["config"]
+        is_task = isinstance(settings, Mapping) and "task" in settings
+        found = "fine-tuning" if is_task else "pretraining"
+        if found != kind:
+            raise CheckpointError(f"{folder} holds a {found} run; choose another --out")
+        return True
+
+    with ExitStack() as held:
+        # The comparison with random weights runs before the run that it belongs to.
+        owned = owned_folder(out, is_ours, inputs, early=("random",))
+        process.on_main(lambda: held.enter_context(owned))
+        yield
 
 
 def check_same_configuration(config: RunConfig, process: Process) -> None:
@@ -270,11 +314,3 @@ def refuse_changes(where: Path, earlier: Mapping[str, object], now: Mapping[str,
                 f"{where} is of a run with {key} = {earlier[key]}, not {value}: resume "
                 "with the same setting, or choose another --out"
             )
-
-
-def _flat(settings: object, prefix: str = "") -> dict[str, object]:
-    """Nested settings with dotted names."""
-    if not isinstance(settings, Mapping):
-        return {prefix: settings}
-    parts = [_flat(value, f"{prefix}.{key}" if prefix else key) for key, value in settings.items()]
-    return {key: value for part in parts for key, value in part.items()}

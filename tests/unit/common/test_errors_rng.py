@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
 
-from litebert.common.errors import suggestion
+import numpy as np
+import pytest
+
+from litebert.common.errors import extra_of, install_command, suggestion
 from litebert.common.rng import derived_seed, rng
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 def test_suggestion_names_the_nearest_word() -> None:
@@ -13,6 +23,38 @@ def test_suggestion_names_the_nearest_word() -> None:
         suggestion("albert-bsae", ["albert-base", "bert-large"]) == " Did you mean 'albert-base'?"
     )
     assert suggestion("zzz", ["albert-base"]) == ""
+
+
+def test_messages_name_extras_that_exist_and_only_through_one_function() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    sources = {path: path.read_text() for path in (REPOSITORY / "src").rglob("*.py")}
+    named = {name for text in sources.values()
+             for name in re.findall(r"install_command\(['\"](\w+)['\"]\)", text)}  # fmt: skip
+    assert named
+    assert named <= set(project["optional-dependencies"])
+    by_hand = re.compile(r"pip install\W+(litebert|\.)?\[|\[all\]")
+    assert [path.name for path, text in sources.items() if by_hand.search(text)] == ["errors.py"]
+
+
+def test_the_command_works_where_litebert_is_installed_and_no_index_has_it() -> None:
+    try:
+        installed = metadata.metadata("litebert").get_all("Provides-Extra") or []
+    except metadata.PackageNotFoundError:
+        pytest.skip("litebert is not installed")
+    wanted = re.findall(r"litebert\[\w+\]", install_command("onnx"))
+    assert "onnx" in installed
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", *wanted]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_a_bare_source_tree_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> list[str]:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", absent)
+    assert install_command("onnx") == "`pip install '.[onnx]'`"
+    assert extra_of("torch") == "all"
 
 
 def test_same_address_same_numbers_other_address_other_numbers() -> None:

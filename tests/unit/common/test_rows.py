@@ -63,7 +63,7 @@ def test_jsonl_and_parquet(tmp_path: Path) -> None:
         ("a.jsonl", b'{"a": 1}\n{oops\n', "a.jsonl:2: not valid JSON"),
         ("a.jsonl", b"[1]\n", "a.jsonl:1: expected a JSON object"),
         ("a.tsv", b"", "is empty"),
-        ("a.tsv", b"text\n\xff\xfe\n", "not UTF-8"),
+        ("a.jsonl", b'{"a": "\xff\xfe"}\n', "not UTF-8"),
         ("a.jsonl.gz", b"no gzip", "cannot be read"),
         ("a.jsonl.gz", gzip.compress(b'{"a": 1}\n', mtime=0)[:-9], "cannot be read"),
         ("a.jsonl.gz", gzip.compress(b"", mtime=0)[:10] + b"\xff" * 40, "cannot be read"),

@@ -181,14 +181,18 @@ def fine_tuned(source: Path, folder: Path, task: TaskFile) -> list[Path]:
 
 
 def test_a_task_is_asked_as_the_model_was_fine_tuned(tmp_path: Path, model_folder: Folders) -> None:
-    """`predict sst2` takes labels and length from the folder, not from the table of tasks."""
-    described = TaskFile("mine", "classification", ("bad", "fine", "good"), max_length=16)
+    """Labels, length and columns come from the folder; another task's labels are refused."""
+    described = TaskFile(
+        "mine", "classification", ("bad", "fine", "good"), 16, columns={"text": "message"}
+    )
     for folder in fine_tuned(model_folder("classification"), tmp_path / "mine", described):
         predictor = Predictor.load(folder)
-        (answer,) = answer_rows(predictor, "sst2", [(1, {"text": "a name " * 40})])
-        assert set(answer["scores"]) == {"bad", "fine", "good"}
+        for column in ("text", "message"):
+            (answer,) = answer_rows(predictor, None, [(1, {column: "a name " * 40})])
+            assert set(answer["scores"]) == {"bad", "fine", "good"}
         task = find_task("sst2")
-        assert predictor.form_for(task).labels == described.labels
+        with pytest.raises(InputError, match="labels .bad, fine, good. are not those of sst2"):
+            list(answer_rows(predictor, "sst2", [(1, {"text": "a"})]))
         assert predictor.purpose.length_for(task) == 16
         (tmp_path / "dev.tsv").write_text("sentence\tlabel\na name\t1\n")
         with pytest.raises(InputError, match="labels .bad, fine, good. are not those of sst2"):
@@ -682,3 +686,56 @@ def test_a_masked_word_model_of_optimum_fills_masks(tmp_path: Path, onnx_folder:
             assert [x.score for x in one] == pytest.approx(scores, abs=1e-6)
     with pytest.raises(InputError, match="gives no last_hidden_state"):
         theirs.embed(["a name"])
+
+
+def test_tables_in_and_out_by_the_tasks_own_columns(
+    tmp_path: Path, model_folder: Folders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shutil
+
+    from litebert.common.rows import read_rows
+
+    (tmp_path / "task.toml").write_text(
+        'name = "mine"\nkind = "classification"\n[files]\ntrain = "away.csv"\n'
+        '[columns]\ntext = "message"\nlabel = "team"\n'
+    )
+    model = tmp_path / "model"
+    shutil.copytree(model_folder("classification"), model)
+    columns = {"text": "message", "label": "team"}
+    TaskFile("mine", "classification", ("a", "b", "c"), 16, columns=columns).write(model)
+    rows = "nr;message;label\n1;a name;x\n2;;y\n3;the value, or so;z\n4;one;too;many\n"
+    (tmp_path / "new.csv").write_bytes(rows.encode("utf-16"))
+    asked = ["--model", str(model), "--input", str(tmp_path / "new.csv")]
+    tables = []
+    for task in ([], [str(tmp_path / "task.toml")]):
+        for suffix in ("csv", "jsonl", "parquet"):
+            out = tmp_path / f"out.{suffix}"
+            main(["predict", *task, *asked, "--out", str(out), "--with-input"])
+            tables.append([dict(row) for _, row in read_rows(out)])
+    assert "1 of 4 rows" not in capsys.readouterr().err
+    for table in tables:
+        rows_in = [row.get("input") or {k[6:]: v for k, v in row.items()} for row in table]
+        assert [row.get("message") for row in rows_in][:3:2] == ["a name", "the value, or so"]
+        assert [row.get("label") for row in rows_in][:3] == ["x", "y", "z"]
+        assert [bool(row.get("label")) for row in table] == [True, False, True, False]
+        assert [bool(row.get("error")) for row in table] == [False, True, False, True]
+    (tmp_path / "new.csv").write_text("text\n \n")
+    with pytest.raises(SystemExit) as stopped:
+        main(["predict", *asked, "--out", str(tmp_path / "none.csv")])
+    assert stopped.value.code == 1
+    assert "1 of 1 rows could not be answered" in capsys.readouterr().err
+
+
+def test_a_pretrained_model_must_be_told_what_to_do(model_folder: Folders) -> None:
+    with pytest.raises(InputError, match="use fill-mask, order or embed"):
+        list(answer_rows(Predictor.load(model_folder("pretraining")), None, [(1, {"text": "a"})]))
+
+
+def test_a_benchmarks_own_columns_are_known(model_folder: Folders, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(model_folder("regression"), tmp_path / "m")
+    TaskFile("stsb", "regression", (), 16).write(tmp_path / "m")
+    rows = [(1, {"sentence1": "a", "sentence2": "b"}), (2, {"text": "a", "text_pair": "b"})]
+    first, second = answer_rows(Predictor.load(tmp_path / "m"), "stsb", rows)
+    assert first == second

@@ -41,7 +41,7 @@ KINDS = {
         FILES + '[columns]\ntext = "t"\nlabel = "l"\n',
         {"t": "a", "l": 2.5},
         2.5,
-        {"pearson", "spearman", "negative_mse"},
+        {"pearson", "spearman", "mae", "rmse", "negative_mse"},
     ),
     "multiple_choice": (
         FILES + '[columns]\ntext = "t"\nquestion = "q"\noptions = ["a", "b"]\nlabel = "l"\n',
@@ -200,7 +200,9 @@ def test_unanswerable_questions_are_allowed_when_the_file_says_so(tmp_path: Path
         ('name = "x"\nkind = "classify"\n' + FILES, "Did you mean 'classification'"),
         ('name = "x"\nkind = "regression"\n' + FILES, "needs columns.text"),
         (
-            'name = "x"\nkind = "classification"\n' + FILES + '[columns]\ntext="t"\nlabel="l"\n',
+            'name = "x"\nkind = "classification"\nlabels = ["one"]\n'
+            + FILES
+            + '[columns]\ntext="t"\nlabel="l"\n',
             "at least two names in 'labels'",
         ),
         ('name = "x"\nkind = "regression"\nlables = []\n' + FILES, "Did you mean 'labels'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.text.folder import build_fast_tokenizer, tokenizer_config
+from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
@@ -43,6 +45,27 @@ def test_odd_words_and_spaces(
     assert fast_ids(fast, text) == tiny_tokenizer.encode(text)
 
 
+def test_every_normalisation(in_languages: Tokenizer, sentences: tuple[str, ...]) -> None:
+    """Letters of many languages, composed or not, in capitals: equal ids through tokenizer.json."""
+    fast = build_fast_tokenizer(in_languages)
+    lines = [*sentences, *(unicodedata.normalize("NFD", line) for line in sentences)]
+    lines += [line.upper() for line in sentences]
+    lines += ["ΟΔΟΣ. ΟΔΟΣ.Α Σ Α'Σ ΣΣ", "Α·Σ ΟΔΟΣ\u0301", "ΣΑΣ-ΣΑΣ"]
+    assert [fast_ids(fast, line) for line in lines] == in_languages.encode_batch(lines)
+
+
+def test_what_each_normalisation_gives_back(
+    in_languages: Tokenizer, sentences: tuple[str, ...]
+) -> None:
+    told = [in_languages.decode(in_languages.encode(line)) for line in sentences]
+    if in_languages.settings.normalization == "none":
+        assert told == list(sentences)
+    elif in_languages.settings.normalization == "keep-accents":
+        assert told == [unicodedata.normalize("NFKC", line).lower() for line in sentences]
+    else:
+        assert told[0] == "die große der tur uberraschte jurgen, denn große turen sind hier ublich."
+
+
 def test_pairs_have_specials_and_segments(tiny_tokenizer: Tokenizer, fast) -> None:  # type: ignore[no-untyped-def]
     t = tiny_tokenizer
     first, second = t.encode("the first one"), t.encode("(a second) one")
@@ -67,7 +90,7 @@ def test_decoding_is_the_same(tiny_tokenizer: Tokenizer, fast, text: str) -> Non
 @pytest.mark.parametrize("rule", ["intended", "off"])
 def test_digit_comma_pieces(with_digit_commas: Tokenizer, rule: str) -> None:
     """Without the pieces that the rule splits, the best path for a year is the rule's."""
-    tokenizer = Tokenizer(with_digit_commas.model, TokenizerSettings(digit_comma=rule))  # type: ignore[arg-type]
+    tokenizer = SentencePieceTokenizer(with_digit_commas.model, TokenizerSettings(digit_comma=rule))  # type: ignore[arg-type]
     fast = build_fast_tokenizer(tokenizer)
     texts = [f"in {year}, and of {year}, at {year}" for year in range(1990, 1999)]
     assert [fast_ids(fast, text) for text in texts] == tokenizer.encode_batch(texts)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import DigitComma, Tokenizer, TokenizerSettings
 
 ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -30,6 +31,26 @@ def test_offsets_are_ordered_and_inside(tiny_tokenizer: Tokenizer, text: str) ->
     for start, end in zip(encoding.starts, encoding.ends, strict=True):
         assert 0 <= start <= end <= len(text)
         assert start == end or not text[start].isspace()
+
+
+LETTERS = st.text(
+    "aeE ,é\u0301\u0323İıΣσしが\u3099한ᄒ\u1161\u11a8हिन\u094dไม่تُ中\u00a0\t\u200b", max_size=30
+)
+
+
+@given(ANY_TEXT | LETTERS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_offsets_under_every_normalisation(in_languages: Tokenizer, text: str) -> None:
+    encoding = in_languages.encode_with_offsets(text)
+    assert encoding.ids == in_languages.encode(text)
+    assert encoding.starts == sorted(encoding.starts)
+    assert encoding.ends == sorted(encoding.ends)
+    covered = set[int]()
+    for start, end in zip(encoding.starts, encoding.ends, strict=True):
+        assert 0 <= start <= end <= len(text)
+        covered.update(range(start, end))
+    left_out = "".join(c for index, c in enumerate(text) if index not in covered)
+    assert spoken(in_languages, left_out) == ""
 
 
 @given(ANY_TEXT | TRICKY_TEXT)
@@ -77,7 +98,7 @@ def test_a_stretch_of_words_is_found_again(
 def test_the_digit_comma_rule_splits_the_slice(
     with_digit_commas: Tokenizer, rule: DigitComma, number: int, letter: str
 ) -> None:
-    tokenizer = Tokenizer(with_digit_commas.model, TokenizerSettings(digit_comma=rule))
+    tokenizer = SentencePieceTokenizer(with_digit_commas.model, TokenizerSettings(digit_comma=rule))
     text = f" in  {letter}{number},\t and"
     encoding = tokenizer.encode_with_offsets(text)
     slices = [text[a:b] for a, b in zip(encoding.starts, encoding.ends, strict=True)]

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from litebert.common.errors import ConfigError, DataError
+from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=60) | st.text(
@@ -20,7 +21,7 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=60) | st.text(
 
 
 def with_rule(tokenizer: Tokenizer, rule: str) -> Tokenizer:
-    return Tokenizer(tokenizer.model, TokenizerSettings(digit_comma=rule))  # type: ignore[arg-type]
+    return SentencePieceTokenizer(tokenizer.model, TokenizerSettings(digit_comma=rule))  # type: ignore[arg-type]
 
 
 def official_pieces(tokenizer: Tokenizer, text: str, rule: str) -> list[str]:
@@ -158,14 +159,16 @@ def test_a_bare_model_has_the_official_settings(tiny_tokenizer: Tokenizer, tmp_p
 
 def test_fingerprint_follows_what_changes_ids(tiny_tokenizer: Tokenizer) -> None:
     def fingerprint(**changes: object) -> str:
-        return Tokenizer(tiny_tokenizer.model, TokenizerSettings(**changes)).fingerprint  # type: ignore[arg-type]
+        return SentencePieceTokenizer(
+            tiny_tokenizer.model, TokenizerSettings(**changes)
+        ).fingerprint  # type: ignore[arg-type]
 
     assert fingerprint(model_max_length=128) == tiny_tokenizer.fingerprint
     assert len({fingerprint(), fingerprint(lower=False), fingerprint(digit_comma="off")}) == 3
 
 
 def test_cased_keeps_case(tiny_tokenizer: Tokenizer) -> None:
-    cased = Tokenizer(tiny_tokenizer.model, TokenizerSettings(lower=False))
+    cased = SentencePieceTokenizer(tiny_tokenizer.model, TokenizerSettings(lower=False))
     assert cased.normalize("The Café") == "The Cafe"
     assert cased.encode("THE") != tiny_tokenizer.encode("THE") == cased.encode("the")
 
@@ -173,7 +176,7 @@ def test_cased_keeps_case(tiny_tokenizer: Tokenizer) -> None:
 def test_a_missing_folder_says_so(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         Tokenizer.load(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=r"no spiece\.model; train one"):
+    with pytest.raises(DataError, match=r"no spiece\.model, vocab\.txt or .* train one"):
         Tokenizer.load(tmp_path)
 
 
@@ -209,7 +212,7 @@ def test_a_model_without_mask_is_refused(tmp_path: Path) -> None:
     [
         ({"do_lower_case": "yes"}, "do_lower_case is 'yes'"),
         ({"digit_comma": "never"}, "digit_comma is 'never'; choose one of official"),
-        ({"keep_accents": True}, "keep_accents is set"),
+        ({"normalization": "nfc"}, "normalization is 'nfc'; choose one of official, keep-accents"),
     ],
 )
 def test_bad_settings_are_refused(

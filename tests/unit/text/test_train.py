@@ -151,3 +151,37 @@ def test_files_are_found_once_and_in_order(tmp_path: Path) -> None:
     files = [write(tmp_path / name, ["x"]) for name in ("a.txt", "b/c.txt", "b/d.txt")]
     assert find_files([tmp_path, files[1]]) == files
     assert find_files([files[2], tmp_path / "b" / "*"]) == [files[2], files[1]]
+
+
+@pytest.mark.parametrize(
+    ("given", "rule", "said"),
+    [
+        ({}, "official", "no --language given"),
+        ({"language": "en-GB"}, "official", "language en-GB: as in ALBERT"),
+        ({"language": "de"}, "keep-accents", "letters keep their accents"),
+        ({"language": "tr"}, "keep-accents", "tells i from ı"),
+        ({"language": "de", "normalization": "none"}, "none", "as asked"),
+    ],
+)
+def test_the_normalisation_follows_the_language(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    given: dict[str, str],
+    rule: str,
+    said: str,
+) -> None:
+    text = write(tmp_path / "text.txt", [f"{line} Größe" for line in LINES])
+    tokenizer = train(tmp_path / "tok", text, vocab_size=100, shrink=True, **given)
+    assert tokenizer.settings.normalization == rule
+    assert Tokenizer.load(tmp_path / "tok").settings == tokenizer.settings
+    error = capsys.readouterr().err
+    assert f"normalization {rule}" in error
+    assert said in error
+    # Only who has chosen nothing is told what is lost.
+    assert ("of the lines lose accents" in error) == (rule == "official")
+    assert tokenizer.settings.lower == (rule != "none")
+
+
+def test_a_language_is_a_code(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="language 'deutsch!' is not an ISO 639 code"):
+        TokenizerTrainConfig(input=(tmp_path,), out=tmp_path, language="deutsch!")

@@ -32,6 +32,7 @@ ALONE = Process(0, 1, torch.device("cpu"))
 class Config:
     out: Path
     seed: int = 0
+    track: str = "tensorboard"
     resume: Literal["no", "auto"] = "no"
     lr: float = 0.1
 

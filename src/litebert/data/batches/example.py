@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import ConfigError
+from litebert.text.words import Borders, WordRule
 
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Tokenizer
@@ -18,6 +19,7 @@ Bools = npt.NDArray[np.bool_]
 
 Task = Literal["sop", "nsp", "both", "none"]
 Rules = Literal["paper", "official"]
+WordChoice = Literal["auto", "official", "unicode"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ class MaskConfig:
     """longest run of words masked together; n words come with probability proportional to 1/n"""
     whole_words: bool = True
     """mask all pieces of a word or none; false makes every piece its own word"""
+    words: WordChoice = "auto"
+    """words of English letters as in the official code, or of any script's by Unicode; auto: as \
+in the official code where the tokenizer normalizes as it does"""
     replace: Literal["token", "span"] = "token"
     """choose 80 % [MASK], 10 % random, 10 % kept for each token, or once for a whole run"""
 
@@ -93,8 +98,8 @@ order, swapped, from elsewhere; the label says in order or not), or one segment 
 class Vocabulary:
     """What drawing examples needs to know of the tokenizer."""
 
-    word_starts: Bools
-    """bool [V]: the piece begins a word"""
+    word_starts: Borders
+    """[V]: the piece begins a word (bool), or when it does (uint8, by Unicode)"""
     pad_id: int = 0
     cls_id: int = 2
     sep_id: int = 3
@@ -106,15 +111,20 @@ class Vocabulary:
         return len(self.word_starts)
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> Vocabulary:
+    def of(cls, tokenizer: Tokenizer, words: WordChoice = "auto") -> Vocabulary:
         """Take what is needed from a tokenizer."""
         return cls(
-            tokenizer.word_starts,
+            tokenizer.word_borders(word_rule(tokenizer, words)),
             tokenizer.pad_id,
             tokenizer.cls_id,
             tokenizer.sep_id,
             tokenizer.mask_id,
         )
+
+
+def word_rule(tokenizer: Tokenizer, words: WordChoice) -> WordRule:
+    """The rule for whole words that a choice leads to."""
+    return tokenizer.word_rule if words == "auto" else words
 
 
 @dataclass(frozen=True)

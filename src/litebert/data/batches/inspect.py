@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,12 +13,13 @@ import numpy as np
 
 from litebert.common.errors import InputError
 from litebert.common.files import atomic_path
-from litebert.data.batches.example import Batch, Bools, ExampleConfig, Ints, Vocabulary
+from litebert.data.batches.example import Batch, ExampleConfig, Ints, Vocabulary, word_rule
 from litebert.data.batches.loader import Loader
 from litebert.data.batches.masks import ngram_probabilities
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet
 from litebert.model.config import IGNORED_LABEL
+from litebert.text.words import Borders, WordRule, begins_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +36,7 @@ LENGTH_BINS = 16
 DEFAULT_BATCHES = 400
 
 PLOTTED_WORDS = 8
+SHOWN_WORDS = 24
 COLORS = ("#4878a8", "#d08c3c")
 
 
@@ -122,6 +124,8 @@ class ShownExample:
     """epoch, window and index"""
     label: int | None
     spans: tuple[tuple[str, Kind], ...]
+    words: tuple[str, ...] = ()
+    """the first words of it, as they are masked whole"""
 
     @property
     def text(self) -> str:
@@ -136,6 +140,10 @@ class Inspection:
     folder: Path
     split: Split
     config: ExampleConfig
+    tokenizer: str
+    """what the tokenizer is and does"""
+    word_rule: WordRule
+    """how pieces make words"""
     corpus: CorpusStatistics
     examples: ExampleStatistics
     shown: tuple[ShownExample, ...] = ()
@@ -158,11 +166,14 @@ def inspect_shards(
     loader = Loader.open([folder], config, seed, split=split)
     shards = loader.corpora[0].shards
     batches = list(islice(loader.epoch_batches(), num_batches))
-    shown = show_examples(batches, Tokenizer.load(shards.tokenizer_folder))
+    tokenizer = Tokenizer.load(shards.tokenizer_folder)
+    shown = show_examples(batches, tokenizer, loader.vocabulary)
     return Inspection(
         folder=Path(folder),
         split=split,
         config=config,
+        tokenizer=tokenizer.description,
+        word_rule=word_rule(tokenizer, config.mask.words),
         corpus=corpus_statistics(shards),
         examples=example_statistics(batches, config, loader.vocabulary),
         shown=tuple(islice(shown, num_shown)),
@@ -229,20 +240,45 @@ def kinds_of_masks(batch: Batch, mask_id: int) -> list[Kind]:
     return kinds
 
 
-def words_of_runs(batch: Batch, word_starts: Bools) -> Ints:
+def words_of_runs(batch: Batch, word_starts: Borders) -> Ints:
     """Words that begin in each run of neighbouring predicted tokens, int64 [num_runs]."""
     begins_run = np.diff(batch.masked_positions, prepend=-2) > 1
     run = np.cumsum(begins_run) - 1
-    starts = word_starts[batch.masked_labels]
+    starts = begins_words(word_starts, _originals(batch).reshape(-1))[batch.masked_positions]
     return np.bincount(run[starts], minlength=int(begins_run.sum()))
 
 
-def show_examples(batches: Sequence[Batch], tokenizer: Tokenizer) -> Iterator[ShownExample]:
+def _originals(batch: Batch) -> Ints:
+    """The tokens of a batch before they were masked, int64 [B, S]."""
+    ids = batch.input_ids.copy()
+    ids.reshape(-1)[batch.masked_positions] = batch.masked_labels
+    return ids
+
+
+def show_examples(
+    batches: Sequence[Batch], tokenizer: Tokenizer, vocabulary: Vocabulary
+) -> Iterator[ShownExample]:
     """Yield the first example of each batch, then the second ones, as text with masks marked."""
     for row in range(max(len(batch.lengths) for batch in batches)):
         for batch in batches:
             if row < len(batch.lengths):
-                yield _show_example(batch, row, tokenizer)
+                ids = _originals(batch)[row, : batch.lengths[row]]
+                words = islice(words_of(ids, tokenizer, vocabulary), SHOWN_WORDS)
+                yield replace(_show_example(batch, row, tokenizer), words=tuple(words))
+
+
+def words_of(ids: Ints, tokenizer: Tokenizer, vocabulary: Vocabulary) -> Iterator[str]:
+    """Yield the words that some pieces in a row make, specials left out."""
+    word = ""
+    begins = begins_words(vocabulary.word_starts, ids).tolist()
+    for piece_id, starts in zip(ids.tolist(), begins, strict=True):
+        if word and starts:
+            yield word
+            word = ""
+        if piece_id not in (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id):
+            word += tokenizer.spell(piece_id)[1]
+    if word:
+        yield word
 
 
 def _show_example(batch: Batch, row: int, tokenizer: Tokenizer) -> ShownExample:
@@ -269,12 +305,11 @@ def _show_example(batch: Batch, row: int, tokenizer: Tokenizer) -> ShownExample:
 
 
 def _show_token(original: int, seen: int, kind: Kind, tokenizer: Tokenizer) -> str:
-    piece = tokenizer.id_to_piece(original)
-    word = piece.lstrip("▁")
-    space = " " if piece != word or kind == "special" else ""
+    marked, word = tokenizer.spell(original)
+    space = " " if marked or kind == "special" else ""
     if kind in ("plain", "special"):
         return space + word
-    other = tokenizer.id_to_piece(seen).lstrip("▁") or "▁"
+    other = tokenizer.spell(seen)[1] or "▁"
     mark = {"masked": "", "kept": "=", "random": f"→{other}"}[kind]
     return f"{space}[{word or '▁'}{mark}]"
 

@@ -94,7 +94,7 @@ class Loader:
         if not sources:
             raise ConfigError("no corpus given; name at least one folder of shards")
         weighted = [(shards, max(1, shards.num_tokens)) for shards in sources]
-        return cls(weighted, config, seed, Vocabulary.of(tokenizer_of(sources)))
+        return cls(weighted, config, seed, Vocabulary.of(tokenizer_of(sources), config.mask.words))
 
     def with_mask_rate(self, rate: float) -> Loader:
         """A loader of the same examples in the same order, masked at another rate."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from litebert.data.batches.example import Bools, Ints, MaskConfig, Vocabulary
+from litebert.data.batches.example import Ints, MaskConfig, Vocabulary
+from litebert.text.words import Borders, begins_words
 
 MASK_SHARE = 0.8
 KEEP_SHARE = 0.1
@@ -102,7 +103,7 @@ def ngram_probabilities(max_ngram: int) -> npt.NDArray[np.float64]:
 
 
 def find_words(
-    content: Ints, segment_lengths: Ints, word_starts: Bools | None, *, cross_border: bool
+    content: Ints, segment_lengths: Ints, word_starts: Borders | None, *, cross_border: bool
 ) -> Words:
     """Cut a flat batch into words; the first token of an example always begins one.
 
@@ -113,7 +114,7 @@ def find_words(
     example_begins = np.concatenate([[0], ends[1::2]])
     is_start = np.ones(len(content), dtype=np.bool_)
     if word_starts is not None:
-        is_start = word_starts[content]
+        is_start = begins_words(word_starts, content)
         is_start[example_begins[:-1]] = True
     borders = example_begins
     if not cross_border:

@@ -24,7 +24,8 @@ class PrepareConfig:
     """
 
     input: tuple[Path, ...]
-    """files, folders or quoted globs of plain text, .jsonl or .parquet, also .gz, .xz or .zst"""
+    """files, folders or quoted globs of plain text, .jsonl, .parquet, or the passages of SQuAD \
+(.json) and RACE (.jsonl); also .gz, .xz or .zst"""
     tokenizer: Path
     """folder of the tokenizer"""
     out: Path
@@ -47,6 +48,8 @@ class PrepareConfig:
     """where workers run: on this machine, or on a Ray cluster (RAY_ADDRESS, else a local one)"""
     strict: bool = False
     """stop at the first broken line or file instead of counting it"""
+    allow_unknown: bool = False
+    """go on where the vocabulary does not know most of the text"""
     restart: bool = False
     """discard what the output folder holds from another or an unfinished build"""
     shard_tokens: int = 1 << 24

@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_sentinel
 
-from litebert.common.errors import ConfigError, DataError
+from litebert.common.errors import ConfigError, DataError, install_command
 from litebert.common.signals import interrupts_held
 from litebert.data.corpus.ingest import Chunk
 from litebert.data.corpus.parts import PartSettings, build_part
@@ -83,14 +83,21 @@ def on_ray(chunks: Iterable[Chunk], settings: PartSettings, workers: int | None)
         ray = importlib.import_module("ray")
     except ModuleNotFoundError:
         raise ConfigError(
-            "--engine ray needs Ray, which is not installed; `pip install litebert[ray]`"
+            f"--engine ray needs Ray, which is not installed; {install_command('ray')}"
         ) from None
     was_running = ray.is_initialized()
     if not was_running:
         address = os.environ.get("RAY_ADDRESS", "local")
         cpus = workers if address == "local" else None
         quiet = {"log_to_driver": False, "logging_level": logging.WARNING}
-        ray.init(address=address, num_cpus=cpus, **quiet)
+        try:
+            ray.init(address=address, num_cpus=cpus, **quiet)
+        except (OSError, RuntimeError, ValueError) as error:  # ConnectionError is an OSError
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ConfigError(
+                f"Ray cannot be reached at RAY_ADDRESS={address}: {reason.rstrip('.')}; start a "
+                "cluster with `ray start --head`, or unset RAY_ADDRESS to use this machine"
+            ) from None
     pending: dict[object, Chunk] = {}
 
     def finished() -> tuple[Chunk, bytes]:

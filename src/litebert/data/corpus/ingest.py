@@ -6,16 +6,17 @@ began, so an interrupted build goes on at the end of any chunk.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
-from litebert.common.errors import DataError
+from litebert.common.errors import DataError, install_command
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.sources import Source
@@ -151,6 +152,9 @@ def _excerpts(
     if source.format == "parquet":
         yield from _parquet_excerpts(source, column, offset, block_bytes)
         return
+    if source.format == "squad":
+        yield from _squad_excerpts(source, offset, block_bytes)
+        return
     end_line = line
     try:
         with open_binary(source.path) as stream:
@@ -274,9 +278,7 @@ def _parquet_excerpts(
     try:
         import pyarrow
     except ModuleNotFoundError:
-        raise DataError(
-            f"{source.path}: reading Parquet needs `pip install litebert[data]`"
-        ) from None
+        raise DataError(f"{source.path}: reading Parquet needs {install_command('data')}") from None
     first_row = offset
     try:
         with _parquet_file(source) as file:
@@ -285,22 +287,50 @@ def _parquet_excerpts(
                 names = ", ".join(schema.names)
                 yield _failure(source, "missing_column", 0, f"no '{column}' among: {names}")
                 return
-            values: list[object] = []
-            size = 0
-            for value in _parquet_values(file, column, offset):
-                values.append(value)
-                size += len(value) if isinstance(value, str) else 0
-                if size >= block_bytes:
-                    first_row, row = first_row + len(values), first_row
-                    yield Excerpt(source, row + 1, tuple(values), first_row, first_row + 1)
-                    values, size = [], 0
-            if values:
-                last_row = first_row + len(values)
-                yield Excerpt(source, first_row + 1, tuple(values), last_row, last_row + 1)
+            values = _parquet_values(file, column, offset)
+            for found in _excerpts_of_values(source, values, offset, block_bytes):
+                first_row = found.end_offset
+                yield found
     except (*READ_ERRORS, pyarrow.ArrowException) as error:
         _raise_if_the_machine_failed(error)
         detail = f"{' '.join(str(error).split())}; the rest of the file is left out"
         yield _failure(source, "unreadable_file", first_row + 1, detail)
+
+
+def _squad_excerpts(source: Source, offset: int, block_bytes: int) -> Iterator[Excerpt]:
+    """Yield the articles of a SQuAD file, their passages as paragraphs; offsets are articles."""
+    try:
+        with open_binary(source.path) as stream:
+            articles = [
+                "\n".join(" ".join(part["context"].split()) for part in article["paragraphs"])
+                for article in json.load(stream)["data"]
+            ]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        detail = f"not a SQuAD file: {str(error) or type(error).__name__}; it is left out"
+        yield _failure(source, "broken_json", 0, detail)
+    except READ_ERRORS as error:
+        _raise_if_the_machine_failed(error)
+        yield _failure(source, "unreadable_file", 0, f"{error}; it is left out")
+    else:
+        yield from _excerpts_of_values(source, articles[offset:], offset, block_bytes)
+
+
+def _excerpts_of_values(
+    source: Source, values: Iterable[object], first_row: int, block_bytes: int
+) -> Iterator[Excerpt]:
+    """Yield values, the first of which is row ``first_row``, in excerpts of about so many bytes."""
+    kept: list[object] = []
+    size = 0
+    for value in values:
+        kept.append(value)
+        size += len(value) if isinstance(value, str) else 0
+        if size >= block_bytes:
+            first_row, row = first_row + len(kept), first_row
+            yield Excerpt(source, row + 1, tuple(kept), first_row, first_row + 1)
+            kept, size = [], 0
+    if kept:
+        last_row = first_row + len(kept)
+        yield Excerpt(source, first_row + 1, tuple(kept), last_row, last_row + 1)
 
 
 @contextmanager

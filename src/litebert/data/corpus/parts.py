@@ -7,7 +7,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from litebert.data.corpus.ingest import Chunk, Excerpt, Position, Problem, ProblemKind
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.shards import Documents, Tokens, token_dtype
+from litebert.text.coverage import Coverage
 from litebert.text.sentences import split_sentences
-from litebert.text.tokenizer import Tokenizer, TokenizerSettings
+from litebert.text.tokenizer import Tokenizer, TokenizerSettings, open_tokenizer
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SENTENCES_AT_ONCE = 20_000
@@ -32,7 +33,7 @@ class PartSettings:
     """What turns any chunk into its part; it travels to the workers with the chunk."""
 
     model: bytes
-    """the SentencePiece model itself: a worker on another machine has no folder to load"""
+    """the vocabulary itself: a worker on another machine has no folder to load"""
     tokenizer: TokenizerSettings
     language: str
     column: str
@@ -49,6 +50,8 @@ class PartSummary:
     problem_counts: dict[str, int]
     problems: tuple[Problem, ...]
     """the first hundred, with file and line"""
+    coverage: tuple[int, int] = (0, 0)
+    """tokens that count, and those that the vocabulary lacks"""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,7 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
         empty_documents=int((~keep).sum()),
         problem_counts=dict(counts),
         problems=tuple(problems[:_NAMED_PROBLEMS]),
+        coverage=astuple(Coverage.of([packed.tokens], tokenizer)),
     )
     return Part(packed, keys[keep], is_dev[keep], summary).to_bytes()
 
@@ -149,7 +153,7 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
 @lru_cache(maxsize=1)
 def _tokenizer(model: bytes, settings: TokenizerSettings) -> Tokenizer:
     """Load the tokenizer once in each process."""
-    return Tokenizer(model, settings)
+    return open_tokenizer(model, settings)
 
 
 def _encode(
@@ -191,6 +195,8 @@ def _documents(excerpt: Excerpt, column: str, problems: list[Problem]) -> Iterat
                 problems.append(Problem("broken_json", excerpt.source.path, number, str(error)))
                 continue
             value = record.get(column) if isinstance(record, dict) else None
+            if value is None and isinstance(record, dict) and "questions" in record:
+                value = record.get("article")  # a passage of RACE
             yield from _document_of_value(value, column, excerpt.source.path, number, problems)
     elif excerpt.source.layout == "files":
         yield paragraphs_of("\n".join(line for line in lines if line is not None))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
@@ -31,9 +30,12 @@ from litebert.data.corpus.sources import (
     fingerprint_sources,
     write_sources,
 )
-from litebert.text.tokenizer import TOKENIZER_FILES, Tokenizer
+from litebert.text.coverage import Coverage
+from litebert.text.folder import copy_tokenizer
+from litebert.text.tokenizer import Tokenizer
 
 _SHOWN_PROBLEMS = 10
+_ENOUGH_TOKENS = 100_000
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,9 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     for found in inputs:
         _say(found.describe())
     workers = config.workers or _num_cores()
-    with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
+    named = [("--input", path) for path in (*config.input, *config.dev_input)]
+    read = [*named, ("--tokenizer", config.tokenizer)]
+    with _keeping_what_is_done(config.out), BuildFolder.open(config.out, read) as build:
         sources = _hashed_sources(inputs, build)
         plan = BuildPlan(tokenizer.fingerprint, _settings(config), sources)
         build.begin(plan, config.restart)
@@ -117,6 +121,7 @@ class _Work:
     num_resumed: int = 0
     num_bytes: int = 0
     num_problems: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
 
 
 def _tokenise(
@@ -152,6 +157,9 @@ def _tokenise(
             for chunk, data in results:
                 summary = read_summary(BytesIO(data))
                 _show_problems(summary, work, config.strict)
+                work.coverage += Coverage(*summary.coverage)
+                if work.coverage.tokens > _ENOUGH_TOKENS:  # wrong from the start: stop now
+                    work.coverage.check(str(config.input[0]), config.allow_unknown)
                 build.write_part(chunk.index, data)
                 work.num_bytes += summary.text_bytes
                 done_mb = min(left_mb, chunk.num_bytes / 1e6)
@@ -196,11 +204,15 @@ def _assemble(
     if not assembly.train_documents:
         found = _list(assembly.problems) or "no text"
         raise DataError(f"nothing to train on in {len(sources)} files ({found}); check --input")
+    warning = Coverage(*assembly.coverage).check(str(config.input[0]), config.allow_unknown)
+    if warning is not None:
+        _say(warning)
     with progress("writing shards", total=len(assembly.groups), unit="shard") as bar:
         for _ in write_train_shards(build, assembly):
             bar.advance()
     if not (build.out / TOKENIZER_FOLDER).is_dir():
-        _copy_tokenizer(config.tokenizer, tokenizer, build.out / TOKENIZER_FOLDER)
+        with atomic_folder(build.out / TOKENIZER_FOLDER) as folder:
+            copy_tokenizer(config.tokenizer, folder)
     write_sources(build.out / SOURCES, sources, times=False)
     vocab_size = tokenizer.vocab_size
     Manifest(
@@ -224,17 +236,6 @@ def _assemble(
         settings=_settings(config),
     ).write(build.out)
     build.close()
-
-
-def _copy_tokenizer(source: Path, tokenizer: Tokenizer, target: Path) -> None:
-    """Copy a tokenizer's files; those that a bare ``spiece.model`` lacks are made."""
-    files = [source / name for name in TOKENIZER_FILES]
-    with atomic_folder(target) as folder:
-        if all(file.is_file() for file in files):
-            for file in files:
-                shutil.copyfile(file, folder / file.name)
-        else:
-            tokenizer.save(folder)
 
 
 def _settings(config: PrepareConfig) -> dict[str, str]:

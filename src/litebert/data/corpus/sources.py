@@ -21,7 +21,7 @@ from litebert.data.corpus.layouts import TextLayout, detect_layout
 from litebert.data.corpus.manifest import Split
 from litebert.text.corpus import find_files
 
-Format = Literal["text", "jsonl", "parquet"]
+Format = Literal["text", "jsonl", "parquet", "squad"]
 
 _FORMATS: dict[str, Format] = {
     ".jsonl": "jsonl",
@@ -29,6 +29,10 @@ _FORMATS: dict[str, Format] = {
     ".json": "jsonl",
     ".parquet": "parquet",
 }
+
+_SQUAD_MARK = b'"paragraphs"'
+"""A SQuAD file is one JSON object; that its articles have paragraphs stands near its beginning."""
+_MARK_BYTES = 4096
 
 _SAMPLE_FILES = 8
 _SAMPLE_BYTES = 1 << 18
@@ -84,8 +88,21 @@ class Input:
 
 
 def format_of(path: Path) -> Format:
-    """Return the format that a file's name says; what is not known is plain text."""
+    """Return the format that a file's name says; what is not known is plain text.
+
+    Only SQuAD's files are known by their content: others named .json hold an object a line.
+    """
+    if plain_suffix(path) == ".json" and _has_squad_mark(path):
+        return "squad"
     return _FORMATS.get(plain_suffix(path), "text")
+
+
+def _has_squad_mark(path: Path) -> bool:
+    try:
+        with open_binary(path) as stream:
+            return _SQUAD_MARK in stream.read(_MARK_BYTES)
+    except READ_ERRORS:
+        return False  # reported with its place when the file is read
 
 
 def find_inputs(

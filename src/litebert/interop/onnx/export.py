@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from litebert.common.errors import CheckpointError
-from litebert.common.files import atomic_folder, write_json
+from litebert.common.files import atomic_folder, write_json, write_text
+from litebert.interop.card import CARD_FILE, onnx_card
 from litebert.interop.folder import CONFIG_FILE, ModelFolder
 from litebert.interop.names import POOLER
 from litebert.interop.onnx.graph import Array, Int8, Precision
@@ -17,7 +18,8 @@ from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import verify_export
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head
-from litebert.text.tokenizer import TOKENIZER_FILES
+from litebert.text.folder import copy_tokenizer
+from litebert.text.tokenizer import Tokenizer, has_tokenizer
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -89,9 +91,12 @@ def export_onnx(
     with atomic_folder(out) as temporary:
         weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
         _write(model, temporary / MODEL_FILE, weight_bytes)
-        for name in (CONFIG_FILE, TASK_FILE, "README.md", *TOKENIZER_FILES):
+        for name in (CONFIG_FILE, TASK_FILE):
             if (folder.path / name).is_file():
                 shutil.copyfile(folder.path / name, temporary / name)
+        if has_tokenizer(folder.path):
+            copy_tokenizer(folder.path, temporary)
+        _write_card(folder, Path(out).name, "int8" if int8 else "float32", builder, temporary)
         if HEADS[head].pretrained:
             _write_embedding_files(temporary, folder.config, pooling)
         checked = verify_export(temporary / MODEL_FILE, folder.config, parameters, head, depth)
@@ -135,11 +140,19 @@ def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
     return found.found
 
 
-def _mask_id(folder: Path) -> int:
-    from litebert.text.tokenizer import MODEL_FILE as SENTENCEPIECE_FILE
-    from litebert.text.tokenizer import Tokenizer
+def _write_card(
+    folder: ModelFolder, name: str, precision: str, builder: ModelGraph, target: Path
+) -> None:
+    """Write the card of the new folder, with what the model's own says about its training."""
+    own = folder.path / CARD_FILE
+    text = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else ""
+    layers = builder.plan.num_layers
+    card = onnx_card(folder.config, folder.head, name, precision, layers, text)
+    write_text(target / CARD_FILE, card)
 
-    if not (folder / SENTENCEPIECE_FILE).is_file():
+
+def _mask_id(folder: Path) -> int:
+    if not has_tokenizer(folder):
         return _DEFAULT_MASK_ID
     return Tokenizer.load(folder).mask_id
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, install_command
 
 
 class OnnxFile:
@@ -16,7 +16,7 @@ class OnnxFile:
             import onnx
             from google.protobuf.message import DecodeError
         except ModuleNotFoundError:
-            raise CheckpointError(f"reading {path} needs `pip install litebert[onnx]`") from None
+            raise CheckpointError(f"reading {path} needs {install_command('onnx')}") from None
         self.path = path
         try:
             self._model = onnx.load(path, load_external_data=False)

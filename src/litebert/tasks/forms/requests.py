@@ -36,12 +36,17 @@ def required_list(record: Mapping[str, object], name: str, at_least: int) -> tup
     return tuple(value)
 
 
+UNKNOWN_LABEL = "unknown label"
+Columns = Mapping[str, str | tuple[str, ...] | None]
+"""What a form asks for -> the column (or columns) that hold it."""
+
+
 class RowError(Exception):
     """What is wrong with a row: a reason (the same words for the same fault) and the value."""
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: str, detail: str, value: str = "") -> None:
         super().__init__(f"{reason}: {detail}")
-        self.reason, self.detail = reason, detail
+        self.reason, self.detail, self.value = reason, detail, value
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,7 @@ class Cells:
     """
 
     row: Mapping[str, object]
-    columns: Mapping[str, str | tuple[str, ...] | None]
-    """what a form asks for -> the column (or columns) that hold it"""
+    columns: Columns
     separator: str = ","
     """between the labels of a cell that is not a list"""
 

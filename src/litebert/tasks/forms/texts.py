@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,14 @@ from litebert.tasks.forms.arrays import (
     sigmoid,
     softmax,
 )
-from litebert.tasks.forms.requests import Cells, RowError, optional_text, required_text, split_cell
+from litebert.tasks.forms.requests import (
+    UNKNOWN_LABEL,
+    Cells,
+    RowError,
+    optional_text,
+    required_text,
+    split_cell,
+)
 from litebert.tasks.forms.rows import encode_unique, pair_row, single_row
 from litebert.tasks.metrics import (
     Floats,
@@ -38,6 +46,7 @@ from litebert.tasks.metrics import (
     f1,
     macro_f1,
     matthews,
+    mean_absolute_error,
     mean_squared_error,
     multi_label_scores,
     pearson,
@@ -151,6 +160,10 @@ class ClassificationForm(TextForm):
             scores["f1"] = f1(gold, predicted)
         return scores
 
+    def items(self, value: object) -> set[tuple[object, ...]]:
+        """Return the class."""
+        return {(self.named(None, value),)}
+
     def confusion(self, examples: Examples, predictions: Predictions) -> dict[str, object]:
         """Return ``labels`` and counts ``matrix[gold][predicted]``."""
         matrix = confusion_matrix(*gold_and_predicted(examples, predictions), len(self.labels))
@@ -194,6 +207,11 @@ class MultiLabelForm(TextForm):
         assert isinstance(value, tuple)
         return [name for name, flag in zip(self.labels, value, strict=True) if flag]
 
+    def items(self, value: object) -> set[tuple[object, ...]]:
+        """Return the labels."""
+        assert isinstance(value, tuple)
+        return {(name,) for name, flag in zip(self.labels, value, strict=True) if flag}
+
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return micro and macro F1 and the share of examples with all labels right."""
         return multi_label_scores(*gold_and_predicted(examples, predictions))
@@ -226,12 +244,15 @@ class RegressionForm(TextForm):
         return finite_number(value)
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Return both correlations and the squared error, negative so that more is better."""
+        """Return both correlations, the errors, and one negative so that more is better."""
         gold, predicted = gold_and_predicted(examples, predictions)
+        squared = mean_squared_error(gold, predicted)
         return {
             "pearson": pearson(gold, predicted),
             "spearman": spearman(gold, predicted),
-            "negative_mse": -mean_squared_error(gold, predicted),
+            "mae": mean_absolute_error(gold, predicted),
+            "rmse": math.sqrt(squared),
+            "negative_mse": -squared,
         }
 
     def baseline(self, train: Examples, examples: Examples) -> list[Prediction]:
@@ -255,18 +276,24 @@ def label_index(labels: Sequence[str], value: str) -> int:
     """Return the index of a label's name."""
     value = value.strip()
     if value not in labels:
-        raise RowError("unknown label", f"{value!r} is not one of {', '.join(labels)}")
+        if not value:
+            raise RowError("missing label", "the cell is empty")
+        shown = ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else "")
+        raise RowError(UNKNOWN_LABEL, f"{value!r} is not one of {shown}", value)
     return labels.index(value)
 
 
 def finite_number(value: object) -> float:
-    """Return a cell as a number."""
+    """Return a cell as a number; ``4,5`` is one, of ``1,234`` nobody knows."""
+    text = str(value).strip()
+    if re.fullmatch(r"[-+]?\d+,(\d{1,2}|\d{4,})", text):
+        text = text.replace(",", ".")
     try:
-        number = float(str(value))
+        number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise RowError("unknown label", f"{value!r} is not a finite number")
+        raise RowError(UNKNOWN_LABEL, f"{value!r} is not a finite number", text)
     return number
 
 

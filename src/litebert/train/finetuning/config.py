@@ -12,8 +12,10 @@ from litebert.common.config import check_range, load_toml, recipe_path
 from litebert.common.errors import ConfigError, suggestion
 from litebert.common.runs import BASELINES
 from litebert.model.config import ModelConfig
+from litebert.predict.backend import Threads, num_threads
 from litebert.tasks.base import Task
 from litebert.tasks.registry import TASK_NAMES
+from litebert.train.trackers import tracker_names
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class FinetuneConfig:
     out: Path
     """run folder to write"""
     model: str = BUNDLED
-    """model folder (pretrained, or fine-tuned on another task) or hub name to start from"""
+    """model folder, run folder or hub name to start from (pretrained, or fine-tuned on another \
+task); default: the small model that comes with litebert"""
     data: Path | None = None
     """folder with the task's files (or the GLUE root); own tasks may leave it out"""
     steps: int | None = None
@@ -87,10 +90,17 @@ weights (models that share all parameters)"""
     """tokens processed at once, padding included; a step of more is accumulated"""
     strict: bool = False
     """stop at the first bad row"""
+    allow_unknown: bool = False
+    """go on where the vocabulary does not know most of the text"""
+    track: str = "tensorboard"
+    """where the numbers go besides metrics.jsonl: tensorboard, wandb, mlflow, with commas"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """where to train"""
+    threads: Threads = "auto"
+    """processor threads; auto: all, fewer while they wait for each other; a number stays as it \
+is, to the bit"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 autocast on GPUs, float32 on CPUs"""
     log_every_steps: int = 10
@@ -113,8 +123,15 @@ weights (models that share all parameters)"""
                 raise ConfigError(f"baseline '{name}' is not known.{near}")
         if "random" in names and self.start == "random":
             raise ConfigError("the run itself starts from random weights: leave --baseline random")
+        num_threads(self.threads)
+        tracker_names(self.track)
         check_range(self, "more than 0", "epochs", "lr")
         check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout")
+
+    @property
+    def inputs(self) -> list[tuple[str, Path | str | None]]:
+        """What the run reads, by flag: none of it may lie in the run folder."""
+        return [("--model", self.model), ("--data", self.data), ("the task file", self.task)]
 
 
 PAPER_HIDDEN_SIZE = 768

@@ -9,10 +9,12 @@ from typing import Literal
 
 from litebert.common.config import check_range
 from litebert.common.errors import ConfigError
-from litebert.data.batches.example import ExampleConfig
+from litebert.data.batches.example import ExampleConfig, Task
 from litebert.model.config import ModelConfig, ModelSection
 from litebert.optim.config import OptimizerConfig, default_learning_rate
 from litebert.optim.schedule import ScheduleConfig
+from litebert.predict.backend import Threads, num_threads
+from litebert.train.trackers import tracker_names
 
 Table = tuple[tuple[float, float], ...]
 """Rows of (share of the run, value): the value holds from that share on."""
@@ -26,8 +28,13 @@ class InitialWeights:
 
     attention: Literal["random", "neighbours"] = "random"
     """neighbours: each head begins by looking at one neighbour, which frees small models at once"""
+    neighbour_heads: int = 8
+    """most heads that begin at a neighbour; the others look everywhere, as [CLS] needs it"""
     word_bias: Literal["zero", "frequencies"] = "zero"
     """frequencies: the output bias begins at the log frequency of each word in the shards"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "1 or more", "neighbour_heads", table="initial")
 
 
 @dataclass(frozen=True)
@@ -41,33 +48,51 @@ class Objective:
     bag_weight: float = 0.0
     """weight of the bag-of-words loss: [CLS] predicts the words of its example; for small models"""
     bag_frequency: float = 1e-4
-    """words more frequent than this count less in the bag, by sqrt(bag_frequency / frequency)"""
+    """words more frequent than this count less in the bag: (bag_frequency / frequency) ** \
+bag_exponent"""
+    bag_exponent: float = 0.5
+    """how much less; 0: all words count alike"""
     bag_words: Literal["all", "masked"] = "all"
     """words in the bag: all of the example, or those that are masked"""
+    pairs_every_steps: int = 0
+    """every so many steps a batch of short pairs without masks, for the sentence loss (and the \
+bag) alone, joins the step; 0: never"""
+    pairs_length: int = 64
+    """longest of these pairs in tokens"""
+    pairs_batch_size: int = 32
+    """pairs of full length in such a batch, over all processes"""
 
     def __post_init__(self) -> None:
-        check_range(
-            self, "0 or more", "mlm_weight", "sentence_weight", "bag_weight", table="objective"
-        )
+        weights = ("mlm_weight", "sentence_weight", "bag_weight", "bag_exponent")
+        check_range(self, "0 or more", *weights, "pairs_every_steps", table="objective")
         check_range(self, "more than 0", "bag_frequency", table="objective")
+        check_range(self, "1 or more", "pairs_length", "pairs_batch_size", table="objective")
 
 
 @dataclass(frozen=True)
 class Curriculum:
     """Settings that change while training: tables of [share of the run, value] rows.
 
+    On the command line `--curriculum.layers 0 2 0.5 4` is a table of two rows; the flag with
+    nothing after it empties the table of a recipe.
+
     >>> Curriculum(layers=((0.0, 2), (0.5, 4), (0.75, 6))).layers[0]
     (0.0, 2)
     """
 
     layers: Table = ()
-    """how many layers run (needs sharing = "all": a shared block may repeat at will)"""
+    """how many layers run; layers with parameters of their own begin as copies of those that run. \
+As a flag `0 2 0.5 4` is two rows, and nothing empties a recipe's table: as for all tables"""
     length: Table = ()
     """longest example in tokens"""
     batch_size: Table = ()
     """examples per step"""
     mask_rate: Table = ()
     """share of the tokens that is predicted"""
+    task: tuple[tuple[float, Task], ...] = ()
+    """the sentence task, such as nsp first and sop later"""
+    sentence_factor: Table = ()
+    """factor on objective.sentence_weight"""
     bag_factor: Table = ()
     """factor on objective.bag_weight"""
     lr_factor: Table = ()
@@ -102,6 +127,15 @@ class Evaluation:
     """examples evaluated at once"""
     metric: Metric = "mlm_loss"
     """decides which checkpoint is the best"""
+    probe: str | None = None
+    """TASK:DIR, such as sst2:glue: what linear models on the frozen states reach on a task, in \
+every evaluation"""
+    probe_examples: int = 2000
+    """training examples that these are fitted on"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "0 or more", "every_steps", table="evaluation")
+        check_range(self, "1 or more", "batch_size", "probe_examples", table="evaluation")
 
 
 @dataclass(frozen=True)
@@ -134,6 +168,9 @@ class PretrainConfig:
     """further folders of shards to mix in, made with the same tokenizer"""
     weights: tuple[float, ...] = ()
     """how much of each corpus is drawn, data first; default: by size"""
+    dev_data: tuple[Path, ...] = ()
+    """folders of shards to evaluate on, all of their documents, instead of the dev documents of \
+the data; nothing is learned from them"""
     steps: int | None = None
     """length of the run in steps"""
     tokens: int | None = None
@@ -142,11 +179,13 @@ class PretrainConfig:
     """length of the run in wall-clock time, such as 90s, 30m or 2h"""
     seed: int = 0
     """all randomness comes from it"""
+    track: str = "tensorboard"
+    """where the numbers go besides metrics.jsonl: tensorboard, wandb, mlflow, with commas"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
     init_from: str | None = None
-    """model folder or hub name whose shape and weights are the start, with the same vocabulary: \
-continued pretraining"""
+    """model folder, run folder or hub name whose shape and weights are the start, with the same \
+vocabulary: continued pretraining"""
     batch_size: int = 256
     """examples of full length per step over all processes; shorter ones come in larger numbers"""
     accumulation: int = 1
@@ -157,6 +196,9 @@ continued pretraining"""
     """how torchrun's processes share the work; auto: ddp if there is more than one"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """where to train"""
+    threads: Threads = "auto"
+    """processor threads; auto: all, fewer while they wait for each other; a number stays as it \
+is, to the bit"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 autocast on GPUs, float32 on CPUs; norms and losses are always float32"""
     compile: bool = False
@@ -167,6 +209,9 @@ continued pretraining"""
     """steps between lines in metrics.jsonl"""
     max_nonfinite: int = 10
     """training stops after this many steps in a row with a loss or gradient that is not finite"""
+    average: float = 0.0
+    """keep a running average of the weights with this decay, such as 0.999, beside those that are \
+trained: it is what evaluations and the model folder hold; 0: none"""
     plateau_share: float = 0.3
     """share of the run after which a model that has learned only word frequencies is reported"""
     model: ModelSection = field(default_factory=ModelSection)
@@ -194,6 +239,9 @@ accumulation"""
             raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
         counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
         check_range(self, "1 or more", "steps", "tokens", *counts)
+        check_range(self, "0 or more and less than 1", "average")
+        num_threads(self.threads)
+        tracker_names(self.track)
         if self.budget is not None:
             parse_duration(self.budget)
         if self.weights and len(self.weights) != 1 + len(self.extra_data):
@@ -221,6 +269,13 @@ accumulation"""
     def corpora(self) -> tuple[Path, ...]:
         """All folders of shards."""
         return (self.data, *self.extra_data)
+
+    @property
+    def inputs(self) -> list[tuple[str, Path | str | None]]:
+        """What the run reads, by flag: none of it may lie in the run folder."""
+        extra = [("--extra-data", folder) for folder in self.extra_data]
+        dev = [("--dev-data", folder) for folder in self.dev_data]
+        return [("--data", self.data), *extra, *dev, ("--init-from", self.init_from)]
 
     def learning_rate(self, model: ModelConfig) -> float:
         """The peak learning rate, with the default resolved for this model."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from litebert.common.errors import ConfigError
+from litebert.data.batches.example import Task
 from litebert.model.config import ModelConfig
-from litebert.train.pretraining.config import PretrainConfig, Table
+from litebert.train.pretraining.config import PretrainConfig
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,10 @@ class Stage:
     """factor on the learning rate besides the schedule"""
     bag_factor: float = 1.0
     """factor on the weight of the bag of words"""
+    sentence_factor: float = 1.0
+    """factor on the weight of the sentence loss"""
+    task: Task | None = None
+    """the sentence task; None: that of the configuration"""
 
     @property
     def num_micro(self) -> int:
@@ -55,20 +64,33 @@ def stage_at(config: PretrainConfig, model: ModelConfig, share: float) -> Stage:
     table = config.curriculum
     length = round(value_at(table.length, share, config.examples.length))
     batch_size = round(value_at(table.batch_size, share, config.batch_size))
-    budget_tokens = config.examples.micro_batch_size * config.examples.length
-    num_micro = math.ceil(batch_size / max(1, budget_tokens // length))
     return Stage(
         layers=round(value_at(table.layers, share, model.num_layers)),
         length=length,
         batch_size=batch_size,
-        micro_batch_size=math.ceil(batch_size / num_micro),
+        micro_batch_size=_micro_batch_size(config, batch_size, length),
         mask_rate=value_at(table.mask_rate, share, config.examples.mask.rate),
         lr_factor=value_at(table.lr_factor, share, 1.0),
         bag_factor=value_at(table.bag_factor, share, 1.0),
+        sentence_factor=value_at(table.sentence_factor, share, 1.0),
+        task=value_at(table.task, share, None),
     )
 
 
-def value_at(table: Table, share: float, default: float) -> float:
+def pairs_stage(config: PretrainConfig, stage: Stage) -> Stage:
+    """The same moment for the batches of short pairs that join some steps."""
+    length, size = config.objective.pairs_length, config.objective.pairs_batch_size
+    micro = _micro_batch_size(config, size, length)
+    return replace(stage, length=length, batch_size=size, micro_batch_size=micro)
+
+
+def _micro_batch_size(config: PretrainConfig, batch_size: int, length: int) -> int:
+    budget_tokens = config.examples.micro_batch_size * config.examples.length
+    num_micro = math.ceil(batch_size / max(1, budget_tokens // length))
+    return math.ceil(batch_size / num_micro)
+
+
+def value_at(table: Sequence[tuple[float, V]], share: float, default: V) -> V:
     """The value of the last row whose share has come; the default for an empty table.
 
     >>> value_at(((0.0, 2), (0.5, 4)), 0.6, 12)
@@ -84,21 +106,18 @@ def value_at(table: Table, share: float, default: float) -> float:
 def check(config: PretrainConfig, model: ModelConfig) -> None:
     """Refuse settings that contradict each other or the model."""
     table = config.curriculum
-    if table.layers and model.sharing != "all":
-        raise ConfigError(
-            f'curriculum.layers needs sharing = "all", but it is "{model.sharing}": layers of '
-            "their own would stay untrained; remove the table or share all parameters."
-        )
     if table.layers and table.layers[-1][1] != model.num_layers:
         raise ConfigError(
             f"curriculum.layers ends with {table.layers[-1][1]:g} layers but the model has "
             f"{model.num_layers}: make the last row {model.num_layers}, or set model.num_layers."
         )
     lengths = [int(value) for _, value in table.length] + [config.examples.length]
+    lengths += [config.objective.pairs_length] * bool(config.objective.pairs_every_steps)
     if max(lengths) > model.max_positions:
         raise ConfigError(
             f"examples of {max(lengths)} tokens exceed the {model.max_positions} positions of the "
-            "model: shorten them, or raise model.max_positions."
+            "model: shorten them (examples.length, curriculum.length), or raise "
+            "model.max_positions."
         )
     for name, least in (("layers", 1), ("length", 8), ("batch_size", 1)):
         for _, value in getattr(table, name):
@@ -109,6 +128,14 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
     for _, rate in table.mask_rate:
         if not 0.0 < rate < 1.0:
             raise ConfigError(f"curriculum.mask_rate has {rate}: a rate lies between 0 and 1.")
-    for _, value in table.bag_factor:
-        if value < 0.0:
-            raise ConfigError(f"curriculum.bag_factor has {value}: use 0 or more.")
+    for name in ("bag_factor", "sentence_factor"):
+        for _, value in getattr(table, name):
+            if value < 0.0:
+                raise ConfigError(f"curriculum.{name} has {value}: use 0 or more.")
+    tasks = {config.examples.task, *(task for _, task in table.task)}
+    if "none" in tasks and (table.task or config.objective.pairs_every_steps):
+        raise ConfigError(
+            "the sentence task is none at some time, so there is nothing to change to and from and "
+            "there are no pairs: leave out curriculum.task and objective.pairs_every_steps, or "
+            "choose sop, nsp or both and give it no weight (curriculum.sentence_factor)."
+        )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +13,20 @@ from litebert.common.signals import StopRequest
 from litebert.data.batches.example import Batch
 from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
+from litebert.model.sharing import plan_of
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import factor
+from litebert.train.average import WeightAverage
 from litebert.train.display import Display, StatusLine, display
 from litebert.train.estimate import measured_gemm_rate, step_flops
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
-from litebert.train.pretraining.config import Objective, PretrainConfig
-from litebert.train.pretraining.curriculum import Stage, progress_share, stage_at
+from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.curriculum import (
+    Stage,
+    pairs_stage,
+    progress_share,
+    stage_at,
+)
 from litebert.train.pretraining.evaluate import (
     DevSet,
     EvaluationStopped,
@@ -28,9 +34,10 @@ from litebert.train.pretraining.evaluate import (
     RunState,
     Scores,
 )
-from litebert.train.pretraining.feed import Feed
+from litebert.train.pretraining.feed import Feed, without_masks
+from litebert.train.pretraining.figures import StepWork, averages_of, describe_dev
+from litebert.train.pretraining.growth import deepen, new_sets
 from litebert.train.pretraining.objective import (
-    STATISTICS,
     Bag,
     PretrainingLoss,
     batch_flops,
@@ -46,6 +53,7 @@ from litebert.train.pretraining.setup import (
     pretraining_identity,
     resolve_model,
 )
+from litebert.train.probe import LiveProbe
 from litebert.train.run import Run
 
 SLOW_STEP_S = 30.0
@@ -72,24 +80,10 @@ class PretrainResult:
 def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
     """Train a model on token shards and write a run folder with the model in it."""
     with (
-        training_process(config.out, config.device, config.parallel) as (process, stop),
+        training_process("pretraining", config, config.parallel) as (process, stop),
         closing(display(is_main=process.is_main, quiet=quiet)) as screen,
     ):
         return Pretraining(config, process, stop, screen).run()
-
-
-@dataclass(frozen=True)
-class StepWork:
-    """The step that is computed; counts over all processes, time and arithmetic of this one."""
-
-    stage: Stage
-    lr_factor: float
-    predictions: int
-    pairs: int
-    tokens: int
-    wait_s: float
-    flops: float
-    bag: Bag | None = None
 
 
 class Pretraining:
@@ -108,27 +102,44 @@ class Pretraining:
         model = build_pretraining_model(config, self.shape, corpora).to(process.device)
         if config.compile:
             model.compile(dynamic=True)  # lengths and numbers of masks differ
-        self.replica = parallelize(model, config.parallel, process)
+        # Layers that run only later have no gradient until then.
+        grows = bool(config.curriculum.layers) and self.shape.sharing != "all"
+        self.replica = parallelize(model, config.parallel, process, some_unused=grows)
         self.peak_lr = config.learning_rate(self.shape)
         optimizers = build_optimizers(model.named_parameters(), config.optimizer, self.peak_lr)
-        self.state = self.record.restore(model, optimizers)
-        self.feed = Feed(
-            corpora.train,
-            config.examples,
-            config.seed,
-            corpora.vocabulary,
-            rank=process.rank,
-            world_size=process.world_size,
-            accumulation=config.accumulation,
-            num_workers=config.workers,
-            position=self.state.feed,
+        self.average = WeightAverage(model, config.average) if config.average else None
+        self.finished = nullcontext if self.average is None else self.average.in_place
+        """for evaluations and results: the weights that the model folder gets"""
+        self.state = self.record.restore(model, optimizers, self.average)
+        self.feed, self.pairs = (
+            Feed(
+                corpora.train,
+                config.examples,
+                seed,
+                corpora.vocabulary,
+                rank=process.rank,
+                world_size=process.world_size,
+                accumulation=config.accumulation,
+                num_workers=config.workers,
+                position=position,
+            )
+            for seed, position in (
+                (config.seed, self.state.feed),
+                (derived_seed(config.seed, "short pairs"), self.state.pairs),
+            )
         )
         counts = corpora.unigram_counts()
-        specials, frequency = corpora.tokenizer.special_ids, config.objective.bag_frequency
-        self.piece_weights = piece_weights(counts, specials, frequency).to(process.device)
+        self.piece_weights = piece_weights(
+            counts,
+            corpora.tokenizer.special_ids,
+            config.objective.bag_frequency,
+            config.objective.bag_exponent,
+        ).to(process.device)
         size = config.evaluation.batch_size
         self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
-        self.evaluator = Evaluator(config, self.replica, self.dev, self.record)
+        self.evaluator = Evaluator(
+            config, self.replica, self.dev, self.record, self.finished, self._live_probe()
+        )
         self.gemm_rate = measured_gemm_rate(str(process.device))
         self.since_line: list[tuple[StepWork, Outcome]] = []
         """steps since the last line of metrics"""
@@ -139,22 +150,29 @@ class Pretraining:
             max_nonfinite=config.max_nonfinite,
         )
         clip_norm = config.optimizer.clip_norm
-        self.loop = Loop(self, self.record, self.replica, optimizers, clip_norm, cadence, stop)
+        self.loop = Loop(
+            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, config.threads
+        )
 
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
         num_pairs = int(self.config.examples.task != "none")
         stage, device = self._stage(), self.process.device
         bag = self._bag(1, stage)
-        loss = PretrainingLoss.of(self.config, 1, num_pairs, stage.layers, device, bag)
+        loss = PretrainingLoss.of(self.config, 1, num_pairs, stage, device, bag)
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
-        if not self.dev.has_documents:
-            self.screen.note("no dev documents: the run goes without evaluation")
+        if self.corpora.dev_note:
+            self.screen.note(self.corpora.dev_note)
         self._note_slow_steps()
         try:
             signum = self.loop.train()
         finally:
             self.feed.close()
+            self.pairs.close()
+        if not signum:
+            # A run may be too short for its last stage. The state is left alone: the checkpoint
+            # is written already, and a run that is resumed at its end comes here again.
+            self._deepen(self.shape.num_layers)
         if not signum and self.dev.has_documents:
             try:
                 self.evaluator.at_the_end(self.shape.num_layers, self.share(), self.stop)
@@ -162,7 +180,11 @@ class Pretraining:
                 signum = self.loop.interrupt()
         folder = None
         if not signum:
-            folder = write_results(self.record.folder, self.replica, self.corpora, self.dev)
+            with self.finished():
+                run, latest = self.record.folder, self.evaluator.latest
+                folder = write_results(
+                    run, self.replica, self.corpora, self.dev, self.state, latest
+                )
         self.record.finish(keep_checkpoints=True)
         state, scores = self.state, None if signum else self.evaluator.latest
         return PretrainResult(
@@ -178,11 +200,17 @@ class Pretraining:
         """This process's part of the next step."""
         config, process, state = self.config, self.process, self.state
         stage = self._stage()
+        self._deepen(stage.layers)
+        state.depth = max(state.depth, stage.layers)
         lr_factor = stage.lr_factor * factor(
             config.schedule, self.share(), config.steps, state.step
         )
         started = time.perf_counter()
         batches = self.feed.take(stage)
+        every, short = config.objective.pairs_every_steps, None
+        if every and state.step % every == 0:
+            short = pairs_stage(config, stage)
+            batches += [without_masks(batch) for batch in self.pairs.take(short)]
         wait_s = time.perf_counter() - started
         counts = (*counts_of(batches), num_examples(batches))
         predictions, pairs, tokens, examples = (int(n) for n in process.sum(counts))
@@ -191,23 +219,28 @@ class Pretraining:
             batch_flops(self.shape, batch, stage.layers, has_bag=bag is not None)
             for batch in batches
         )
-        self.now = StepWork(stage, lr_factor, predictions, pairs, tokens, wait_s, flops, bag)
+        self.now = StepWork(stage, lr_factor, predictions, pairs, tokens, wait_s, flops, bag, short)
         seeds = [
             derived_seed(config.seed, "dropout", state.step, process.rank, number)
             for number in range(len(batches))
         ]
-        state.feed = self.feed.position
-        loss = PretrainingLoss.of(config, predictions, pairs, stage.layers, process.device, bag)
+        state.feed, state.pairs = self.feed.position, self.pairs.position
+        loss = PretrainingLoss.of(config, predictions, pairs, stage, process.device, bag)
         return Step(batches, loss, seeds, lr_factor, tokens)
 
     def count(self, outcome: Outcome) -> None:
-        """Note a step for the next line of metrics."""
+        """Note a step for the next line of metrics, and in the average of the weights."""
         self.since_line.append((self.now, outcome))
+        if self.average is not None:
+            self.average.update(self.state.step)
 
     def describe_skipped(self, outcome: Outcome) -> dict[str, object]:
         """The loss of a step and where its examples came from."""
         mlm_loss = outcome.sums[0] / max(1, self.now.predictions)
-        return {"mlm_loss": str(mlm_loss), **self.feed.addresses(self.now.stage)}
+        found = {"mlm_loss": str(mlm_loss), **self.feed.addresses(self.now.stage)}
+        if self.now.short is not None:
+            found["pairs"] = self.pairs.addresses(self.now.short)
+        return found
 
     def line(self) -> dict[str, object] | None:
         """Averages since the last line, and where the run stands."""
@@ -239,15 +272,18 @@ class Pretraining:
         values = averages_of(self.since_line, self.config.objective, self.gemm_rate)
         figures = [f"loss {values['mlm_loss']:.2f}", f"words {values['mlm_accuracy']:.1%}"]
         if "sentence_accuracy" in values:
-            figures.append(f"{self.config.examples.task} {values['sentence_accuracy']:.1%}")
+            figures.append(
+                f"{stage.task or self.config.examples.task} {values['sentence_accuracy']:.1%}"
+            )
         if "bag_loss" in values:
             figures.append(f"bag {values['bag_loss']:.2f}")
-        figures += [
-            f"{values['tokens_per_s']:,.0f} tokens/s",
-            f"{values['gemm_share']:.0%} of GEMM",
-        ]
+        figures.append(f"{values['tokens_per_s']:,.0f} tokens/s")
+        if "gemm_share" in values:
+            figures.append(f"{values['gemm_share']:.0%} of GEMM")
         settings = f"{stage.layers} layers, {stage.batch_size} x {stage.length}"
-        dev = _describe(self.evaluator.latest)
+        dev = describe_dev(self.evaluator.latest)
+        if "cls" in self.evaluator.probed:
+            dev += f", probe of [CLS] {self.evaluator.probed['cls']:.3g}"
         return StatusLine(share, self.state.step, eta_s, tuple(figures), settings, dev)
 
     def evaluate(self, *, is_last: bool) -> bool:
@@ -266,6 +302,13 @@ class Pretraining:
     def _stage(self) -> Stage:
         return stage_at(self.config, self.shape, self.share())
 
+    def _deepen(self, layers: int) -> None:
+        """Let layers of their own begin as copies of those that have run; not loaded ones."""
+        if 0 < self.state.depth < layers and self.config.init_from is None:
+            sets = new_sets(plan_of(self.shape), self.state.depth, layers)
+            average = {} if self.average is None else self.average.tensors
+            deepen(self.replica.model, self.loop.optimizers, sets, average)
+
     def _bag(self, num_examples: int, stage: Stage) -> Bag | None:
         """The bag-of-words loss of a step, if it counts."""
         objective = self.config.objective
@@ -274,67 +317,22 @@ class Pretraining:
             return None
         return Bag(weight, num_examples, self.piece_weights, objective.bag_words == "masked")
 
+    def _live_probe(self) -> LiveProbe | None:
+        wanted = self.config.evaluation
+        if wanted.probe is None:
+            return None
+        positions, tokenizer = self.shape.max_positions, self.corpora.tokenizer
+        return LiveProbe(wanted.probe, tokenizer, positions, wanted.probe_examples)
+
     def _note_slow_steps(self) -> None:
         """Tell who starts a large model on a small machine, before the first step has passed."""
         stage = self._stage()
         predictions = int(stage.batch_size * stage.length * stage.mask_rate)
         flops = step_flops(self.shape, stage.batch_size, stage.length, predictions, stage.layers)
-        step_s = flops / self.gemm_rate / self.process.world_size
+        rate = self.gemm_rate
+        step_s = 0.0 if rate is None else flops / rate / self.process.world_size
         if step_s > SLOW_STEP_S:
             self.screen.note(
                 f"a step takes at least {format_duration(step_s)} on this machine; --dry-run "
                 "estimates the whole run, and --config tiny, mini and small are made for CPUs"
             )
-
-
-def averages_of(
-    steps: Sequence[tuple[StepWork, Outcome]], objective: Objective, gemm_rate: float
-) -> dict[str, float]:
-    """Means over some steps, weighted by their tokens and pairs."""
-    predictions = sum(work.predictions for work, _ in steps)
-    pairs = sum(work.pairs for work, _ in steps)
-    seconds = max(1e-9, sum(outcome.seconds for _, outcome in steps))
-    mlm_loss, mlm_correct, sentence_loss, sentence_correct, bag_loss = (
-        sum(outcome.sums[place] for _, outcome in steps) for place in range(len(STATISTICS))
-    )
-    mlm_loss /= max(1, predictions)
-    values = {
-        "loss": objective.mlm_weight * mlm_loss,
-        "mlm_loss": mlm_loss,
-        "mlm_accuracy": mlm_correct / max(1, predictions),
-    }
-    if pairs:
-        sentence_loss /= pairs
-        values["loss"] += objective.sentence_weight * sentence_loss
-        values["sentence_loss"] = sentence_loss
-        values["sentence_accuracy"] = sentence_correct / pairs
-    with_bag = [(work.bag, outcome.sums[-1]) for work, outcome in steps if work.bag is not None]
-    if examples := sum(bag.num_examples for bag, _ in with_bag):
-        values["loss"] += sum(bag.weight * loss_sum for bag, loss_sum in with_bag) / examples
-        values["bag_loss"] = bag_loss / examples
-    return {
-        **values,
-        "grad_norm": sum(outcome.grad_norm for _, outcome in steps) / len(steps),
-        "tokens_per_s": sum(work.tokens for work, _ in steps) / seconds,
-        "step_s": seconds / len(steps),
-        "wait_share": sum(work.wait_s for work, _ in steps) / seconds,
-        "gemm_share": sum(work.flops for work, _ in steps) / seconds / gemm_rate,
-    }
-
-
-def _describe(scores: Scores | None) -> str:
-    if scores is None:
-        return ""
-    text = (
-        f"dev loss {scores.mlm_loss:.2f} (at masks {scores.masked_loss:.2f}, "
-        f"unigram {scores.unigram_loss:.2f}), words {scores.mlm_accuracy:.1%}"
-    )
-    if scores.sop_accuracy is not None:
-        text += f", sop {scores.sop_accuracy:.1%}"
-    if scores.sop_length_rule is not None:
-        text += f" (length rule {scores.sop_length_rule:.1%})"
-    if scores.nsp_accuracy is not None:
-        text += f", nsp {scores.nsp_accuracy:.1%}"
-    if scores.nsp_overlap_rule is not None:
-        text += f" (overlap rule {scores.nsp_overlap_rule:.1%})"
-    return text

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from litebert.common.errors import DataError
-from litebert.data.batches.example import Batch, ExampleConfig, Vocabulary
+from litebert.data.batches.example import Batch, ExampleConfig, Task, Vocabulary
 from litebert.data.batches.loader import Loader
 from litebert.data.corpus.shards import ShardSet
 from litebert.model.config import IGNORED_LABEL
@@ -20,13 +20,15 @@ class FeedPosition:
     """Where the data stands: all that a checkpoint needs to know of it."""
 
     stage: int = 0
-    """how often length or micro-batch size have changed; each stage has an order of its own"""
+    """how often length, micro-batch size or task have changed; each stage has its own order"""
     batch: int = 0
     """global micro-batches of this stage that are used up"""
     length: int = 0
     """longest example of this stage; 0 before the first step"""
     micro_batch_size: int = 0
     """examples per micro-batch of this stage"""
+    task: Task | None = None
+    """sentence task of this stage; None: that of the configuration"""
 
 
 class Feed:
@@ -106,17 +108,20 @@ class Feed:
             stream.close()
 
     def _enter(self, stage: Stage) -> Loader:
-        """Go to the loader of this stage; a change of lengths or sizes begins a new order."""
+        """Go to the loader of this stage; another length, size or task begins a new order."""
         here = self.position
-        wanted = (stage.length, stage.micro_batch_size)
-        if (here.length, here.micro_batch_size) != wanted:
+        wanted = (stage.length, stage.micro_batch_size, stage.task)
+        if (here.length, here.micro_batch_size, here.task) != wanted:
             number = here.stage + 1 if here.length else here.stage
             self.position = FeedPosition(number, 0, *wanted)
             self._loader = None
         if self._loader is None:
             self.close()
             config = replace(
-                self._config, length=stage.length, micro_batch_size=stage.micro_batch_size
+                self._config,
+                length=stage.length,
+                micro_batch_size=stage.micro_batch_size,
+                task=stage.task or self._config.task,
             )
             number = self.position.stage
             self._loader = Loader(self._sources, config, self._seed, self._vocabulary, number)
@@ -131,6 +136,14 @@ class Feed:
             loader = loader.with_mask_rate(mask_rate)
             self._stream = loader.iterate(start, stride=stride, num_workers=self._num_workers)
         return self._stream
+
+
+def without_masks(batch: Batch) -> Batch:
+    """The same examples with every word in its place and nothing to predict."""
+    words = batch.input_ids.copy()
+    words.reshape(-1)[batch.masked_positions] = batch.masked_labels
+    none = batch.masked_positions[:0]
+    return replace(batch, input_ids=words, masked_positions=none, masked_labels=none)
 
 
 def parts_of(batch: Batch, num_parts: int) -> list[Batch]:

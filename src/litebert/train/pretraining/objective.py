@@ -14,6 +14,7 @@ from litebert.dist.runtime import Precision, autocast
 from litebert.model.config import IGNORED_LABEL, ModelConfig
 from litebert.train.estimate import step_flops
 from litebert.train.pretraining.config import Objective, PretrainConfig
+from litebert.train.pretraining.curriculum import Stage
 
 STATISTICS = (
     *("mlm_loss_sum", "mlm_correct"),
@@ -106,8 +107,10 @@ class Bag:
         return {"bag_words_BS": words_BS, "bag_shares_BS": shares_BS}
 
 
-def piece_weights(counts: np.ndarray, special_ids: Sequence[int], frequency: float) -> Tensor:
-    """How much each piece counts in a bag: min(1, sqrt(frequency / its own)); float32 [V].
+def piece_weights(
+    counts: np.ndarray, special_ids: Sequence[int], frequency: float, exponent: float = 0.5
+) -> Tensor:
+    """How much each piece counts in a bag: min(1, (frequency / its own) ** exponent); float32 [V].
 
     Frequent pieces say little of an example. Specials say nothing and get 0.
 
@@ -115,9 +118,10 @@ def piece_weights(counts: np.ndarray, special_ids: Sequence[int], frequency: flo
         counts: int64 [V], occurrences in the training text.
         special_ids: pieces that are not words.
         frequency: pieces up to this one count in full.
+        exponent: how much less the others count.
     """
     own = np.maximum(counts, 1) / max(1, counts.sum())
-    weights = np.minimum(1.0, np.sqrt(frequency / own))
+    weights = np.minimum(1.0, (frequency / own) ** exponent)
     weights[list(special_ids)] = 0.0
     return torch.from_numpy(weights).float()
 
@@ -137,6 +141,8 @@ class PretrainingLoss:
     """of the matrix products"""
     bag: Bag | None = None
     """the bag-of-words loss, if there is one"""
+    sentence_factor: float = 1.0
+    """on the weight of the sentence loss"""
 
     @classmethod
     def of(
@@ -144,12 +150,13 @@ class PretrainingLoss:
         config: PretrainConfig,
         predictions: int,
         pairs: int,
-        layers: int,
+        stage: Stage,
         device: torch.device,
         bag: Bag | None = None,
     ) -> PretrainingLoss:
         """The loss of a run in a step with so many predicted tokens and pairs."""
-        return cls(config.objective, predictions, pairs, layers, device, config.precision, bag)
+        objective, precision, factor = config.objective, config.precision, stage.sentence_factor
+        return cls(objective, predictions, pairs, stage.layers, device, precision, bag, factor)
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss to differentiate, and the sums named in ``STATISTICS``, float64 [5]."""
@@ -168,7 +175,8 @@ class PretrainingLoss:
         sentence_sum, sentence_right, bag_sum = torch.zeros(3, device=self.device).unbind()
         if has_pairs:
             sentence_sum = out.sentence_loss_sum
-            loss = loss + sentence_sum * (self.objective.sentence_weight / self.num_pairs)
+            weight = self.objective.sentence_weight * self.sentence_factor
+            loss = loss + sentence_sum * (weight / self.num_pairs)
             sentence_right = (out.sentence_logits_B2.argmax(-1) == labels).sum()
         if self.bag is not None:
             bag_sum = out.bag_loss_sum

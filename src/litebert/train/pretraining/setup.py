@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,20 +12,25 @@ import torch
 from litebert.common.config import to_dict
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
-from litebert.data.batches.example import Vocabulary
+from litebert.common.statistics import small_dev_split
+from litebert.data.batches.example import Vocabulary, WordChoice
+from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
 from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
-from litebert.text.tokenizer import MODEL_FILE, Tokenizer
+from litebert.text.tokenizer import Tokenizer, has_tokenizer
 from litebert.train.pretraining import curriculum
 from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.growth import spread
 from litebert.train.pretraining.initial import look_at_neighbours, set_word_frequencies
 
 _FREE_SETTINGS = ("hidden_dropout", "attention_dropout")
-"""What may differ from the model that continued pretraining starts from; in a model that shares all
-parameters the number of layers may too: the paper starts deep models from shallow ones."""
+"""What may differ from the model that continued pretraining starts from."""
+_FREE_IF_SHARED = ("num_layers", "sharing", "num_groups")
+"""What else may differ where one layer repeats: the paper starts deep models from shallow ones, and
+every layer of its own may begin as that layer."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +43,25 @@ class Corpora:
     """dev documents"""
     tokenizer: Tokenizer
     tokenizer_folder: Path
+    words: WordChoice = "auto"
 
     @property
     def vocabulary(self) -> Vocabulary:
         """What drawing examples needs."""
-        return Vocabulary.of(self.tokenizer)
+        return Vocabulary.of(self.tokenizer, self.words)
 
     def unigram_counts(self) -> np.ndarray:
         """How often each piece occurs in the training documents, int64 [V]."""
         counts = [shards.unigram_counts() for shards, _ in self.train]
         return np.asarray(np.sum(counts, axis=0))
+
+    @property
+    def dev_note(self) -> str:
+        """What is to be said about the dev documents before a run: none, or too few."""
+        documents = sum(shards.num_documents for shards in self.dev)
+        if not documents:
+            return "no dev documents: the run goes without evaluation"
+        return small_dev_split(documents, sum(shards.num_tokens for shards in self.dev))
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
@@ -61,11 +76,18 @@ class Corpora:
 def open_corpora(config: PretrainConfig) -> Corpora:
     """Open all shards of a run; they must come from one tokenizer."""
     train = [ShardSet.open(folder, "train") for folder in config.corpora]
-    dev = tuple(ShardSet.open(folder, "dev") for folder in config.corpora)
-    tokenizer = tokenizer_of(train)
+    dev = documents_to_evaluate(config.dev_data or config.corpora, every=bool(config.dev_data))
+    tokenizer = tokenizer_of([*train, *dev] if config.dev_data else train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
     weighted = tuple(zip(train, weights, strict=True))
-    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder)
+    words = config.examples.mask.words
+    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder, words)
+
+
+def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[ShardSet, ...]:
+    """The dev documents of some shards, or every document of them."""
+    splits: tuple[Split, ...] = ("train", "dev") if every else ("dev",)
+    return tuple(ShardSet.open(folder, split) for folder in folders for split in splits)
 
 
 def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
@@ -75,7 +97,7 @@ def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
     else:
         folder = resolve(config.init_from)
         model = load_config(folder)
-        _check_vocabulary(folder, model, corpora.tokenizer)
+        check_vocabulary(folder, model, corpora.tokenizer)
         model = load_config(folder, _overrides(config, model))
     curriculum.check(config, model)
     return model
@@ -89,19 +111,26 @@ def build_pretraining_model(
     if config.init_from is None:
         model = PretrainingModel(shape, generator=generator)
         if config.initial.attention == "neighbours":
-            look_at_neighbours(model.encoder, generator)
+            look_at_neighbours(model.encoder, generator, config.initial.neighbour_heads)
         if config.initial.word_bias == "frequencies":
             set_word_frequencies(model, corpora.unigram_counts())
     else:
+        found = load_config(resolve(config.init_from))
+        overrides = _overrides(config, found)
+        is_spread = shape.sharing != found.sharing  # which then shares all
+        if is_spread:
+            overrides = {k: v for k, v in overrides.items() if k not in ("sharing", "num_groups")}
         loaded = load_model(
             config.init_from,
             "pretraining",
             new_head=True,
-            overrides=_overrides(config, shape),
+            overrides=overrides,
             generator=generator,
         )
         assert isinstance(loaded, PretrainingModel), "asked for by the head's name"
-        model = loaded
+        model = PretrainingModel(shape, generator=generator) if is_spread else loaded
+        if is_spread:
+            spread(loaded, model, shape.inner_group_num)
     model.encoder.checkpoint_activations = config.activation_checkpointing
     if config.examples.task == "none":
         # Nothing trains these; without a gradient they must not decay either.
@@ -128,7 +157,7 @@ def pretraining_identity(config: PretrainConfig, shape: ModelConfig) -> dict[str
 
 def _overrides(config: PretrainConfig, model: ModelConfig) -> dict[str, object]:
     """The settings that replace those of the folder; weights that exist keep their shape."""
-    free = (*_FREE_SETTINGS, "num_layers") if model.sharing == "all" else _FREE_SETTINGS
+    free = _FREE_SETTINGS + (_FREE_IF_SHARED if model.sharing == "all" else ())
     changes = config.model.changes()
     for name, wanted in changes.items():
         found = getattr(model, name)
@@ -140,15 +169,16 @@ def _overrides(config: PretrainConfig, model: ModelConfig) -> dict[str, object]:
     return {name: value for name, value in changes.items() if name in free}
 
 
-def _check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> None:
+def check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> None:
+    """Refuse a model folder of another vocabulary than that of the shards."""
     if model.vocab_size < tokenizer.vocab_size:
         raise ConfigError(
             f"{folder} has {model.vocab_size} pieces but the shards have {tokenizer.vocab_size}: "
             "prepare the text with the tokenizer of that folder"
         )
-    if not (folder / MODEL_FILE).is_file():
+    if not has_tokenizer(folder):
         raise CheckpointError(
-            f"{folder} has no {MODEL_FILE} to compare its vocabulary with that of the shards: "
+            f"{folder} has no tokenizer to compare its vocabulary with that of the shards: "
             "copy the model's tokenizer files into that folder"
         )
     if Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:

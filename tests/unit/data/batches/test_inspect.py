@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from litebert.cli import run
 from litebert.common.errors import InputError
-from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig
+from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Vocabulary
 from litebert.data.batches.inspect import (
     Histogram,
     corpus_statistics,
@@ -97,7 +97,8 @@ def test_shown_text_marks_every_mask(tiny_tokenizer: Tokenizer) -> None:
         addresses=np.array([[2, 3, 4]]),
         position=0,
     )
-    (shown,) = show_examples([batch], t)
+    (shown,) = show_examples([batch], t, Vocabulary.of(t))
+    assert shown.words == (a, b, c, d)
     assert shown.text == f"[CLS] [{a}=] [{b}] [SEP] [{c}→{e}] {d} [SEP]"
     kinds = [kind for _, kind in shown.spans]
     assert kinds == ["special", "kept", "masked", "special", "random", "plain", "special"]

@@ -123,7 +123,7 @@ def test_two_worker_processes_write_the_same_bytes(
 def test_ray_writes_the_same_bytes(
     run: Prepare, tmp_path: Path, documents: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ray", reason="needs `pip install litebert[ray]`")
+    pytest.importorskip("ray", reason="needs the extra ray")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     write_text(tmp_path / "corpus.txt", documents)
     run(out="one", dev_fraction=0.2)
@@ -139,7 +139,7 @@ def test_ray_is_asked_for_politely(
 
     monkeypatch.setattr(engines.importlib, "import_module", missing)
     write_text(tmp_path / "corpus.txt", documents[:2])
-    with pytest.raises(ConfigError, match=r"pip install litebert\[ray\]"):
+    with pytest.raises(ConfigError, match=r"pip install 'litebert\[ray\]'"):
         run(engine="ray")
 
 
@@ -385,14 +385,14 @@ def test_foreign_folders_and_second_writers_are_refused(
     (tmp_path / "out" / "train").mkdir(parents=True)
     (tmp_path / "out" / "train" / "thesis.txt").write_text("mine")
     (tmp_path / "out" / "manifest.json").write_text("{}")  # of something else
-    with pytest.raises(DataError, match="is not empty and holds no build"):
+    with pytest.raises(DataError, match=r"not of such a folder: manifest\.json, train/"):
         run()
-    with pytest.raises(DataError, match="is not empty and holds no build"):
+    with pytest.raises(DataError, match=r"not of such a folder: manifest\.json, train/"):
         run(restart=True)
     assert content(tmp_path / "out").keys() == {"train/thesis.txt", "manifest.json"}
     with (
         BuildFolder.open(tmp_path / "busy"),
-        pytest.raises(DataError, match="another `litebert prepare` is writing"),
+        pytest.raises(DataError, match="another litebert process is writing"),
     ):
         run(out="busy")
     with pytest.raises(DataError, match=r"nowhere\.txt does not exist"):
@@ -584,3 +584,39 @@ def test_a_byte_of_real_text_takes_at_most_0_6_byte(
     files = [*(tmp_path / "out").rglob("*.bin"), *(tmp_path / "out").rglob("*.idx")]
     num_bytes = sum(path.stat().st_size for path in files)
     assert 0.4 < num_bytes / report.manifest.sources.text_bytes < 0.6
+
+
+def test_passages_of_squad_and_race_equal_their_plain_text(
+    run: Prepare, tmp_path: Path, documents: list[list[str]]
+) -> None:
+    """An article of SQuAD is a document, its passages paragraphs; so is a passage of RACE."""
+    plain = tmp_path / "plain.txt"
+    plain.write_text("\n\n".join("\n".join(document) for document in documents))
+    squad, race = tmp_path / "dev.json", tmp_path / "dev.jsonl.xz"
+    articles = [
+        {"title": str(n), "paragraphs": [{"context": text, "qas": []} for text in document]}
+        for n, document in enumerate(documents)
+    ]
+    squad.write_text(json.dumps({"version": "1.1", "data": articles}))
+    lines = [
+        json.dumps({"article": "\n".join(document), "questions": ["?"], "id": str(n)})
+        for n, document in enumerate(documents)
+    ]
+    race.write_bytes(lzma.compress("\n".join(lines).encode()))
+    settings = {"dev_fraction": 0.2}
+    run(plain, out="plain", layout="paragraphs", **settings)
+    run(squad, out="squad", **settings)
+    run(race, out="race", **settings)
+    for split in ("train", "dev"):
+        tokens = [
+            np.concatenate([shard.tokens for shard in ShardSet.open(tmp_path / name, split).shards])
+            for name in ("plain", "squad", "race")
+        ]
+        assert all(np.array_equal(tokens[0], other) for other in tokens[1:])
+
+
+def test_a_broken_squad_file_is_reported(run: Prepare, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text('{"data": [{"paragraphs": [{"text": "no context"}]}]}')
+    (tmp_path / "good.txt").write_text("One sentence.\n\nAnother one.\n")
+    report = run(tmp_path / "bad.json", tmp_path / "good.txt")
+    assert report.manifest.problems["broken_json"] == 1

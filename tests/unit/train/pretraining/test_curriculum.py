@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig
 from litebert.model.config import ModelConfig, preset
@@ -85,14 +86,24 @@ def test_malformed_tables_are_refused(rows: tuple[tuple[float, ...], ...]) -> No
 
 def test_contradictions_are_refused() -> None:
     deepen = Curriculum(layers=((0.0, 2), (0.5, 12)))
-    with pytest.raises(ConfigError, match="sharing"):
-        check(config(curriculum=deepen), preset("bert-base"))
     with pytest.raises(ConfigError, match="ends with 12 layers but the model has 6"):
         check(config(curriculum=deepen), preset("albert-small"))
     with pytest.raises(ConfigError, match="512 positions"):
         check(config(examples=ExampleConfig(length=1024)), ModelConfig())
     with pytest.raises(ConfigError, match="mask_rate"):
         check(config(curriculum=Curriculum(mask_rate=((0.0, 1.5),))), ModelConfig())
+
+
+def test_tasks_follow_each_other_and_none_is_refused() -> None:
+    nsp_first = Curriculum(task=((0.0, "nsp"), (0.5, "sop")), sentence_factor=((0.0, 3.0),))
+    run = config(curriculum=nsp_first)
+    assert [stage_at(run, ModelConfig(), share).task for share in (0.0, 0.7)] == ["nsp", "sop"]
+    assert stage_at(run, ModelConfig(), 0.0).sentence_factor == 3.0
+    with pytest.raises(ConfigError, match="sentence task is none"):
+        check(replace(run, examples=ExampleConfig(task="none")), ModelConfig())
+    assert from_dict(Curriculum, to_dict(nsp_first)) == nsp_first
+    with pytest.raises(ConfigError, match="is not one of"):
+        from_dict(Curriculum, {"task": [[0.0, "nps"]]})
 
 
 def test_a_run_needs_a_length() -> None:

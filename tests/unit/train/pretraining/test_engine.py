@@ -9,6 +9,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from litebert.common.runs import RunFolder
 from litebert.interop.folder import load_config
 from litebert.interop.hf import load_model
 from litebert.model.heads import PretrainingModel
+from litebert.report.write import write_report
 from litebert.train import checkpoint
 from litebert.train.checkpoint_export import export_checkpoint
 from litebert.train.pretraining.config import (
@@ -34,7 +36,7 @@ from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import DevSet
 from litebert.train.pretraining.setup import open_corpora
 from litebert.train.run import Run
-from small_run import assert_bitwise_equal, poison, small_config, weights
+from small_run import LEVERS, assert_bitwise_equal, poison, small_config, weights
 
 
 def lines(run: Path, key: str = "mlm_loss") -> list[dict]:
@@ -61,7 +63,7 @@ def test_a_run_learns_and_leaves_everything(tiny_shards_dir: Path, tmp_path: Pat
     losses = [line["mlm_loss"] for line in lines(run)]
     assert len(losses) == 60
     assert sum(losses[-10:]) / 10 < sum(losses[:5]) / 5 - 0.5
-    assert {"lr", "tokens_per_s", "gemm_share", "wait_share", "layers"} <= lines(run)[0].keys()
+    assert {"lr", "tokens_per_s", "wait_share", "layers"} <= lines(run)[0].keys()
     dev = lines(run, "dev_mlm_loss")
     assert [line["step"] for line in dev] == [20, 40, 60]
     rules = ("dev_sop_length_rule", "dev_nsp_overlap_rule")
@@ -118,6 +120,60 @@ def test_curricula_show_in_the_metrics(tiny_shards_dir: Path, tmp_path: Path) ->
     assert [line["mask_rate"] for line in found] == [0.3] * 6 + [0.15] * 2
     assert found[4]["lr"] == pytest.approx(found[3]["lr"] / 2)
     assert found[7]["tokens"] - found[6]["tokens"] > 2 * (found[1]["tokens"] - found[0]["tokens"])
+
+
+def test_levers_are_exact_after_a_resume(
+    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "straight", steps=8, **LEVERS)
+    pretrain(config, quiet=True)
+    broken = replace(config, out=tmp_path / "broken", resume="auto")
+    for last in (3, 8):  # an odd step, so that short pairs come next or not by the count of steps
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "litebert.train.pretraining.engine.Pretraining.share",
+                lambda self, last=last: 1.0 if self.state.step >= last else self.state.step / 8,
+            )
+            pretrain(broken, quiet=True)
+    found, expected = lines(tmp_path / "broken"), lines(tmp_path / "straight")
+    assert [line["loss"] for line in found] == [line["loss"] for line in expected]
+    assert [line["tokens"] for line in found] == [line["tokens"] for line in expected]
+    assert_bitwise_equal(weights(tmp_path / "broken"), weights(tmp_path / "straight"))
+    # Every second step has short pairs besides.
+    tokens = [0, *(line["tokens"] for line in expected)]
+    steps = [after - before for before, after in pairwise(tokens)]
+    assert min(steps[0::2]) > max(steps[1::2])
+
+
+def test_probes_stand_in_every_evaluation(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    task = Path(__file__).resolve().parents[4] / "examples" / "custom_task" / "classification.toml"
+    evaluation = Evaluation(2, examples=16, final_examples=16, probe=str(task), probe_examples=20)
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=4, evaluation=evaluation)
+    pretrain(config, quiet=True)
+    found = lines(tmp_path / "run", "dev_probe_cls")
+    assert [line["step"] for line in found] == [2, 4]
+    for name in ("cls", "mean", "table", "words"):
+        assert all(0.0 <= line[f"dev_probe_{name}"] <= 1.0 for line in found)
+    assert "Linear probes" in write_report(tmp_path / "run").read_text()
+    with pytest.raises(ConfigError, match="probes are for classes and numbers"):
+        wrong = replace(evaluation, probe=f"squad1:{tmp_path}")
+        pretrain(replace(config, out=tmp_path / "wrong", evaluation=wrong), quiet=True)
+
+
+def test_the_model_folder_holds_the_average(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "a", steps=6)
+    averaged = replace(config, out=tmp_path / "b", average=0.9)
+    for run in (config, averaged):
+        pretrain(run, quiet=True)
+    first, second = (
+        checkpoint.verify(tmp_path / name / "checkpoints" / "step-6") for name in ("a", "b")
+    )
+    # Averaging changes nothing in what is trained.
+    assert_bitwise_equal(*(x.tensors(checkpoint.WEIGHTS_FILE) for x in (first, second)))
+    last, mean = weights(tmp_path / "a"), weights(tmp_path / "b")
+    assert any(not torch.equal(last[name], mean[name]) for name in last)
+    export_checkpoint(tmp_path / "b", tmp_path / "exported", "last")
+    assert_bitwise_equal(mean, load_file(tmp_path / "exported" / "model.safetensors"))
 
 
 def test_tasks_nsp_and_none(tiny_shards_dir: Path, tmp_path: Path) -> None:

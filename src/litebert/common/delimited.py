@@ -1,0 +1,310 @@
+"""Tables of text as people have them: any separator and encoding, broken quotes, CoNLL columns."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from litebert.common.errors import ConfigError, DataError
+from litebert.common.files import open_binary
+
+Lines = Iterator[str]
+Record = dict[str, object]
+NumberedRecords = Iterator[tuple[int, Record | DataError]]
+
+DELIMITERS = (",", ";", "\t", "|")
+_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_SAMPLE_BYTES = 1 << 16
+_SAMPLE_RECORDS = 100
+_MAX_LINES = 1000
+"""Lines of one row: after so many a quotation mark was not closed."""
+
+_SEP_LINE = re.compile(r"sep=(.)\s*$", re.IGNORECASE)  # Excel's own first line
+_BROKEN = re.compile("[\udc80-\udcff]")  # bytes that are not text, as surrogateescape keeps them
+_HIGH, _SINGLE = (
+    re.compile(rb"[\x80-\xff]"),
+    re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])"),
+)
+_LATIN = ("cp1252", "cp1250", "cp1254", "cp1257", "cp850", "mac_roman")
+"""Code pages of Latin letters: bytes beyond ASCII stand alone among others."""
+_TURKISH = re.compile(rb"[\xf0\xfd\xfe\xdd\xd0\xde](?![^\xe6\xc6]*[\xe6\xc6])")
+"""Letters of cp1254 that are Icelandic in cp1252, where there is no æ."""
+_WESTERN = str.maketrans("ğışĞİŞ", "ðýþÐÝÞ")
+_TAG = re.compile(r"O|[BIESLUMW](-.+)?")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a table of text is written; what is None is found in the file."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    is_quoted: bool = True
+    """whether quotation marks around a cell are not part of it"""
+    sample: str = ""
+    """some characters beyond ASCII as they were read, to see whether the encoding is right"""
+
+    def check(self, source: str) -> None:
+        """Raise ConfigError if the encoding or the delimiter is not one."""
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            raise ConfigError(
+                f"{source}: unknown encoding '{self.encoding}'; use utf-8, utf-16, cp1252, ..."
+            ) from None
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            raise ConfigError(f"{source}: delimiter {self.delimiter!r} should be one character")
+
+    def describe(self, usual: str = ",") -> str:
+        """Say what is not as everybody expects it; empty if nothing is."""
+        parts = []
+        if self.encoding not in ("utf-8", "utf-8-sig"):
+            parts.append(f"{self.encoding} text" + (f" ({self.sample})" if self.sample else ""))
+        if self.delimiter not in (usual, None):
+            parts.append(f"{_NAMES.get(self.delimiter or '', self.delimiter)} between the cells")
+        return ", ".join(parts)
+
+
+def find_dialect(path: Path | str, given: Dialect, is_tsv: bool = False) -> Dialect:
+    """Find what is not given: the encoding from all bytes, the separator from the first rows.
+
+    In a .tsv file quotation marks are text, as in GLUE, unless the rows only make sense with
+    quotes as a spreadsheet writes them.
+    """
+    given.check(str(path))
+    if not Path(path).is_file():  # a pipe is read once
+        delimiter = given.delimiter or ("\t" if is_tsv else ",")
+        return replace(given, delimiter=delimiter, encoding=given.encoding or "utf-8-sig")
+    encoding, sample = given.encoding, b""
+    if encoding is None:
+        encoding, sample = _find_encoding(path)
+    shown = re.findall(r"\w*[^\x00-\x7f]\w*", sample.decode(encoding, "replace"))
+    given = replace(given, encoding=encoding, sample=", ".join(dict.fromkeys(shown[:3])))
+    with open_binary(path) as stream:
+        head = stream.read(_SAMPLE_BYTES)
+    text = head.decode(encoding, "ignore")
+    lines = list(io.StringIO(text, newline=""))
+    lines = lines if len(head) < _SAMPLE_BYTES else lines[:-1] or lines
+    if lines and (match := _SEP_LINE.match(lines[0])):
+        return replace(given, delimiter=given.delimiter or match[1])
+    if is_tsv:
+        quoted = any("\n" in cell.strip() or "\t" in cell or '"' in cell
+                     for cells in _strict_records(lines, "\t") for cell in cells)  # fmt: skip
+        return replace(given, delimiter=given.delimiter or "\t", is_quoted=quoted)
+    return replace(given, delimiter=given.delimiter or _find_delimiter(lines))
+
+
+def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> NumberedRecords:
+    """Yield (line on which it ends, columns) of each row; a DataError in place of a bad one.
+
+    A quotation mark that is never closed costs its own line only, not those after it.
+    """
+    records = _records(iter(lines), dialect)
+    header: list[str] | None = None
+    for number, cells in records:
+        if isinstance(cells, DataError):
+            yield number, cells
+        elif header is None:
+            if number == 1 and _SEP_LINE.match("".join(cells) if len(cells) == 1 else
+                                               (dialect.delimiter or ",").join(cells)):  # fmt: skip
+                continue
+            header = [cell.strip() for cell in cells]
+            named = [name for name in header if name]
+            if twice := sorted({name for name in named if named.count(name) > 1}):
+                raise DataError(f"{path}: two columns are called {', '.join(map(repr, twice))}")
+        elif any(cell.strip() for cell in cells[len(header) :]):
+            remedy = f"{'quote' if dialect.is_quoted else 'change'} texts that hold the separator"
+            counts = f"{len(cells)} cells for {len(header)} columns"
+            yield number, DataError(f"{counts}; {remedy}")
+        elif any(_BROKEN.search(cell) for cell in cells if not cell.isascii()):
+            yield number, DataError(f"bytes that are not {dialect.encoding} text")
+        elif cells:
+            named_cells = zip(header, cells, strict=False)
+            yield number, {name: cell for name, cell in named_cells if name}
+    if header is None:
+        raise DataError(f"{path} is empty; expected a header line with column names")
+
+
+def conll_rows(lines: Iterable[str]) -> NumberedRecords:
+    """Yield (last line, columns) of each sentence: one word a line, a blank line between two.
+
+    ``words`` is the first column and ``tags`` the last; ``column1``, ``column2``, ... are all.
+    Comments and ``-DOCSTART-`` lines are left out.
+    """
+    words: list[list[str]] = []
+    width, number = 0, 0
+    for number, line in enumerate(lines, start=1):
+        cells = line.strip("\r\n").split("\t") if "\t" in line else line.split()
+        cells = [cell.strip() for cell in cells]
+        is_comment = line.startswith("#") and (
+            len(cells) < 2 or not _TAG.fullmatch(cells[-1]) or (width and len(cells) != width)
+        )
+        if is_comment or (cells and cells[0] == "-DOCSTART-"):
+            continue
+        if any(cells):
+            words.append(cells)
+            width = width or len(cells)
+        elif words:
+            yield number - 1, _sentence(words)
+            words = []
+    if words:
+        yield number, _sentence(words)
+
+
+def _sentence(words: Sequence[Sequence[str]]) -> Record | DataError:
+    widths = {len(cells) for cells in words}
+    if len(widths) > 1:
+        return DataError(f"lines of {min(widths)} and of {max(widths)} columns in one sentence")
+    columns = [list(column) for column in zip(*words, strict=True)]
+    if any(_BROKEN.search(cell) for column in columns for cell in column if not cell.isascii()):
+        return DataError("bytes that are not text in this encoding")
+    if not all(columns[0]):
+        return DataError("a line without a word")
+    row: Record = {f"column{number}": column for number, column in enumerate(columns, start=1)}
+    return row | {"words": columns[0]} | ({"tags": columns[-1]} if len(columns) > 1 else {})
+
+
+def _records(lines: Lines, dialect: Dialect) -> Iterator[tuple[int, list[str] | DataError]]:
+    """Yield (line on which it ends, cells); rows that quotes hold together are one record."""
+    csv.field_size_limit(1 << 30)  # the default of 128 KiB refuses long passages
+    delimiter = dialect.delimiter or ","
+    waiting: deque[str] = deque()
+    number = 0
+    while (line := waiting.popleft() if waiting else next(lines, None)) is not None:
+        number += 1
+        taken = [line]
+        if not dialect.is_quoted or '"' not in line:
+            yield number, _cells(taken, delimiter, quoted=False)
+            continue
+        while True:
+            try:
+                yield number + len(taken) - 1, _cells(taken, delimiter, strict=True)
+                number += len(taken) - 1
+                break
+            except csv.Error as error:
+                is_open = "unexpected end" in str(error)
+            if is_open and (more := _until_quote(waiting, lines, _MAX_LINES - len(taken))):
+                taken += more
+            elif len(taken) == 1 and not is_open:  # "so" he said: quotes that are text
+                yield number, _cells(taken, delimiter)
+                break
+            else:
+                waiting.extendleft(reversed(taken[1:]))
+                yield number, DataError("a quotation mark that is never closed; double or drop it")
+                break
+
+
+def _until_quote(waiting: deque[str], lines: Lines, limit: int) -> list[str]:
+    """Take lines up to the next one with a quotation mark; none if there is none within reach."""
+    taken: list[str] = []
+    while len(taken) < limit:
+        line = waiting.popleft() if waiting else next(lines, None)
+        if line is None:
+            break
+        taken.append(line)
+        if '"' in line:
+            return taken
+    waiting.extendleft(reversed(taken))
+    return []
+
+
+def _cells(
+    lines: Sequence[str], delimiter: str, *, quoted: bool = True, strict: bool = False
+) -> list[str]:
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    return next(csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=strict), [])
+
+
+def _strict_records(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    """Return the first rows, or none if they are not cleanly quoted."""
+    try:
+        return list(csv.reader(lines, delimiter=delimiter, strict=True))[:_SAMPLE_RECORDS]
+    except csv.Error:
+        return []
+
+
+def _find_delimiter(lines: Sequence[str]) -> str:
+    """Take the separator by which most rows have as many cells as the header, and many."""
+    ranked = []
+    for delimiter in DELIMITERS:
+        sample = _records(iter(lines), Dialect(delimiter))
+        widths = [len(cells) for _, cells in sample if not isinstance(cells, DataError) and cells]
+        if widths and widths[0] > 1:
+            rows = widths[1 : _SAMPLE_RECORDS + 1] or widths
+            ranked.append((sum(width == widths[0] for width in rows) / len(rows), widths[0],
+                           delimiter))  # fmt: skip
+    return max(ranked, key=lambda entry: entry[:2])[2] if ranked else ","
+
+
+def _find_encoding(path: Path | str) -> tuple[str, bytes]:
+    """Return the encoding of a file, and some of its lines beyond ASCII.
+
+    UTF-8 if most of those lines are, so that one broken row does not decide about the others.
+    """
+    with open_binary(path) as stream:
+        head = stream.read(4096)
+        for mark, encoding in _BOMS.items():
+            if head.startswith(mark):
+                return encoding, b""
+        if b"\0" in head:
+            for encoding, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
+                if zeros.count(0) > 0.6 * len(zeros):
+                    return encoding, b""
+            raise DataError(f"{path} is not a text file: it holds zero bytes")
+    sample, num_valid, num_broken = b"", 0, 0
+    with open_binary(path) as stream:
+        for line in stream:
+            if line.isascii():
+                continue
+            try:
+                line.decode()
+                num_valid += 1
+            except UnicodeDecodeError:
+                num_broken += 1
+                sample += line if len(sample) < _SAMPLE_BYTES else b""
+    if num_valid >= num_broken:
+        return "utf-8", b""
+    return _recognise(path, sample[:_SAMPLE_BYTES]), sample[:_SAMPLE_BYTES]
+
+
+def _recognise(path: Path | str, sample: bytes) -> str:
+    """Name the encoding of bytes that are not UTF-8; Western Europe's where it fits as well."""
+    from charset_normalizer import from_bytes
+
+    num_single = len(_SINGLE.findall(sample))
+    is_latin = 2 * num_single > len(_HIGH.findall(sample))
+    matches = from_bytes(sample, cp_isolation=list(_LATIN) if is_latin else None)
+    best = matches.best()
+    if best is None:
+        raise DataError(
+            f"{path} is not UTF-8 text, nor text in another encoding that can be recognised; "
+            "save it as UTF-8, or name its encoding (`encoding` below [files])"
+        )
+    # Short texts fit several code pages equally well, and some of those read the same.
+    equal = [m for m in matches if (m.chaos, -m.coherence) <= (best.chaos, -best.coherence)]
+    for encoding in ("cp1254", "cp1252") if _TURKISH.search(sample) else ("cp1252",):
+        if is_latin and any(_fits(sample, encoding, str(match)) for match in equal):
+            return encoding
+    return best.encoding
+
+
+def _fits(sample: bytes, encoding: str, text: str) -> bool:
+    """Whether an encoding reads a text, or differs only where Turkish differs from the West."""
+    try:
+        return sample.decode(encoding).translate(_WESTERN) == text.translate(_WESTERN)
+    except UnicodeDecodeError:
+        return False

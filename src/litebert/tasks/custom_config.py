@@ -1,0 +1,177 @@
+"""The task file: what a TOML file says about a task of your own; made up for a plain table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from litebert.common.config import check_range, from_dict, load_toml
+from litebert.common.delimited import Dialect
+from litebert.common.errors import ConfigError, DataError
+from litebert.common.files import read_json
+from litebert.common.rows import RowFormat, read_rows_or_errors, row_format
+from litebert.tasks.forms.kinds import FORMS, Kind
+from litebert.tasks.metrics import LOWER_IS_BETTER
+
+PAIRS: Final = "pair_classification"
+"""A kind of task file: classification of two texts."""
+
+CustomKind = Literal["pair_classification", Kind]
+
+
+@dataclass(frozen=True)
+class CustomFiles:
+    """Data files (CSV, TSV, JSON, Parquet, CoNLL; also .gz .xz .zst), beside the task file."""
+
+    train: str
+    """Rows to learn from; without ``dev`` a part of them is kept for it."""
+    dev: str | None = None
+    """Rows to pick the best checkpoint by, and to score."""
+    test: str | None = None
+    """Rows without labels to predict."""
+    dev_share: float = 0.1
+    """Share of ``train`` that is dev where there is no ``dev``, by a hash of each row's text: a row
+    stays where it is when others are added."""
+    split_seed: int = 0
+    """Another number cuts ``train`` in another way."""
+    format: RowFormat | None = None
+    """What the files are, where their names do not say it."""
+    delimiter: str | None = None
+    """Between the cells of CSV; found in the file if left out."""
+    encoding: str | None = None
+    """Such as cp1252 or utf-16; found in the file if left out."""
+
+
+@dataclass(frozen=True)
+class CustomColumns:
+    """Which column holds what; each kind needs some of them."""
+
+    text: str | None = None
+    """The text; the passage of multiple choice and span extraction."""
+    text_pair: str | None = None
+    """The second text of a pair."""
+    question: str | None = None
+    """The question of multiple choice (optional) and span extraction."""
+    options: tuple[str, ...] = ()
+    """The choices: one column with a list, or one column for each."""
+    words: str | None = None
+    """The words to tag: a list, or a text split at spaces."""
+    label: str | None = None
+    """The label, number, tags, set of labels, or the right option (letter, index or text)."""
+    answer: str | None = None
+    """The answer's text; empty for none where ``unanswerable``."""
+    answer_start: str | None = None
+    """The answer's first character, from 0; default: its first occurrence."""
+
+
+@dataclass(frozen=True)
+class CustomConfig:
+    """A task of your own."""
+
+    name: str
+    """What reports call it."""
+    kind: CustomKind
+    """Which kind of task."""
+    files: CustomFiles
+    """Data files."""
+    columns: CustomColumns = field(default_factory=CustomColumns)
+    """Column names."""
+    labels: tuple[str, ...] = ()
+    """Labels or tags, in the order of the logits; found in the training file if left out."""
+    other_labels: Literal["refuse", "skip"] = "refuse"
+    """What to do where many rows have a label that is not in ``labels``."""
+    label_separator: str = ","
+    """Between the labels of a multi-label cell that is not a list."""
+    unanswerable: bool = False
+    """Whether questions may have no answer (span extraction)."""
+    metric: str | None = None
+    """The score that picks the best checkpoint; default: the usual one of the kind."""
+    max_length: int = 256
+    """Longest input in tokens."""
+
+    @classmethod
+    def load(cls, path: Path) -> CustomConfig:
+        """Read and check a task file, or make one for a table with the usual column names."""
+        if path.suffix == ".toml":
+            config = load_toml(cls, path)
+        elif path.suffix == ".json" and "kind" in (values := _object(path)):
+            config = from_dict(cls, values, str(path))
+        else:
+            config = _config_of_table(path)
+        if _is_conll(config):  # its columns have names of their own
+            named = {key: value for key, value in asdict(config.columns).items() if value}
+            columns = CustomColumns(**({"words": "words", "label": "tags"} | named))
+            config = replace(config, columns=columns)
+        config.check(str(path))
+        return config
+
+    def check(self, source: str) -> None:
+        """Raise ConfigError if the kind needs something that is not there."""
+        form = FORMS[form_kind(self.kind)]
+        files = self.files
+        Dialect(files.delimiter, files.encoding).check(source)
+        check_range(files, "0 or more and less than 1", "dev_share", table="files")
+        if self.metric in LOWER_IS_BETTER:
+            raise ConfigError(f"{source}: of '{self.metric}' less is better; use negative_mse")
+        for column in (*form.columns, *(("text_pair",) if self.kind == PAIRS else ())):
+            if not getattr(self.columns, column):
+                raise ConfigError(f"{source}: kind '{self.kind}' needs columns.{column}")
+        if form.needs_labels and len(self.labels) == 1:
+            raise ConfigError(
+                f"{source}: kind '{self.kind}' needs at least two names in 'labels', found 1 "
+                "(or leave it out: they are found in the training file)"
+            )
+        if len(set(self.labels)) != len(self.labels):
+            raise ConfigError(f"{source}: 'labels' has a name twice: {', '.join(self.labels)}")
+        if self.max_length < 8:
+            raise ConfigError(
+                f"{source}: max_length {self.max_length} is too short; use 16 or more"
+            )
+
+
+def form_kind(kind: CustomKind) -> Kind:
+    """Return the kind without the difference between one text and two."""
+    return "classification" if kind == PAIRS else kind
+
+
+def _is_conll(config: CustomConfig) -> bool:
+    files = config.files
+    if config.kind != "token_classification":
+        return False
+    return (files.format or row_format(files.train, "conll")) == "conll"
+
+
+def _object(path: Path) -> dict[str, object]:
+    """Return a JSON file's object; empty if it holds something else."""
+    try:
+        return read_json(path)
+    except DataError:
+        return {}
+
+
+def _config_of_table(path: Path) -> CustomConfig:
+    """Describe a table whose columns have the usual names."""
+    name = path.name.split(".")[0]
+    files = CustomFiles(train=path.name)
+    if row_format(path) == "conll":
+        return CustomConfig(name, "token_classification", files)
+    rows = [row for _, row in read_rows_or_errors(path) if not isinstance(row, DataError)]
+    known = {str(column).lower(): str(column) for column in (rows[0] if rows else ())}
+    first = next((known[key] for key in ("text", "sentence", "sentence1", "message")
+                  if key in known), None)  # fmt: skip
+    second = next((known[key] for key in ("text_pair", "sentence2") if key in known), None)
+    label = next((known[key] for key in ("label", "score", "category", "class") if key in known),
+                 None)  # fmt: skip
+    if first is None or label is None:
+        raise ConfigError(
+            f"{path} has the columns {', '.join(known.values()) or 'none'}: call them text (and "
+            "text_pair) and label, or write a task file: docs/fine-tune.md"
+        )
+    columns = CustomColumns(text=first, text_pair=second, label=label)
+    values = [str(row.get(label) or "").strip() for row in rows]
+    is_number = all(re.fullmatch(r"-?\d+([.,]\d+)?", value) for value in values if value)
+    if is_number and any(re.search("[.,]", value) for value in values):
+        return CustomConfig(name, "regression", files, columns)
+    return CustomConfig(name, "classification" if second is None else PAIRS, files, columns)

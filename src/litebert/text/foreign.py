@@ -1,0 +1,284 @@
+"""Vocabularies of others, read by `tokenizers`: ``tokenizer.json`` (Unigram, WordPiece), vocab.txt.
+
+What other tools leave when they save a folder of ours again is a ``tokenizer.json`` alone; popular
+Chinese and Korean models come with a ``vocab.txt``. Ids and offsets are those of the library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.common.errors import DataError
+from litebert.common.files import write_json, write_text
+from litebert.text.normalize import replace_surrogates
+from litebert.text.tokenizer import (
+    CONFIG_FILE,
+    JSON_FILE,
+    VOCABULARY_FILE,
+    Encoding,
+    Tokenizer,
+    TokenizerSettings,
+    special_names,
+)
+from litebert.text.words import WORD_MARK, Borders, WordRule, official_borders
+
+if TYPE_CHECKING:
+    import tokenizers
+
+_BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_WORDPIECE_PREFIX = "##"
+_IDENTITY = ("normalizer", "pre_tokenizer", "model", "added_tokens")
+"""Parts of a ``tokenizer.json`` that decide ids."""
+
+
+class JsonTokenizer(Tokenizer):
+    """A ``tokenizer.json`` with a Unigram or WordPiece vocabulary."""
+
+    def __init__(self, model: bytes, settings: TokenizerSettings, source: str = JSON_FILE) -> None:
+        self.model = model
+        self._parts = _read_parts(model, source)
+        self._fast = _open(model, source)
+        # A text that says "[SEP]" is a text; only `encode_masked` looks for a special piece.
+        self._fast.encode_special_tokens = True
+        names = self._fast.get_vocab()
+        self.vocab_size = max(names.values()) + 1
+        self.is_wordpiece = self._parts["model"]["type"] == "WordPiece"
+        specials = [
+            name if name in names else other
+            for name, other in zip(settings.specials, _BERT_SPECIALS, strict=True)
+        ]
+        if missing := [name for name in specials if name not in names]:
+            raise DataError(f"{source} has no piece {missing[0]}; a tokenizer of ALBERT needs it")
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+            names[name] for name in specials
+        )
+        self._bare_mark = names.get(WORD_MARK)
+        self.settings = replace(settings, specials=tuple(specials))
+
+    def save(self, folder: Path | str) -> None:
+        """Write ``tokenizer.json`` and ``tokenizer_config.json`` to a folder."""
+        from litebert.text.folder import tokenizer_config
+
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write_text(Path(folder) / JSON_FILE, self.model.decode())
+        config = tokenizer_config(self)
+        if self.is_wordpiece:  # what it does with case and accents stands in tokenizer.json
+            for key in ("do_lower_case", "keep_accents", "normalization", "digit_comma"):
+                del config[key]
+        write_json(Path(folder) / CONFIG_FILE, config)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the piece ids of many texts, without special tokens."""
+        clean = [replace_surrogates(text) for text in texts]
+        return [found.ids for found in self._fast.encode_batch(clean, add_special_tokens=False)]
+
+    def encode_with_offsets(self, text: str) -> Encoding:
+        """Return piece ids with the raw characters of each, the space before them left out."""
+        found = self._fast.encode(replace_surrogates(text), add_special_tokens=False)
+        encoding = Encoding(ids=found.ids)
+        nexts = [start for start, _ in [*found.offsets, (len(text), 0)]][1:]
+        rows = zip(found.ids, found.offsets, nexts, strict=True)
+        for piece_id, (start, end), following in rows:
+            if piece_id == self._bare_mark and not text[start].isspace():
+                end = start  # the mark of a word that no space stands before
+            while start < end and text[start].isspace():
+                start += 1
+            while start < end and text[end - 1].isspace():
+                end -= 1
+            # An accent that was dropped belongs to the letter before it.
+            while start < end < following and unicodedata.combining(text[end]):
+                end += 1
+            encoding.starts.append(start)
+            encoding.ends.append(end)
+        return encoding
+
+    def encode_masked(self, text: str) -> list[int]:
+        """Return piece ids with the mask's id wherever the text says ``[MASK]``."""
+        mask = self.id_to_piece(self.mask_id)
+        marked = re.sub(r"\[MASK\]", lambda _: mask, replace_surrogates(text), flags=re.IGNORECASE)
+        return list(self._masking.encode(marked, add_special_tokens=False).ids)
+
+    @cached_property
+    def _masking(self) -> tokenizers.Tokenizer:
+        return _open(self.model, JSON_FILE)
+
+    def pieces(self, text: str) -> list[str]:
+        """Return the pieces of a text; an unknown stretch stands as its own characters."""
+        found = self.encode_with_offsets(text)
+        rows = zip(found.ids, found.starts, found.ends, strict=True)
+        return [
+            text[start:end] if piece_id == self.unk_id else self.id_to_piece(piece_id)
+            for piece_id, start, end in rows
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of piece ids; control pieces such as ``[CLS]`` are left out."""
+        return self._fast.decode([int(piece_id) for piece_id in ids])
+
+    def id_to_piece(self, piece_id: int) -> str:
+        """Return the piece of an id, such as ``▁the``; nothing for an id between pieces."""
+        return self._fast.id_to_token(int(piece_id)) or ""
+
+    def spell(self, piece_id: int) -> tuple[bool, str]:
+        """Return whether a piece begins after a space, and its text without the mark for that."""
+        piece = self.id_to_piece(piece_id)
+        if self.is_wordpiece:
+            word = piece.removeprefix(_WORDPIECE_PREFIX)
+            return piece == word, word
+        word = piece.lstrip(WORD_MARK)
+        return piece != word, word
+
+    @property
+    def description(self) -> str:
+        """What it is in a few words, for people."""
+        return f"{self._parts['model']['type']}, normalized as {JSON_FILE} says"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of all that changes ids: equal hashes give equal ids."""
+        parts = {key: self._parts.get(key) for key in _IDENTITY}
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def word_rule(self) -> WordRule:
+        """The rule for whole words that suits it."""
+        is_ours = not self.is_wordpiece and self.settings.normalization == "official"
+        return "official" if is_ours else "unicode"
+
+    @cached_property
+    def word_starts(self) -> npt.NDArray[np.bool_]:
+        """For each id whether it starts a word; WordPiece says so itself; bool [V]."""
+        if self.is_wordpiece:
+            return np.array([self.spell(index)[0] for index in range(self.vocab_size)])
+        pieces = [self.id_to_piece(index) for index in range(self.vocab_size)]
+        return official_borders(pieces, self.special_ids)
+
+    def word_borders(self, rule: WordRule) -> Borders:
+        """Where words begin when they are masked whole; WordPiece knows one rule."""
+        return self.word_starts if self.is_wordpiece else super().word_borders(rule)
+
+
+def read_vocabulary(path: Path, config: Mapping[str, object]) -> bytes:
+    """Turn a WordPiece ``vocab.txt`` into the content of a ``tokenizer.json``.
+
+    ``config`` is its ``tokenizer_config.json``: lower-casing, accents, Chinese characters apart;
+    what it does not say is as in BERT.
+    """
+    from tokenizers import Tokenizer as FastTokenizer
+    from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+    pieces = _lines(path)
+    _refuse_twins(pieces, str(path))
+    specials = special_names(config, _BERT_SPECIALS)
+    if missing := [name for name in specials if name not in pieces]:
+        raise DataError(f"{path} has no piece {missing[0]}; a tokenizer of ALBERT needs it")
+    ids = {piece: index for index, piece in enumerate(pieces)}
+    fast = FastTokenizer(models.WordPiece(ids, unk_token=specials[1]))
+    fast.add_special_tokens(list(specials))
+    accents = config.get("strip_accents")
+    fast.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
+        strip_accents=None if accents is None else bool(accents),
+        lowercase=bool(config.get("do_lower_case", True)),
+    )
+    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    fast.post_processor = two_segments(
+        (specials[2], ids[specials[2]]), (specials[3], ids[specials[3]])
+    )
+    fast.decoder = decoders.WordPiece(_WORDPIECE_PREFIX)
+    return fast.to_str().encode()
+
+
+def two_segments(cls: tuple[str, int], sep: tuple[str, int]) -> tokenizers.processors.PostProcessor:
+    """What `tokenizers` adds to one text or two: ``[CLS] A [SEP] B [SEP]``, B in segment 1."""
+    from tokenizers.processors import TemplateProcessing
+
+    single = f"{cls[0]}:0 $A:0 {sep[0]}:0"
+    return TemplateProcessing(
+        single=single, pair=f"{single} $B:1 {sep[0]}:1", special_tokens=[cls, sep]
+    )
+
+
+def check_same_pieces(tokenizer: Tokenizer, path: Path, other: Path) -> None:
+    """Raise DataError if another file of the folder holds another vocabulary."""
+    if other.name == VOCABULARY_FILE:
+        theirs = _lines(other)
+    else:
+        vocabulary = _read_parts(other.read_bytes(), str(other))["model"]["vocab"]
+        theirs = list(_pieces_of(vocabulary))
+    ours = [tokenizer.id_to_piece(index) for index in range(tokenizer.vocab_size)]
+    if ours[: len(theirs)] != theirs:
+        raise DataError(
+            f"{path.parent} holds two vocabularies that contradict each other, {path.name} "
+            f"({len(ours):,} pieces) and {other.name} ({len(theirs):,}); remove the one that is "
+            "not the model's"
+        )
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def _read_parts(model: bytes, source: str) -> dict[str, Any]:
+    """Parse a ``tokenizer.json`` and refuse what is not a vocabulary that we can read."""
+    try:
+        parts: dict[str, Any] = json.loads(model)
+        kind, vocabulary = parts["model"]["type"], parts["model"]["vocab"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise DataError(f"{source} is not a {JSON_FILE} of a tokenizer; copy it again") from None
+    if kind not in ("Unigram", "WordPiece"):
+        name = "byte-level BPE" if "ByteLevel" in json.dumps(parts.get("pre_tokenizer")) else kind
+        raise DataError(
+            f"{source} has a {name} vocabulary, whose pieces are not words or their parts with "
+            "marks; Unigram and WordPiece are read"
+        )
+    _refuse_twins(_pieces_of(vocabulary), source)
+    return parts
+
+
+def _pieces_of(vocabulary: object) -> list[str]:
+    """The pieces of a vocabulary in the order of their ids."""
+    if isinstance(vocabulary, dict):
+        ids = list(vocabulary.values())
+        if len(set(ids)) < len(ids):
+            number = Counter(ids).most_common(1)[0][0]
+            raise DataError(f"{JSON_FILE} has two pieces with id {number}; copy it again")
+        return sorted(vocabulary, key=vocabulary.__getitem__)
+    assert isinstance(vocabulary, list)
+    return [piece for piece, _ in vocabulary]
+
+
+def _refuse_twins(pieces: Iterable[str], source: str) -> None:
+    piece, count = next(iter(Counter(pieces).most_common(1)), ("", 0))
+    if count > 1:
+        raise DataError(
+            f"{source} has the piece {piece!r} {count} times; each id needs a piece of its own"
+        )
+
+
+def _open(model: bytes, source: str) -> tokenizers.Tokenizer:
+    from tokenizers import Tokenizer as FastTokenizer
+
+    try:
+        fast = FastTokenizer.from_str(model.decode())
+    except Exception as error:  # the library raises a bare Exception
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{source} cannot be read by tokenizers: {reason}") from None
+    fast.no_truncation()
+    fast.no_padding()
+    return fast

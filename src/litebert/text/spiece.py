@@ -1,0 +1,254 @@
+"""SentencePiece models: text to piece ids exactly as the official code, fast, with raw offsets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.common.errors import DataError
+from litebert.text.normalize import normalize, normalize_with_map
+from litebert.text.tokenizer import (
+    MODEL_FILE,
+    SPECIAL_PIECES,
+    Encoding,
+    Tokenizer,
+    TokenizerSettings,
+)
+from litebert.text.words import WORD_MARK, WordRule, official_borders
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
+
+_PLACEHOLDER = "\ue000"  # private use: no vocabulary has it, so it becomes a piece of its own
+_PLACEHOLDER_BYTES = [f"<0x{byte:02X}>" for byte in _PLACEHOLDER.encode()]  # with byte fallback
+_MASK = re.compile(r"\s*\[MASK\]", re.IGNORECASE)
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """A SentencePiece model with a normalisation and ALBERT's digit-comma rule.
+
+    Attributes:
+        settings: what it does beside the model.
+        model: the SentencePiece model as bytes; ``processor`` is the same, loaded.
+        vocab_size: number of pieces V; ids are 0 to V - 1.
+        pad_id, unk_id, cls_id, sep_id, mask_id: the special pieces, 0 to 4 in official models.
+    """
+
+    def __init__(self, model: bytes, settings: TokenizerSettings, source: str = MODEL_FILE) -> None:
+        self.settings = settings
+        self.model = model
+        self.processor = _load_processor(model, source)
+        self.vocab_size: int = self.processor.get_piece_size()
+        ids = [_special_id(self.processor, piece, source) for piece in SPECIAL_PIECES]
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
+        self._digit_comma = self._digit_comma_table()
+        self._silent: dict[str, bool] = {}
+
+    def save(self, folder: Path | str) -> None:
+        """Write ``spiece.model``, ``tokenizer.json`` and ``tokenizer_config.json`` to a folder."""
+        from litebert.text.folder import write_tokenizer_files
+
+        write_tokenizer_files(self, Path(folder))
+
+    def normalize(self, text: str) -> str:
+        """Return the normalised text that is split into pieces."""
+        return normalize(text, self.settings.lower, self.settings.normalization)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the piece ids of many texts: one call into SentencePiece, on one thread."""
+        lower, rule = self.settings.lower, self.settings.normalization
+        normalized = [normalize(text, lower, rule) for text in texts]
+        if len(normalized) == 1:  # a list starts a thread, which costs more than the text
+            batch = [cast(list[int], self.processor.encode(normalized[0]))]
+        else:
+            batch = cast(list[list[int]], self.processor.encode(normalized, num_threads=1))
+        if self._digit_comma:
+            affected = self._digit_comma.keys()
+            for index, ids in enumerate(batch):
+                if not affected.isdisjoint(ids):
+                    parts = (self._digit_comma.get(i, (("", i),)) for i in ids)
+                    batch[index] = [part_id for split in parts for _, part_id in split]
+        return batch
+
+    def pieces(self, text: str) -> list[str]:
+        """Return the pieces of a text; an unknown stretch stands as its own characters."""
+        return [piece for piece, _, _, _ in self._parts(self.normalize(text))]
+
+    def encode_with_offsets(self, text: str) -> Encoding:
+        """Return piece ids with the raw characters of each."""
+        settings = self.settings
+        normalized = normalize_with_map(text, settings.lower, settings.normalization)
+        encoding = Encoding()
+        for _, piece_id, start, end in self._parts(normalized.text):
+            raw_start, raw_end = normalized.raw_span(start, end)
+            encoding.ids.append(piece_id)
+            encoding.starts.append(raw_start)
+            encoding.ends.append(raw_end)
+        return encoding
+
+    def encode_masked(self, text: str) -> list[int]:
+        """Return piece ids with the mask's id wherever the text says ``[MASK]``.
+
+        A mask stands for a whole piece with its word mark, so the text is encoded in one go with a
+        placeholder for each mask: what follows directly (a comma, say) gets no word mark of its
+        own, just as when a word is masked in pretraining.
+        """
+        marked = _MASK.sub(f" {_PLACEHOLDER}", text.replace(_PLACEHOLDER, ""))
+        pieces, tokens = self.pieces(marked), self.encode(marked)
+        if _PLACEHOLDER_BYTES[0] in pieces:
+            _join_bytes(pieces, tokens)
+        ids: list[int] = []
+        for piece, token in zip(pieces, tokens, strict=True):
+            if _PLACEHOLDER not in piece:
+                ids.append(token)
+                continue
+            if ids and self.id_to_piece(ids[-1]) == WORD_MARK:
+                ids.pop()
+            ids.append(self.mask_id)
+            if not piece.endswith(_PLACEHOLDER):
+                ids.append(token)  # unknown characters right after the mask share its piece
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of piece ids; control pieces such as ``[CLS]`` are left out."""
+        return cast(str, self.processor.decode([int(piece_id) for piece_id in ids]))
+
+    def id_to_piece(self, piece_id: int) -> str:
+        """Return the piece of an id, such as ``▁the``."""
+        return self.processor.id_to_piece(int(piece_id))
+
+    @cached_property
+    def word_starts(self) -> npt.NDArray[np.bool_]:
+        """For each id whether it starts a word by the official rule; bool [V]."""
+        pieces = [self.id_to_piece(index) for index in range(self.vocab_size)]
+        return official_borders(pieces, (self.cls_id, self.sep_id, self.mask_id))
+
+    @property
+    def word_rule(self) -> WordRule:
+        """The rule for whole words that suits it: the official one knows English letters only."""
+        return "official" if self.settings.normalization == "official" else "unicode"
+
+    def spell(self, piece_id: int) -> tuple[bool, str]:
+        """Return whether a piece begins after a space, and its text without the mark for that."""
+        piece = self.id_to_piece(piece_id)
+        word = piece.lstrip(WORD_MARK)
+        return piece != word, word
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the model and the settings that change ids: equal hashes give equal ids."""
+        settings: dict[str, object] = {
+            "lower": self.settings.lower,
+            "digit_comma": self.settings.digit_comma,
+        }
+        if self.settings.normalization != "official":  # hashes from before there was a choice hold
+            settings["normalization"] = self.settings.normalization
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+        digest.update(self.model)
+        return digest.hexdigest()
+
+    @property
+    def description(self) -> str:
+        """What it is in a few words, for people."""
+        case = "lower-cased" if self.settings.lower else "cased"
+        return f"SentencePiece, normalization {self.settings.normalization}, {case}"
+
+    @property
+    def split_ids(self) -> frozenset[int]:
+        """Ids of pieces such as ``▁1998,`` that the digit-comma rule splits: none is ever given."""
+        return frozenset(self._digit_comma)
+
+    def _parts(self, text: str) -> Iterator[tuple[str, int, int, int]]:
+        """Yield (piece, id, start, end) of a normalised text, the digit-comma rule applied.
+
+        Start and end leave out white space and characters that SentencePiece ignores.
+        """
+        mapping = self.processor.encode(text, return_type="offset_mapping")
+        rows = zip(mapping["pieces"], mapping["ids"], mapping["offsets"], strict=True)
+        for piece, piece_id, (start, end) in rows:
+            while start < end and self._is_silent(text[start]):
+                start += 1
+            while start < end and self._is_silent(text[end - 1]):
+                end -= 1
+            if piece_id not in self._digit_comma:
+                yield piece, piece_id, start, end
+                continue
+            for part, part_id in self._digit_comma[piece_id]:
+                stop = start
+                for _ in part.replace(WORD_MARK, ""):
+                    while self._is_silent(text[stop]):
+                        stop += 1
+                    stop += 1
+                yield part, part_id, start, stop
+                start = stop
+
+    def _is_silent(self, character: str) -> bool:
+        """Whether SentencePiece's own normalisation makes white space or nothing of a character."""
+        if character.isalnum():
+            return False
+        if character not in self._silent:
+            self._silent[character] = not self.processor.normalize(character)
+        return self._silent[character]
+
+    def _digit_comma_table(self) -> dict[int, tuple[tuple[str, int], ...]]:
+        """Return for each piece such as ``▁1998,`` the pieces and ids it is split into.
+
+        The official code encodes the piece without its comma and word marks anew, then adds the
+        comma. It means to take the new word mark away again where the piece had none, but compares
+        text with bytes there, so that never happens. What a piece becomes does not depend on its
+        neighbours, hence a table.
+        """
+        rule = self.settings.digit_comma
+        table: dict[int, tuple[tuple[str, int], ...]] = {}
+        if rule == "off":
+            return table
+        processor = self.processor
+        for piece_id in range(self.vocab_size):
+            piece = self.id_to_piece(piece_id)
+            if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
+                continue
+            parts = cast(list[str], processor.encode_as_pieces(piece[:-1].replace(WORD_MARK, "")))
+            if rule == "intended" and piece[0] != WORD_MARK and parts[0][0] == WORD_MARK:
+                parts[0] = parts[0][1:]
+            parts = [part for part in parts if part] + [","]
+            table[piece_id] = tuple((part, processor.piece_to_id(part)) for part in parts)
+        return table
+
+
+def _load_processor(model: bytes, source: str) -> SentencePieceProcessor:
+    from sentencepiece import SentencePieceProcessor
+
+    processor = SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except RuntimeError:
+        raise DataError(
+            f"{source} is not a SentencePiece model ({len(model)} bytes); copy or train it again"
+        ) from None
+    return processor
+
+
+def _special_id(processor: SentencePieceProcessor, piece: str, source: str) -> int:
+    piece_id = processor.piece_to_id(piece)
+    if processor.id_to_piece(piece_id) != piece:
+        raise DataError(
+            f"{source} has no piece {piece}; an ALBERT tokenizer needs {', '.join(SPECIAL_PIECES)}"
+        )
+    return piece_id
+
+
+def _join_bytes(pieces: list[str], tokens: list[int]) -> None:
+    """Make one piece again of each placeholder that was written as bytes."""
+    size = len(_PLACEHOLDER_BYTES)
+    for start in reversed(range(len(pieces) - size + 1)):
+        if pieces[start : start + size] == _PLACEHOLDER_BYTES:
+            pieces[start : start + size] = [_PLACEHOLDER]
+            tokens[start + 1 : start + size] = []

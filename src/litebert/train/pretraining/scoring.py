@@ -1,0 +1,122 @@
+"""What any model folder knows of pretraining's tasks, on any shards; and scores told to people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from litebert.common.errors import DataError
+from litebert.common.statistics import wilson_interval
+from litebert.data.batches.example import ExampleConfig, Rules, Vocabulary
+from litebert.data.corpus.shards import ShardSet, tokenizer_of
+from litebert.dist.replica import parallelize
+from litebert.dist.runtime import DeviceName, this_process
+from litebert.interop.folder import load_config, resolve
+from litebert.interop.hf import load_model
+from litebert.train.pretraining.evaluate import DevSet, Scores, evaluate
+from litebert.train.pretraining.setup import check_vocabulary, documents_to_evaluate
+
+LENGTH = 128
+"""Longest example in tokens where none is asked for, as far as the model reads."""
+TOGETHER = "together"
+"""What the scores over several corpora are called."""
+
+
+@dataclass(frozen=True)
+class CorpusScores:
+    """What a model knows of one corpus, or of all together, by one reading of the rules."""
+
+    corpus: str
+    """folder of the shards, or "together": documents of all by their number of tokens"""
+    rules: Rules
+    length: int
+    """longest example in tokens"""
+    scores: Scores
+
+    def record(self) -> dict[str, object]:
+        """All figures under one roof, with the 95 % intervals of the sentence tasks."""
+        found = {"corpus": self.corpus, "rules": self.rules, "length": self.length}
+        intervals: dict[str, object] = {}
+        for task in ("sop", "nsp"):
+            share = getattr(self.scores, f"{task}_accuracy")
+            if share is not None:
+                pairs = getattr(self.scores, f"{task}_pairs")
+                intervals[f"{task}_interval"] = wilson_interval(share, pairs)
+        return {**found, **asdict(self.scores), **intervals}
+
+
+def evaluate_pretraining(
+    model: Path | str,
+    data: Sequence[Path],
+    *,
+    every_document: bool = False,
+    rules: Sequence[Rules] = ("paper", "official"),
+    examples: int = 4096,
+    length: int | None = None,
+    frequencies: Sequence[Path] = (),
+    device: DeviceName = "auto",
+) -> list[CorpusScores]:
+    """Score a model folder with the pretraining heads on shards: each corpus, then all together.
+
+    Args:
+        model: model folder or hub name.
+        data: folders of token shards that were made with the model's tokenizer.
+        every_document: all documents and not the dev split alone: for text kept apart.
+        rules: readings of the rules for pairs and masks.
+        examples: examples of each sentence task and corpus.
+        length: longest example in tokens; 128 if the model reads so much.
+        frequencies: shards whose training documents give the unigram model; default: ``data``.
+        device: where to run.
+    """
+    folder = resolve(model)
+    shape = load_config(folder)
+    length = min(LENGTH, shape.max_positions) if length is None else length
+    opened = [documents_to_evaluate([corpus], every=every_document) for corpus in data]
+    for corpus, sources in zip(data, opened, strict=True):
+        if not any(source.shards for source in sources):
+            raise DataError(
+                f"{corpus} has no dev documents: score all of its documents with --split all"
+            )
+    tokenizer = tokenizer_of([source for sources in opened for source in sources])
+    check_vocabulary(folder, shape, tokenizer)
+    known = [ShardSet.open(corpus, "train").unigram_counts() for corpus in frequencies or data]
+    counts, vocabulary = np.sum(known, axis=0), Vocabulary.of(tokenizer)
+    corpora = {str(corpus): sources for corpus, sources in zip(data, opened, strict=True)}
+    if len(data) > 1:
+        corpora[TOGETHER] = tuple(source for sources in opened for source in sources)
+    settings = ExampleConfig(length=length)
+    found = []
+    with this_process(device, "ddp") as process:
+        loaded = load_model(folder, "pretraining").to(process.device)
+        replica = parallelize(loaded, "ddp", process)
+        for reading in rules:
+            for name, sources in corpora.items():
+                dev = DevSet(sources, counts, settings, vocabulary, 32, reading)
+                scores = evaluate(replica, dev, examples)
+                found.append(CorpusScores(name, reading, length, scores))
+    return found
+
+
+def describe_scores(scores: Scores, prefix: str = "") -> list[str]:
+    """A line for words, order and next sentence each, with what to compare it with."""
+    lines = [
+        f"{prefix}words   loss {scores.mlm_loss:.3f}, accuracy {scores.mlm_accuracy:.1%}; at masks "
+        f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f}), "
+        f"{scores.masked_accuracy:.1%}"
+    ]
+    sop_rule, nsp_rule = scores.sop_length_rule, scores.nsp_overlap_rule
+    for name, accuracy, pairs, rule_name, rule in (
+        ("order  ", scores.sop_accuracy, scores.sop_pairs, "length", sop_rule),
+        ("next   ", scores.nsp_accuracy, scores.nsp_pairs, "overlap", nsp_rule),
+    ):
+        if accuracy is not None:
+            low, high = wilson_interval(accuracy, pairs)
+            beside = "" if rule is None else f"; {rule_name} rule {rule:.1%}"
+            lines.append(
+                f"{prefix}{name} accuracy {accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}, "
+                f"{pairs:,} pairs){beside}"
+            )
+    return lines
