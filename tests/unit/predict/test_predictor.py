@@ -719,6 +719,9 @@ def test_tables_in_and_out_by_the_tasks_own_columns(
         assert [row.get("label") for row in rows_in][:3] == ["x", "y", "z"]
         assert [bool(row.get("label")) for row in table] == [True, False, True, False]
         assert [bool(row.get("error")) for row in table] == [False, True, False, True]
+    with pytest.raises(SystemExit):
+        main(["predict", *asked, "--out", str(tmp_path / "new.csv")])
+    assert (tmp_path / "new.csv").read_bytes() == rows.encode("utf-16")
     (tmp_path / "new.csv").write_text("text\n \n")
     with pytest.raises(SystemExit) as stopped:
         main(["predict", *asked, "--out", str(tmp_path / "none.csv")])
@@ -739,3 +742,21 @@ def test_a_benchmarks_own_columns_are_known(model_folder: Folders, tmp_path: Pat
     rows = [(1, {"sentence1": "a", "sentence2": "b"}), (2, {"text": "a", "text_pair": "b"})]
     first, second = answer_rows(Predictor.load(tmp_path / "m"), "stsb", rows)
     assert first == second
+
+
+def test_input_is_read_as_the_tasks_own_files_are_written(
+    tmp_path: Path, model_folder: Folders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Keys of the task file hold for the rows to predict too; a known suffix says the format."""
+    (tmp_path / "task.toml").write_text(
+        'name = "x"\nkind = "token_classification"\n[files]\ntrain = "train.txt"\n'
+        'encoding = "cp1251"\n'
+    )
+    (tmp_path / "new.txt").write_bytes("Анна O\n\nБорис O\n".encode("cp1251"))
+    (tmp_path / "new.jsonl").write_bytes('{"text": "Анна."}\n'.encode("cp1251"))
+    model = str(model_folder("token_classification"))
+    for name, words in (("new.txt", [["Анна"], ["Борис"]]), ("new.jsonl", [["Анна", "."]])):
+        source = str(tmp_path / name)
+        main(["predict", str(tmp_path / "task.toml"), "--model", model, "--input", source])
+        answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [answer["words"] for answer in answers] == words

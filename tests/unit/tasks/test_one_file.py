@@ -127,6 +127,13 @@ def test_a_column_that_does_not_hold_labels_is_refused(tmp_path: Path) -> None:
         _ = CustomTask.load(path).form
 
 
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = write_task(tmp_path, rows(9))
+    path.write_text(path.read_text().replace('"team"', '"taem"'))
+    with pytest.raises(DataError, match=r"has no column 'taem'\. Did you mean 'team'"):
+        _ = CustomTask.load(path).form
+
+
 def test_a_forgotten_label_stops_unless_that_is_wished(tmp_path: Path) -> None:
     known = 'labels = ["billing", "repair"]'
     task = CustomTask.load(write_task(tmp_path, rows(90), known, 'dev = "tickets.csv"'))
@@ -165,7 +172,11 @@ def test_a_plain_table_is_a_task(
     assert isinstance(task, CustomTask)
     assert (task.name, task.config.kind) == ("films", kind)
     (tmp_path / "films.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ConfigError, match="has the columns a, b: call them text"):
+    with pytest.raises(ConfigError, match=r"has the columns a, b: call two of them text"):
+        find_task(str(tmp_path / "films.csv"))
+    many = [f"{n},a longer text {n},{n % 2}" for n in range(20)]
+    (tmp_path / "films.csv").write_text("\n".join(["nr,plot,good", *many]))
+    with pytest.raises(ConfigError, match='text = "plot" and label = "good"'):
         find_task(str(tmp_path / "films.csv"))
 
 
