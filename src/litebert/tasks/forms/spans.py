@@ -147,9 +147,12 @@ class SpanForm(Form):
         if "start_logits" in outputs[0]:
             return {name: mean_of(outputs, name) for name in ("start_logits", "end_logits")}
         if self.ensemble == "official":
-            # Each model's window that is most sure of an answer counts: they stay apart until then.
+            # Apart until each model's surest window is known.
             logits = np.stack([output["answer_logits"] for output in outputs])
-            return {**_combine_beams(outputs, _mean_log), "answer_logits": logits}
+            return {
+                **_combine_beams(outputs, lambda found, _: float(np.mean(found))),
+                "answer_logits": logits,
+            }
         mean = {"answer_logits": mean_of(outputs, "answer_logits")}
         return {**_combine_beams(outputs, _mean_probability), **mean}
 
@@ -391,10 +394,6 @@ def _combine_beams(
         "end_top_index": spans[:, 1:],
         "end_top_log_probs": scores[:, None],
     }
-
-
-def _mean_log(found: Sequence[float], num_models: int) -> float:
-    return float(np.mean(found))
 
 
 def _mean_probability(found: Sequence[float], num_models: int) -> float:
