@@ -223,7 +223,7 @@ def _shared_tokenizer(
         raise ConfigError("evaluate needs at least one model")
     tokenizers = [Tokenizer.load(folder) for folder in folders]
     for folder, purpose, tokenizer in zip(folders, purposes, tokenizers, strict=True):
-        if tokenizer.fingerprint != tokenizers[0].fingerprint:
+        if not tokenizer.agrees_with(tokenizers[0]):
             raise CheckpointError(
                 f"{folder} has another tokenizer than {folders[0]}: an ensemble needs one"
             )
