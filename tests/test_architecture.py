@@ -57,7 +57,7 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "google": frozenset({"interop.onnx"}),  # protobuf's errors
     "onnxruntime": frozenset({"interop.onnx", "predict"}),
     "matplotlib": frozenset({"data.batches", "predict", "report"}),
-    "scipy": frozenset({"tasks"}),
+    "scipy": frozenset({"tasks", "experiments"}),  # there: Student's t
     "sklearn": frozenset({"tasks"}),
     "fastapi": frozenset({"serve"}),
     "pydantic": frozenset({"serve"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ from litebert.common.errors import ConfigError, LitebertError, extra_of, install
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+LONGEST_MESSAGE = 1500
 
 # command -> (function, one line of help). A dotted command is a sub-command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -33,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("pretrain:pretrain", "Pretrain a model on token shards."),
     "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
     "sweep": ("sweep:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
+    "reproduce": ("reproduce:reproduce", "Run the paper's tables and figures, with a verdict."),
     "report": ("report:report", "Write the page of a run, and one table of many."),
     "runs": ("runs:runs", "List the runs below a folder, the best first."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
@@ -113,6 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # shared. OpenMP reads this when torch is loaded (decision 0012).
     if "GOMP_SPINCOUNT" not in os.environ:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A file name that is not UTF-8 and half a character of JSON are written as escapes.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         run(arguments)
         sys.stdout.flush()
@@ -136,14 +142,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of our output went away (`litebert ... | head`): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        if error.strerror is None:
-            raise
+        # A full or failing disk, a missing right. Folders appear whole or not at all.
         where = f"{error.filename}: " if error.filename is not None else ""
-        _refuse(f"{where}{error.strerror}")
+        _refuse(f"{where}{error.strerror or error or type(error).__name__}")
+    except MemoryError as error:
+        _refuse(f"out of memory{f': {error}' if str(error) else ''}; try smaller batches or files")
 
 
 def _refuse(message: str) -> NoReturn:
-    print(f"litebert: error: {' '.join(message.split())}", file=sys.stderr)
+    line = " ".join(message.split())
+    if len(line) > LONGEST_MESSAGE:  # it repeats a value that a file holds
+        line = f"{line[:LONGEST_MESSAGE]} ... ({len(line):,} characters)"
+    print(f"litebert: error: {line}", file=sys.stderr)
     sys.exit(EXIT_BAD_INPUT)
 
 

@@ -27,6 +27,7 @@ def evaluate(
     choose: Annotated[bool, SWITCH] = False,
     examples: int | None = None,
     length: int | None = None,
+    verify: Annotated[bool, SWITCH] = False,
     out: Path | None = None,
     strict: Annotated[bool, SWITCH] = False,
     threads: Threads = "auto",
@@ -58,6 +59,8 @@ def evaluate(
         choose: of several models take those that make the average better on dev.
         examples: pretraining: examples of each sentence task and corpus; default: 4096.
         length: pretraining: longest example in tokens; default: 128.
+        verify: pretraining: check every shard against its checksum; without it, of more than 4 GB
+            a tenth.
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
@@ -68,10 +71,11 @@ def evaluate(
         others = {"--predictions": predictions, "--null-odds": null_odds, "--out": out}
         for flag, given in {**others, "--choose": choose or None}.items():
             _refuse(given is not None, flag, "pretraining")
-        _pretraining(model, data, split, examples or 4096, length, threads, json_)
+        _pretraining(model, data, split, examples or 4096, length, verify, threads, json_)
         return
     _refuse(examples is not None, "--examples", "a task")
     _refuse(length is not None, "--length", "a task")
+    _refuse(verify, "--verify", "a task")
     if data is not None and len(data) > 1:
         raise ConfigError(f"--data has {len(data)} folders: a task's files are in one")
     source = data[0] if data else None
@@ -131,6 +135,7 @@ def _pretraining(
     split: str | None,
     examples: int,
     length: int | None,
+    verify: bool,
     threads: Threads,
     json_: bool,
 ) -> None:
@@ -143,7 +148,12 @@ def _pretraining(
 
     with thread_limit(threads):
         found = evaluate_pretraining(
-            model[0], data, every_document=split == "all", examples=examples, length=length
+            model[0],
+            data,
+            every_document=split == "all",
+            examples=examples,
+            length=length,
+            verify=verify,
         )
     if not is_main_process():
         return

@@ -19,7 +19,7 @@ def fill_mask(
     force_depth: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
-    """Print the likeliest words for each [MASK] of a text.
+    """Print the likeliest words for each [MASK] of a text; +ing goes on with the word before it.
 
     Examples:
         litebert fill-mask "Paris is the [MASK] of France."
@@ -45,8 +45,8 @@ def fill_mask(
     for number, candidates in enumerate(filled.masks, start=1):
         if len(filled.masks) > 1:
             print(f"mask {number}")
-        width = max(len(candidate.token) for candidate in candidates)
-        for candidate in candidates:
+        shown = [f"{'+' if c.is_continuation else ''}{c.token}" for c in candidates]
+        for candidate, word in zip(candidates, shown, strict=True):
             bar = "█" * max(1, round(40 * candidate.score))
-            print(f"  {candidate.token:<{width}}  {candidate.score:6.1%}  {bar}")
+            print(f"  {word:<{max(map(len, shown))}}  {candidate.score:6.1%}  {bar}")
     print(filled.text)

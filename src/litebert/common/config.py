@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 import types
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from litebert.common.errors import ConfigError, suggestion
+from litebert.common.errors import ConfigError, DataError, suggestion
+from litebert.common.files import read_bytes
 
 T = TypeVar("T")
 
-Rule = Literal["1 or more", "0 or more", "more than 0", "0 or more and less than 1", "0 to 1"]
+Rule = Literal[
+    "8 or more", "1 or more", "0 or more", "more than 0", "0 or more and less than 1", "0 to 1"
+]
 _OBEYS: dict[Rule, Callable[[float], bool]] = {
+    "8 or more": lambda value: value >= 8,
     "1 or more": lambda value: value >= 1,
     "0 or more": lambda value: value >= 0,
     "more than 0": lambda value: value > 0,
@@ -46,17 +51,27 @@ _ELSEWHERE = {
     "resume_from_checkpoint": "resume",
 }
 """What other tools call a setting -> the last part of its name here."""
+MOST = 10**15
+"""The largest number in any setting: more tokens than were ever written."""
+MOST_PROCESSES = 1024
+"""Workers of one command on one machine."""
+_LONGEST_TOML = 1 << 24
 
 
-def check_range(config: object, rule: Rule, *names: str, table: str = "") -> None:
+def check_range(
+    config: object, rule: Rule, *names: str, table: str = "", most: float = MOST
+) -> None:
     """Refuse a configuration with a number that does not obey the rule; None obeys every rule.
 
-    ``table`` is the TOML table it stands in, for the error line.
+    ``table`` is the TOML table it stands in, for the error line; ``most`` is the largest value
+    that still makes sense, so that a slip or a damaged file does not take the machine's memory.
     """
     for name in names:
         value = getattr(config, name)
-        if value is not None and not _OBEYS[rule](value):
-            raise ConfigError(f"{f'{table}.' if table else ''}{name} is {value}: use {rule}.")
+        if value is None or (_OBEYS[rule](value) and value <= most):
+            continue
+        bound = f", at most {most:,}" if value > most else ""
+        raise ConfigError(f"{f'{table}.' if table else ''}{name} is {value}: use {rule}{bound}.")
 
 
 def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configuration") -> T:
@@ -65,7 +80,13 @@ def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configu
     Fields may be dataclasses themselves, or tuples of them (tables). ``source`` is where the
     values come from, for the error line.
     """
-    return cast(T, _build(cls, values, source, ""))
+    try:
+        return cast(T, _build(cls, values, source, ""))
+    except ConfigError as error:  # what a class checks of itself does not know the file
+        message = str(error)
+        raise ConfigError(
+            message if message.startswith(source) else f"{source}: {message}"
+        ) from None
 
 
 def check_values(
@@ -131,14 +152,13 @@ def flat_settings(settings: object, prefix: str = "") -> dict[str, object]:
 def read_toml(path: Path | str) -> dict[str, object]:
     """Read a TOML file; a missing or broken one is a ConfigError that names it."""
     try:
-        with Path(path).open("rb") as stream:
-            return tomllib.load(stream)
-    except FileNotFoundError:
-        raise ConfigError(f"config file {path} does not exist") from None
-    except OSError as error:
-        raise ConfigError(f"config file {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_bytes(path, _LONGEST_TOML).decode())
+    except DataError as error:
+        raise ConfigError(f"config file {error}") from None
+    except (OSError, ValueError) as error:
         raise ConfigError(f"config file {path} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"config file {path} has too many brackets inside each other") from None
 
 
 def recipe_path(kind: str, name: str) -> Path:
@@ -199,10 +219,13 @@ def _build(kind: object, value: object, source: str, name: str) -> object:
         if isinstance(value, (str, Path)):
             return Path(value)
     elif kind is float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value):
             return float(value)
     elif kind is bool or isinstance(value, bool):
         if kind is bool and isinstance(value, bool):
+            return value
+    elif kind is int:
+        if isinstance(value, int) and _is_finite(value):
             return value
     elif isinstance(kind, type) and isinstance(value, kind):
         return value
@@ -257,6 +280,11 @@ def _build_union(kinds: tuple[object, ...], value: object, source: str, name: st
                 failure = error
     assert failure is not None, "a union has at least one member"
     raise failure
+
+
+def _is_finite(value: float) -> bool:
+    """Whether a number is one to compute with: not NaN, and of at most 64 bits if whole."""
+    return -(1 << 63) <= value < 1 << 64 if isinstance(value, int) else math.isfinite(value)
 
 
 def _plain(value: object) -> object:

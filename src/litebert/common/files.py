@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from litebert.common.errors import DataError, InputError, install_command
+from litebert.common.limits import SETTINGS_MEMORY, check_regular, parse_json
 from litebert.common.ownership import clear_leftovers, folder_lock, naming
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
@@ -124,9 +125,13 @@ def check_plot_path(path: Path) -> None:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write a UTF-8 file atomically."""
+    """Write a UTF-8 file atomically.
+
+    What is not a character, such as a byte of a file name that is not UTF-8, becomes an escape,
+    which in JSON stands for the same.
+    """
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: Path | str, value: object) -> None:
@@ -136,17 +141,21 @@ def write_json(path: Path | str, value: object) -> None:
 
 def write_json_lines(path: Path | str, rows: Iterable[Mapping[str, object]]) -> None:
     """Write one JSON object a line, atomically."""
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+    with (
+        atomic_path(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="backslashreplace") as stream,
+    ):
         for row in rows:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path | str) -> dict[str, object]:
-    """Read a JSON object, compressed or not; a missing or corrupt file is a DataError."""
-    path = Path(path)
+def read_json(path: Path | str, memory: int = SETTINGS_MEMORY) -> dict[str, object]:
+    """Read a JSON object, compressed or not; a missing or corrupt file is a DataError.
+
+    ``memory`` bounds what its values may take.
+    """
     try:
-        with open_binary(path) as stream:
-            value = json.loads(stream.read().decode("utf-8-sig"))
+        value = parse_json(read_bytes(path, memory // 6), memory)
     except READ_ERRORS as error:
         raise DataError(f"{path} cannot be read: {error}") from None
     except ValueError as error:
@@ -156,14 +165,29 @@ def read_json(path: Path | str) -> dict[str, object]:
     return value
 
 
+def read_bytes(path: Path | str, most: int) -> bytes:
+    """Read a file, compressed or not, of at most so many bytes; a longer one is a DataError."""
+    is_packed = Path(path).suffix.lower() in COMPRESSIONS
+    is_long = not is_packed and check_regular(path) > most
+    if not is_long:
+        with open_binary(path) as stream:
+            data = stream.read(most + 1)
+    if is_long or len(data) > most:
+        raise DataError(f"{path} has more than {most:,} bytes: it is not what it claims to be")
+    return data
+
+
 def sha256_file(path: Path | str) -> str:
     """Return the hexadecimal SHA-256 of a file, read in bounded memory."""
+    if Path(path).exists():
+        check_regular(path)
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def open_binary(path: Path | str) -> IO[bytes]:
-    """Open a file for reading bytes, decompressing ``.gz``, ``.xz`` and ``.zst`` on the way."""
+    """Open a regular file for reading bytes, decompressing ``.gz``, ``.xz`` and ``.zst``."""
+    check_regular(path)
     path = Path(path)
     suffix = path.suffix.lower()
     try:
@@ -174,8 +198,6 @@ def open_binary(path: Path | str) -> IO[bytes]:
         if suffix == ".zst":
             return _open_zstandard(path)
         return path.open("rb")
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from litebert.common.errors import DataError
 from litebert.common.files import near_folders, read_json, write_json
+from litebert.common.rows import read_rows_or_errors
 
 MANIFEST_FILE = "manifest.json"
 MODEL_FOLDER = "model"
@@ -26,6 +28,8 @@ BASELINES = {"words": "bag of words", "random": "random weights"}
 """What a fine-tuning is compared with when asked to, and how reports call it."""
 
 _REPORTED_PACKAGES = ("litebert", "torch", "numpy", "sentencepiece", "tokenizers", "safetensors")
+
+_logger = logging.getLogger(__name__)
 
 
 class RunFolder:
@@ -102,6 +106,14 @@ class RunFolder:
         """Return what ran: config, argv, versions, commit, seeds, fingerprints."""
         return read_json(self.path / MANIFEST_FILE)
 
+    def section(self, key: str) -> Mapping[str, object]:
+        """Return a table of the manifest, such as ``config``; a manifest without it is damaged."""
+        value = self.manifest().get(key)
+        if not isinstance(value, Mapping):
+            path = self.path / MANIFEST_FILE
+            raise DataError(f"{path} is damaged: it has no table '{key}'; put the file back")
+        return value
+
     def log(self, step: int, values: Mapping[str, object]) -> None:
         """Append one flushed line of metrics."""
         self._append({"step": step, **values})
@@ -111,25 +123,40 @@ class RunFolder:
         self._append({"event": name, "step": step, **fields})
 
     def metrics(self) -> Iterator[dict[str, object]]:
-        """Yield the logged lines; a last line cut by a crash is left out."""
+        """Yield the logged lines; one that a crash or a power cut left broken is left out.
+
+        How many those are is said through ``logging``.
+        """
         if not self.metrics_path.exists():
             return
-        with self.metrics_path.open(encoding="utf-8") as stream:
-            for line in stream:
-                if line.endswith("\n"):
-                    yield json.loads(line)
+        num_broken = 0
+        for _, row in read_rows_or_errors(self.metrics_path):
+            if isinstance(row, DataError):
+                num_broken += 1
+            else:
+                yield row
+        if num_broken:
+            _logger.warning("%s: %d broken lines are left out", self.metrics_path, num_broken)
 
     def metrics_position(self) -> int:
         """Return the size of the metrics file in bytes, to be stored in a checkpoint."""
         return self.metrics_path.stat().st_size if self.metrics_path.exists() else 0
 
     def truncate_metrics(self, position: int) -> None:
-        """Drop lines after a checkpoint's position: a resumed run then logs each step once."""
+        """Drop lines after a checkpoint's position: a resumed run then logs each step once.
+
+        What a power cut left of a line before it is closed, so that the next one is whole.
+        """
         if self.metrics_position() > position:
             os.truncate(self.metrics_path, position)
+        if self.metrics_position():
+            with self.metrics_path.open("r+b") as stream:
+                stream.seek(-1, os.SEEK_END)
+                if stream.read(1) != b"\n":
+                    stream.write(b"\n")
 
     def _append(self, record: Mapping[str, object]) -> None:
-        with self.metrics_path.open("a", encoding="utf-8") as stream:
+        with self.metrics_path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 

@@ -18,6 +18,8 @@ OWN_TYPE = "litebert"
 MULTI_LABEL = "multi_label_classification"
 """``problem_type`` of a classifier that may give several labels, or none."""
 
+_MOST_LABELS = 1_000_000
+
 _ACTIVATIONS: Mapping[str, Activation] = {
     # In these folders `gelu` is the erf form, because that is what transformers runs.
     "gelu": "gelu",
@@ -165,10 +167,7 @@ def model_config(
     try:
         config = from_dict(ModelConfig, fields, source)
     except ConfigError as error:
-        message = str(error)
-        raise CheckpointError(
-            message if message.startswith(source) else f"{source}: {message}"
-        ) from None
+        raise CheckpointError(str(error)) from None
     if not own and not is_foreign(config, "encoder"):
         raise CheckpointError(
             f"{source}: transformers rounds {config.num_groups} groups over {config.num_layers} "
@@ -208,8 +207,10 @@ def labels_of(values: Mapping[str, object], source: str) -> tuple[str, ...]:
     labels = values.get("id2label")
     if labels is None:
         count = values.get("num_labels", 2)
-        if not isinstance(count, int) or count < 1:
-            raise CheckpointError(f"{source}: num_labels is {count!r}; write a positive number")
+        if not isinstance(count, int) or not 1 <= count <= _MOST_LABELS:
+            raise CheckpointError(
+                f"{source}: num_labels is {count!r}; write a number from 1 to {_MOST_LABELS:,}"
+            )
         return default_labels(count)
     if isinstance(labels, Mapping) and labels:
         indices = [str(index) for index in range(len(labels))]

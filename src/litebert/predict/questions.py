@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -18,6 +19,8 @@ from litebert.text.tokenizer import Tokenizer
 
 Result_co = TypeVar("Result_co", covariant=True)
 
+_MASK = re.compile(r"(\s*)\[MASK\]", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -28,6 +31,8 @@ class Candidate:
     token_id: int
     score: float
     """Its probability at this position."""
+    is_continuation: bool = False
+    """Whether it goes on with the word before it, without a space between them."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class FilledText:
     """The candidates for every ``[MASK]`` of one text."""
 
     text: str
-    """The text with the best candidate at each mask."""
+    """The text as it was given, with the best candidate at each mask."""
     masks: list[list[Candidate]]
     """For each mask, in the order of the text, the best candidates first."""
 
@@ -98,13 +103,18 @@ def fill_mask(text: str, reader: Reader, top_k: int) -> Question[FilledText]:
     feature = Feature(0, (single_row(body, tokenizer, reader.max_length),), masked=masked)
 
     def filled(said: Sequence[Outputs]) -> FilledText:
-        ids = feature.rows[0].ids.tolist()
         masks = [_candidates(logits, tokenizer, top_k) for logits in said[0]["masked_logits"]]
-        for position, candidates in zip(masked, masks, strict=True):
-            ids[position] = candidates[0].token_id
-        return FilledText(tokenizer.decode(ids[1:-1]), masks)
+        best = iter([candidates[0] for candidates in masks])
+        return FilledText(_MASK.sub(lambda found: _put(found, next(best)), text), masks)
 
     return Question([feature], ("masked_logits",), filled)
+
+
+def _put(found: re.Match[str], candidate: Candidate) -> str:
+    """Return what takes the place of a mask and the space before it."""
+    if candidate.is_continuation:
+        return candidate.token
+    return (found[1] or ("" if found.start() == 0 else " ")) + candidate.token
 
 
 def check_top_k(top_k: int) -> None:
@@ -167,8 +177,9 @@ def _candidates(logits_V: FloatArray, tokenizer: Tokenizer, top_k: int) -> list[
     scores = softmax(logits_V)[best]
     candidates = []
     for token_id, score in zip(best.tolist(), scores.tolist(), strict=True):
-        word = tokenizer.spell(token_id)[1] or tokenizer.id_to_piece(token_id)
-        candidates.append(Candidate(word, token_id, score))
+        begins_word, word = tokenizer.spell(token_id)
+        word = word or tokenizer.id_to_piece(token_id)
+        candidates.append(Candidate(word, token_id, score, not begins_word))
     return candidates
 
 

@@ -47,6 +47,7 @@ class TorchBackend:
             outputs=outputs_of_head(head),
             max_length=config.max_positions,
             num_layers=config.num_layers,
+            vocab_size=config.vocab_size,
             max_depth=config.num_layers,
             pads=False,
         )

@@ -129,6 +129,7 @@ class CustomConfig:
             raise ConfigError(
                 f"{source}: max_length {self.max_length} is too short; use 16 or more"
             )
+        check_range(self, "1 or more", "max_length", most=1 << 20)
 
 
 def form_kind(kind: CustomKind) -> Kind:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from litebert.common.config import flat_settings, from_dict, to_dict
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, blame
 from litebert.common.ownership import Inputs, clear_leftovers, owned_folder
 from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, RunFolder
 from litebert.dist.replica import copy_into, whole
@@ -132,9 +132,10 @@ class Run(Generic[S_co]):
             if average is not None:
                 # An average that begins now begins with the weights.
                 tensors = checkpoint.finished_tensors(found)
-                for name, tensor in average.tensors.items():
-                    copy_into(tensor, tensors[name])
-            self.state = from_dict(type(self.state), found.state["run"], str(found.path))
+                with blame(found.path, CheckpointError):
+                    for name, tensor in average.tensors.items():
+                        copy_into(tensor, tensors[name])
+            self.state = from_dict(type(self.state), found.state.get("run", {}), str(found.path))
             self._saved_step = found.step
         return self.state
 
@@ -248,13 +249,13 @@ class Run(Generic[S_co]):
         self, files: RunFolder, found: checkpoint.Checkpoint, passed_over: Sequence[str]
     ) -> None:
         """Forget what came after a checkpoint, and say what is different from before."""
-        manifest = files.manifest()
-        then, prints = manifest["config"], manifest["fingerprints"]
-        assert isinstance(prints, Mapping), "written by RunFolder"
+        then, prints = files.section("config"), files.section("fingerprints")
         data = {f"data.{name}": value for name, value in prints.items()}
-        earlier = {**data, **found.state.get("identity", {})}
+        with blame(found.path, CheckpointError):
+            earlier = {**data, **found.state.get("identity", {})}
+            position = int(found.state["metrics_position"])
         refuse_changes(found.path, earlier, self.identity)
-        files.truncate_metrics(found.state["metrics_position"])
+        files.truncate_metrics(position)
         for message in passed_over:
             files.event("damaged_checkpoint", found.step, message=message)
             self.screen.note(message)

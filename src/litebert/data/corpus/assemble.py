@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.common.config import from_dict, to_dict
+from litebert.common.errors import blame
 from litebert.common.files import read_json, write_json, write_json_lines
 from litebert.data.corpus.build import PROBLEMS, BuildFolder
 from litebert.data.corpus.ingest import Problem
@@ -144,7 +145,8 @@ def _kept(build: BuildFolder, first: int, number: int) -> NDArray[np.bool_]:
     path = build.work / _DROPPED
     if number == 0 or not path.is_file():
         return np.ones(number, np.bool_)
-    dropped = np.load(path, mmap_mode="r", allow_pickle=False)
+    with blame(path):
+        dropped = np.load(path, mmap_mode="r", allow_pickle=False)
     return cast(NDArray[np.bool_], ~dropped[first : first + number])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from litebert.common.config import check_range
+from litebert.common.config import MOST_PROCESSES, check_range
 from litebert.common.errors import ConfigError
 
 Layout = Literal["auto", "sentences", "paragraphs", "files"]
@@ -61,7 +61,8 @@ class PrepareConfig:
         if not self.input:
             raise ConfigError("no input given; name files, folders or globs with --input")
         check_range(self, "0 or more and less than 1", "dev_fraction")
-        check_range(self, "1 or more", "workers", "block_bytes")
+        check_range(self, "1 or more", "workers", most=MOST_PROCESSES)
+        check_range(self, "1 or more", "block_bytes", most=1 << 28)
         if not 1 <= self.shard_tokens < 1 << 31:
             raise ConfigError(
                 f"shard_tokens {self.shard_tokens} is out of range; choose 1 to 2,147,483,647"

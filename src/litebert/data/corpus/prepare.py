@@ -32,6 +32,7 @@ from litebert.data.corpus.sources import (
 )
 from litebert.text.coverage import Coverage
 from litebert.text.folder import copy_tokenizer
+from litebert.text.sentences import splitting_note
 from litebert.text.tokenizer import Tokenizer
 
 _SHOWN_PROBLEMS = 10
@@ -77,6 +78,8 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     ]
     for found in inputs:
         _say(found.describe())
+    if config.layout != "sentences" and (note := splitting_note(config.language)):
+        _say(note)
     workers = config.workers or _num_cores()
     named = [("--input", path) for path in (*config.input, *config.dev_input)]
     read = [*named, ("--tokenizer", config.tokenizer)]

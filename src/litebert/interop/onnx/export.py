@@ -137,6 +137,7 @@ def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
             f"{folder.path} lacks {missing[0]} ({len(missing)} tensors in all); "
             "export a folder that litebert or transformers saved whole"
         )
+    folder.check(found.found, head, len(folder.labels) if HEADS[head].labelled else None)
     return found.found
 
 

@@ -123,6 +123,9 @@ is, to the bit"""
             "log_every_steps",
         )  # fmt: skip
         check_range(self, "1 or more", *at_least_one)
+        check_range(self, "1 or more", "batch_size", "max_tokens", most=10_000_000)
+        check_range(self, "8 or more", "max_length", most=1 << 20)
+        check_range(self, "1 or more", "seeds", "keep_checkpoints", most=1_000)
         names = tuple(dict.fromkeys(n for part in self.baseline for n in part.split(",") if n))
         object.__setattr__(self, "baseline", names)
         for name in names:

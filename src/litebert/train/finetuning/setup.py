@@ -236,8 +236,7 @@ def finetuning_identity(config: FinetuneConfig) -> dict[str, object]:
 
 def check_same_settings(config: FinetuneConfig) -> None:
     """Refuse to go on with the run in ``config.out`` if its settings were others."""
-    theirs = RunFolder.open(config.out).manifest()["config"]
-    assert isinstance(theirs, Mapping), "written by RunFolder"
+    theirs = RunFolder.open(config.out).section("config")
     # Settings that the run's version did not have yet had what is their default now.
     before = from_dict(FinetuneConfig, theirs, str(config.out))
     refuse_changes(config.out, _settings(before), _settings(config))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
-from litebert.common.config import check_range
+from litebert.common.config import MOST_PROCESSES, check_range
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig, Task
 from litebert.model.config import ModelConfig, ModelSection
@@ -18,6 +18,9 @@ from litebert.train.trackers import tracker_names
 
 Table = tuple[tuple[float, float], ...]
 """Rows of (share of the run, value): the value holds from that share on."""
+
+MOST_EXAMPLES = 10_000_000
+"""Of an evaluation."""
 
 Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
 
@@ -135,7 +138,8 @@ every evaluation"""
 
     def __post_init__(self) -> None:
         check_range(self, "0 or more", "every_steps", table="evaluation")
-        check_range(self, "1 or more", "batch_size", "probe_examples", table="evaluation")
+        sizes = ("examples", "final_examples", "batch_size", "probe_examples")
+        check_range(self, "1 or more", *sizes, table="evaluation", most=MOST_EXAMPLES)
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,9 @@ class Checkpoints:
     """steps between checkpoints; 0: only at the end and when interrupted"""
     keep_last: int = 2
     """number of latest checkpoints kept, besides the best"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "0 or more", "every_steps", "keep_last", table="checkpoint")
 
 
 @dataclass(frozen=True)
@@ -183,6 +190,8 @@ the data; nothing is learned from them"""
     """where the numbers go besides metrics.jsonl: tensorboard, wandb, mlflow, with commas"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
+    verify: bool = False
+    """check every shard against its checksum at the start; without it, of more than 4 GB a tenth"""
     init_from: str | None = None
     """model folder, run folder or hub name whose shape and weights are the start, with the same \
 vocabulary: continued pretraining"""
@@ -239,6 +248,8 @@ accumulation"""
             raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
         counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
         check_range(self, "1 or more", "steps", "tokens", *counts)
+        check_range(self, "1 or more", "batch_size", most=10_000_000)
+        check_range(self, "0 or more", "workers", most=MOST_PROCESSES)
         check_range(self, "0 or more and less than 1", "average")
         num_threads(self.threads)
         tracker_names(self.track)

@@ -52,6 +52,7 @@ from litebert.train.pretraining.setup import (
     open_corpora,
     pretraining_identity,
     resolve_model,
+    verify_corpora,
 )
 from litebert.train.probe import LiveProbe
 from litebert.train.run import Run
@@ -94,6 +95,7 @@ class Pretraining:
     ) -> None:
         self.config, self.process, self.stop, self.screen = config, process, stop, screen
         self.corpora = corpora = open_corpora(config)
+        verify_corpora(corpora.all, config.seed, config.verify, process, screen.note)
         self.shape = resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
         identity, keep_last = pretraining_identity(config, self.shape), config.checkpoint.keep_last

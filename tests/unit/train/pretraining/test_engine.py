@@ -545,9 +545,21 @@ def test_continued_pretraining_needs_the_same_vocabulary(
         pretrain(config, quiet=True)
     save_model(PretrainingModel(replace(shape, vocab_size=1000)), tmp_path / "unknown")
     unknown = replace(config, init_from=str(tmp_path / "unknown"))
-    with pytest.raises(CheckpointError, match=r"has no spiece\.model.*copy the model's tokenizer"):
+    with pytest.raises(CheckpointError, match=r"has no tokenizer.*copy the model's tokenizer"):
         pretrain(unknown, quiet=True)
     assert not (tmp_path / "b").exists()
+
+
+def test_changed_tokens_are_seen_when_a_run_starts(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    shards = Path(shutil.copytree(tiny_shards_dir, tmp_path / "shards"))
+    for split in ("train", "dev"):
+        path = shards / split / "00000.bin"
+        content = path.read_bytes()
+        path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+        with pytest.raises(DataError, match=f"{split}/00000.bin is damaged"):
+            pretrain(small_config(shards, tmp_path / "run"), quiet=True)
+        assert not (tmp_path / "run").exists()
+        path.write_bytes(content)
 
 
 def test_a_budget_ends_the_run_and_the_decay(tiny_shards_dir: Path, tmp_path: Path) -> None:
