@@ -70,6 +70,8 @@ def predict(
 
     if out is not None:
         check_writable(out)  # known before the work is done
+        if input is not None and out.resolve() == input.resolve():
+            raise DataError(f"--out {out} is the input; name another file")
         keep_files(out, [("--input", input), ("--model", model), ("the task file", task)])
     predictor = Predictor.load(
         model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth

@@ -8,8 +8,12 @@ _Z = 1.959964  # 95 % of a normal distribution lies within so many standard devi
 
 
 def in_percent(interval: tuple[float, float]) -> str:
-    """Say an interval: ``58 to 92 %``."""
-    return f"{interval[0]:.0%} to {interval[1]:.0%}".replace("% to", "to").replace("%", " %")
+    """Say an interval.
+
+    >>> in_percent((0.5781, 0.9193))
+    '58 to 92 %'
+    """
+    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %"
 
 
 def small_dev_split(documents: int, tokens: int) -> str:

@@ -47,9 +47,7 @@ def onnx_card(
         "from litebert import Predictor\n\n"
         f'predictor = Predictor.load("{name}")  # needs onnxruntime, not torch'
     )
-    about = (
-        "An ONNX model, `model.onnx`, exported from an ALBERT model with `litebert export onnx`."
-    )
+    about = "An ALBERT model as ONNX (`model.onnx`), made with `litebert export onnx`."
     if precision == "int8":
         about += " Its weights are 8-bit integers; scores below are of the model before that."
     languages = re.search(r"^language:\n((?:- .+\n)+)", card, re.MULTILINE)

@@ -66,13 +66,13 @@ def evaluate_models(
     purposes = [Purpose.read(folder) for folder in folders]
     task = find_task(task, data) if isinstance(task, str) else task
     task = purposes[0].named(task) if purposes else task
-    tokenizer = _shared_tokenizer(task, folders, purposes)
-    orders = [purpose.order_for(task) for purpose in purposes]
     where = data_folder(task, data)
     if out is not None:
         keep_files(out, [("--model", name) for name in models])
         if out.resolve() == (where.parent if where.is_file() else where).resolve():
             raise ConfigError(f"--out {out} holds the data: give predictions a folder of their own")
+    tokenizer = _shared_tokenizer(task, folders, purposes)
+    orders = [purpose.order_for(task) for purpose in purposes]
     bad_rows = problems if problems is not None else RowProblems()
     named = read_splits(task, where, split, bad_rows)
     num_asked = len(named)

@@ -67,7 +67,9 @@ def pearson(gold: Values, predicted: Values) -> float:
     x = gold_array - gold_array.mean()
     y = predicted_array - predicted_array.mean()
     norm = np.sqrt(x @ x) * np.sqrt(y @ y)
-    return float(np.clip(x @ y / norm, -1.0, 1.0)) if norm > 0 else 0.0
+    # Equal values differ from their mean by rounding: their norm is not quite 0.
+    is_constant = np.ptp(gold_array) == 0 or np.ptp(predicted_array) == 0 or norm == 0
+    return 0.0 if is_constant else float(np.clip(x @ y / norm, -1.0, 1.0))
 
 
 def spearman(gold: Values, predicted: Values) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from litebert.common.config import from_dict
 from litebert.common.errors import CheckpointError, blame
+from litebert.common.files import check_free
 from litebert.common.runs import RunFolder
 from litebert.interop.card import model_card, pretraining_section
 from litebert.interop.hf import save_model
@@ -27,6 +28,7 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
 
     ``step`` is "best" by the run's dev metric, "last", or a number.
     """
+    check_free(out)
     settings = RunFolder.open(run).section("config")
     folder = run / "checkpoints"
     chosen = checkpoint.verify(folder / f"step-{_find_step(folder, step)}")

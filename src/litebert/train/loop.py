@@ -131,9 +131,11 @@ def training_process(
             with owned_run(process, kind, out, config.inputs):
                 yield process, stop
         except OSError as error:
+            remedy = "fix it, or choose another --out"
+            if (out / "checkpoints").is_dir():
+                remedy = "the checkpoints are intact: fix it and go on with --resume auto"
             raise LitebertError(
-                f"{error.filename or out} cannot be used: {error.strerror or error}; the "
-                "checkpoints are intact: fix it and go on with --resume auto"
+                f"{error.filename or out} cannot be used: {error.strerror or error}; {remedy}"
             ) from error
 
 

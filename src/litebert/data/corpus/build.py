@@ -12,7 +12,7 @@ from pathlib import Path
 from litebert.common.config import from_dict
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_path, read_json, write_json
-from litebert.common.ownership import Inputs, owned_folder
+from litebert.common.ownership import owned_folder
 from litebert.data.corpus.manifest import FORMAT, MANIFEST, Manifest
 from litebert.data.corpus.sources import Source, read_sources, write_sources
 
@@ -64,9 +64,9 @@ class BuildFolder:
 
     @classmethod
     @contextmanager
-    def open(cls, out: Path, inputs: Inputs = ()) -> Iterator[BuildFolder]:
-        """Make the folder if need be and own it; ``inputs`` must not lie in it."""
-        with owned_folder(out, _is_build, inputs):
+    def open(cls, out: Path) -> Iterator[BuildFolder]:
+        """Make the folder if need be and own it."""
+        with owned_folder(out, _is_build):
             yield cls(out)
 
     @property

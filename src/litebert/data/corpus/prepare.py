@@ -14,6 +14,7 @@ from pathlib import Path
 
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_folder, sha256_file
+from litebert.common.ownership import keep_inputs
 from litebert.common.progress import progress
 from litebert.data.corpus.assemble import plan_assembly, write_train_shards
 from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, BuildPlan
@@ -70,6 +71,9 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     interruptions and resumption change no byte of it. Progress goes to standard error.
     """
     started = time.monotonic()
+    named = [("--input", path) for path in (*config.input, *config.dev_input)]
+    read = [*named, ("--tokenizer", config.tokenizer)]
+    keep_inputs(config.out, read)
     tokenizer = Tokenizer.load(config.tokenizer)
     skip = config.out.absolute()
     inputs = [
@@ -81,9 +85,7 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     if config.layout != "sentences" and (note := splitting_note(config.language)):
         _say(note)
     workers = config.workers or _num_cores()
-    named = [("--input", path) for path in (*config.input, *config.dev_input)]
-    read = [*named, ("--tokenizer", config.tokenizer)]
-    with _keeping_what_is_done(config.out), BuildFolder.open(config.out, read) as build:
+    with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
         sources = _hashed_sources(inputs, build)
         plan = BuildPlan(tokenizer.fingerprint, _settings(config), sources)
         build.begin(plan, config.restart)
