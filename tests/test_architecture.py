@@ -61,6 +61,8 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "sklearn": frozenset({"tasks"}),
     "fastapi": frozenset({"serve"}),
     "pydantic": frozenset({"serve"}),
+    "pydantic_core": frozenset({"serve"}),
+    "tiktoken": frozenset({"serve"}),  # not in any extra: only for --token-arrays cl100k_base
     "starlette": frozenset({"serve"}),
     "uvicorn": frozenset({"serve"}),
     "prometheus_client": frozenset({"serve"}),

@@ -67,17 +67,21 @@ def predict(
     from litebert.common.progress import progress
     from litebert.common.rows import check_writable, read_rows_or_errors, write_rows
     from litebert.predict.predictor import Predictor, answer_rows
+    from litebert.tasks.custom import CustomTask
+    from litebert.tasks.registry import find_task
 
     if out is not None:
         check_writable(out)  # known before the work is done
-        if input is not None and out.resolve() == input.resolve():
-            raise DataError(f"--out {out} is the input; name another file")
         keep_files(out, [("--input", input), ("--model", model), ("the task file", task)])
     predictor = Predictor.load(
         model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth
     )
     source = "standard input" if input is None else str(input)
-    rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
+    found = find_task(task) if task is not None and Path(task).is_file() else None
+    if input is not None and isinstance(found, CustomTask):
+        rows = found.rows(input, by_name=True)  # written as the task's own files are
+    else:
+        rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
     asked, kept = tee(rows) if with_input else (rows, repeat((0, {})))
     answers = answer_rows(
         predictor, task, asked, source=source, strict=strict, pooling=pooling, top_k=top_k

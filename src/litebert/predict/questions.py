@@ -19,7 +19,8 @@ from litebert.text.tokenizer import Tokenizer
 
 Result_co = TypeVar("Result_co", covariant=True)
 
-_MASK = re.compile(r"(\s*)\[MASK\]", re.IGNORECASE)
+# Only from the start of white space: tried at each blank of a long run it would take for ever.
+_MASK = re.compile(r"(?<!\s)(\s*)\[MASK\]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,13 @@ def order(first: str, second: str, reader: Reader) -> Question[SentenceOrder]:
     return Question([feature], ("sop_logits",), read)
 
 
-def embed(text: str, reader: Reader, pooling: Pooling) -> Question[FloatArray]:
+def embed(
+    text: str, reader: Reader, pooling: Pooling, *, may_be_empty: bool = False
+) -> Question[FloatArray]:
     """Ask for one vector: the mean over the tokens, or the state at ``[CLS]``; float32 [H].
 
-    ``[CLS]`` and ``[SEP]`` count as tokens; a text that is too long is cut at its end.
+    ``[CLS]`` and ``[SEP]`` count as tokens, so that a text without any has a vector too if it may
+    be empty; a text that is too long is cut at its end.
     """
 
     def vector(said: Sequence[Outputs]) -> FloatArray:
@@ -149,7 +153,7 @@ def embed(text: str, reader: Reader, pooling: Pooling) -> Question[FloatArray]:
         pooled = hidden_SH.mean(axis=0) if pooling == "mean" else hidden_SH[0]
         return np.array(pooled, np.float32)
 
-    return Question([plain(text, reader)], ("last_hidden_state",), vector)
+    return Question([plain(text, reader, may_be_empty)], ("last_hidden_state",), vector)
 
 
 def layer_path(text: str, reader: Reader) -> Question[LayerPath]:
@@ -157,10 +161,10 @@ def layer_path(text: str, reader: Reader) -> Question[LayerPath]:
     return Question([plain(text, reader)], ("hidden_states",), _layer_path)
 
 
-def plain(text: str, reader: Reader) -> Feature:
+def plain(text: str, reader: Reader, may_be_empty: bool = False) -> Feature:
     """Return one text as a feature, cut at its end if it is too long."""
     ids = reader.tokenizer.encode(text)
-    if not ids:
+    if not ids and not may_be_empty:
         raise InputError("the text is empty; write some words")
     return Feature(0, (single_row(ids, reader.tokenizer, reader.max_length),))
 

@@ -30,6 +30,9 @@ from litebert.train.trackers import Tracker, open_trackers, tag
 
 RunKind = Literal["pretraining", "fine-tuning"]
 
+_EARLY = ("random", "job.json", "log.txt")
+"""What may be in a run folder before its manifest: a comparison with random weights, which runs
+first, and what `litebert reproduce` tells and hears of a run."""
 _PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
 """Settings that may differ between processes: what is found there is compared instead."""
 
@@ -292,8 +295,7 @@ def owned_run(process: Process, kind: RunKind, out: Path, inputs: Inputs = ()) -
         return True
 
     with ExitStack() as held:
-        # The comparison with random weights runs before the run that it belongs to.
-        owned = owned_folder(out, is_ours, inputs, early=("random",))
+        owned = owned_folder(out, is_ours, inputs, _EARLY)
         process.on_main(lambda: held.enter_context(owned))
         yield
 
