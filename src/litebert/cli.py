@@ -188,7 +188,7 @@ def _with_flags(message: str, arguments: Sequence[str]) -> str:
     left: they may be words. So are those of a file of settings, in which they are called so.
     """
     words = _command_words(arguments)
-    if not words or (words[0] in ("pretrain", "finetune", "prepare") and ".toml: " in message):
+    if not words or re.search(r"\.(toml|json): ", message):
         return message
     flags = {
         name[2:].replace("-", "_"): name

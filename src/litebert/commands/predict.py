@@ -87,13 +87,15 @@ def predict(
         predictor, task, asked, source=source, strict=strict, pooling=pooling, top_k=top_k
     )
     num_rows = num_failed = 0
+    first_error = ""
 
     def answered() -> Iterator[dict[str, object]]:
-        nonlocal num_rows, num_failed
+        nonlocal num_rows, num_failed, first_error
         with progress("predicting", unit="rows") as bar:
             for answer, (_, row) in zip(answers, kept, strict=False):
                 num_rows += 1
                 num_failed += "error" in answer
+                first_error = first_error or str(answer.get("error", ""))
                 bar.advance()
                 is_shown = with_input and not isinstance(row, DataError)
                 yield {"input": row, **answer} if is_shown else answer
@@ -105,6 +107,7 @@ def predict(
         write_rows(out, answered())
         print(f"wrote {num_rows:,} rows to {out}", file=sys.stderr)
     if num_failed:
-        print(f"{num_failed:,} of {num_rows:,} rows could not be answered", file=sys.stderr)
+        failed = f"{num_failed:,} of {num_rows:,} rows could not be answered"
+        print(f"{failed}; the first: {first_error}", file=sys.stderr)
         if num_failed == num_rows:
             sys.exit(1)

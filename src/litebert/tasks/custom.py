@@ -272,8 +272,13 @@ class CustomTask:
 
 def example_of_row(form: Form, row: Mapping[str, object], columns: Columns, id: str) -> Example:
     """Make an example of a row to predict, by a task's column names, or else by the usual ones."""
-    if not any(name in row for name in _inputs(columns)):
-        return form.parse(row, id)
+    own = list(_inputs(columns))
+    if not any(name in row for name in own):
+        try:
+            return form.parse(row, id)
+        except InputError as error:
+            about = f" The task's own columns: {', '.join(own)}." if own else ""
+            raise InputError(f"{error}{about}") from None
     try:
         example = form.read_row(Cells(row, columns), id)
     except RowError as error:
