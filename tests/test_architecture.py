@@ -43,6 +43,7 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "numpy": frozenset({"*"}),
     "rich": frozenset({"common", "train", "demo", "commands"}),
     "cyclopts": frozenset({"commands", "cli"}),
+    "filelock": frozenset({"common"}),  # one writer a folder, on every system
     "sentencepiece": frozenset({"text"}),
     "sentencex": frozenset({"text"}),
     "tokenizers": frozenset({"text"}),
@@ -56,10 +57,12 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "google": frozenset({"interop.onnx"}),  # protobuf's errors
     "onnxruntime": frozenset({"interop.onnx", "predict"}),
     "matplotlib": frozenset({"data.batches", "predict", "report"}),
-    "scipy": frozenset({"tasks"}),
+    "scipy": frozenset({"tasks", "experiments"}),  # there: Student's t
     "sklearn": frozenset({"tasks"}),
     "fastapi": frozenset({"serve"}),
     "pydantic": frozenset({"serve"}),
+    "pydantic_core": frozenset({"serve"}),
+    "tiktoken": frozenset({"serve"}),  # not in any extra: only for --token-arrays cl100k_base
     "starlette": frozenset({"serve"}),
     "uvicorn": frozenset({"serve"}),
     "prometheus_client": frozenset({"serve"}),

@@ -15,7 +15,7 @@ from litebert.bundled import bundled_folder
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder
 from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE
-from litebert.text.tokenizer import TOKENIZER_FILES
+from litebert.text.folder import copy_tokenizer
 
 MAX_BYTES = 6_000_000
 """Most that the bundled model's folder may hold: it travels with every installation."""
@@ -47,8 +47,8 @@ def make_bundle(
         raise CheckpointError(f"{source} has no {WEIGHTS_FILE}: the run must have come to its end")
     with atomic_folder(out, replace=True) as temporary:
         write_half_precision(source / WEIGHTS_FILE, temporary / WEIGHTS_FILE)
-        for name in (CONFIG_FILE, *TOKENIZER_FILES):
-            shutil.copyfile(source / name, temporary / name)
+        shutil.copyfile(source / CONFIG_FILE, temporary / CONFIG_FILE)
+        copy_tokenizer(source, temporary)
         # Measured with the weights that are shipped, not with the run's.
         words = find_hidden_words(temporary, shards, num_hidden_words)
         card = bundle_card(run, temporary, words, data, finetuned)

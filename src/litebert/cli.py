@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import io
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_type_hints
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnknownOptionError
 from cyclopts.config import Dict
 
 from litebert import __version__
-from litebert.common.config import read_toml, recipe_path
+from litebert.common.config import check_values, near_setting, read_toml, recipe_path
 from litebert.common.errors import ConfigError, LitebertError, extra_of, install_command
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+LONGEST_MESSAGE = 1500
 
 # command -> (function, one line of help). A dotted command is a sub-command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -31,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("pretrain:pretrain", "Pretrain a model on token shards."),
     "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
     "sweep": ("sweep:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
+    "reproduce": ("reproduce:reproduce", "Run the paper's tables and figures, with a verdict."),
     "report": ("report:report", "Write the page of a run, and one table of many."),
     "runs": ("runs:runs", "List the runs below a folder, the best first."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
@@ -49,6 +54,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan:plan", "Estimate time, memory and traffic before launch."),
 }
 
+_FRACTION = re.compile(r"-?\d*\.\d+")
 RUN_LENGTHS = ("steps", "tokens", "budget", "epochs")
 
 GROUPS = {
@@ -93,24 +99,35 @@ def run(arguments: Sequence[str]) -> None:
     config_file = _config_file(arguments)
     if config_file is not None:
         # Keyed by the command's words: cyclopts drops a top-level key that is a command's name.
-        values = _without_overridden_lengths(read_toml(config_file), arguments)
+        values = read_toml(config_file)
+        _check_file(values, config_file, arguments)
+        values = _without_overridden_lengths(values, arguments)
         for word in reversed(_command_words(arguments)):
             values = {word: values}
         app.config = (Dict(values, source=str(config_file)),)
+    _check_whole_numbers(app, arguments)
     app(list(arguments), exit_on_error=False, print_error=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: one line and exit status 2 for what the user can fix."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     # Threads that wait by spinning take the cores from those they wait for when the machine is
     # shared. OpenMP reads this when torch is loaded (decision 0012).
     if "GOMP_SPINCOUNT" not in os.environ:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A file name that is not UTF-8 and half a character of JSON are written as escapes.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        run(sys.argv[1:] if arguments is None else arguments)
+        run(arguments)
         sys.stdout.flush()
-    except (LitebertError, CycloptsError) as error:
+    except UnknownOptionError as error:
+        _refuse(_explain(error))
+    except CycloptsError as error:
         _refuse(str(error))
+    except LitebertError as error:
+        _refuse(_with_flags(str(error), arguments))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("litebert"):
             raise
@@ -125,15 +142,90 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of our output went away (`litebert ... | head`): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        if error.strerror is None:
-            raise
+        # A full or failing disk, a missing right. Folders appear whole or not at all.
         where = f"{error.filename}: " if error.filename is not None else ""
-        _refuse(f"{where}{error.strerror}")
+        _refuse(f"{where}{error.strerror or error or type(error).__name__}")
+    except MemoryError as error:
+        _refuse(f"out of memory{f': {error}' if str(error) else ''}; try smaller batches or files")
 
 
 def _refuse(message: str) -> NoReturn:
-    print(f"litebert: error: {' '.join(message.split())}", file=sys.stderr)
+    line = " ".join(message.split())
+    if len(line) > LONGEST_MESSAGE:  # it repeats a value that a file holds
+        line = f"{line[:LONGEST_MESSAGE]} ... ({len(line):,} characters)"
+    print(f"litebert: error: {line}", file=sys.stderr)
     sys.exit(EXIT_BAD_INPUT)
+
+
+def _explain(error: UnknownOptionError) -> str:
+    """The message with a suggestion: by a like name, or by what other tools call the setting."""
+    message, word = str(error), error.token.keyword or error.token.value
+    known = [name[2:] for argument in error.argument_collection for name in argument.names]
+    near = near_setting(word.partition("=")[0].removeprefix("--"), known)
+    if not near or not word.startswith("--"):
+        return message
+    return message.partition(" Did you mean")[0] + re.sub(r"'([^']+)'", r"--\1", near)
+
+
+def _check_file(values: dict[str, object], path: Path, arguments: Sequence[str]) -> None:
+    """Refuse unknown keys and wrong types in a file of settings, by file and key.
+
+    cyclopts would convert them: 5.5 steps would run 6.
+    """
+    function, _ = COMMANDS[".".join(_command_words(arguments))]
+    module, _, name = function.partition(":")
+    command = getattr(import_module(f"litebert.commands.{module}"), name)
+    kinds = [hint for hint in get_type_hints(command).values() if is_dataclass(hint)]
+    others = [name.rstrip("_") for name in inspect.signature(command).parameters]
+    if kinds and isinstance(kinds[0], type):
+        check_values(kinds[0], values, str(path), others)
+
+
+def _with_flags(message: str, arguments: Sequence[str]) -> str:
+    """A message with settings as the flags that people type: --model.max-positions.
+
+    Errors come from functions, where a setting is called model.max_positions. Single words are
+    left: they may be words. So are those of a file of settings, in which they are called so.
+    """
+    words = _command_words(arguments)
+    if not words or (words[0] in ("pretrain", "finetune", "prepare") and ".toml: " in message):
+        return message
+    flags = {
+        name[2:].replace("-", "_"): name
+        for name in _flags(build_app(arguments), words)
+        if re.search(r"[a-z][.-][a-z]", name)
+    }
+    if not flags:
+        return message
+    known = "|".join(re.escape(name) for name in sorted(flags, key=len, reverse=True))
+    pattern = rf"(?<![\w./'\"`-])({known})(?![\w/'\"`]|\.\w)"
+    return re.sub(pattern, lambda found: flags[found[1]], message)
+
+
+def _flags(app: App, words: Sequence[str]) -> dict[str, object]:
+    """The flags of a command with the types of their values."""
+    for word in words:
+        app = app[word]
+    collection = app.assemble_argument_collection()
+    return {
+        name: argument.hint
+        for argument in collection
+        for name in argument.names
+        if name.startswith("--")
+    }
+
+
+def _check_whole_numbers(app: App, arguments: Sequence[str]) -> None:
+    """Refuse `--steps 5.5`, which cyclopts would round."""
+    words = _command_words(arguments)
+    if not words or not any(_FRACTION.fullmatch(word.rpartition("=")[2]) for word in arguments):
+        return
+    whole = [flag for flag, hint in _flags(app, words).items() if hint in (int, int | None)]
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        flag, has_value, value = argument.partition("=")
+        value = value if has_value else following
+        if flag in whole and _FRACTION.fullmatch(value) and not float(value).is_integer():
+            raise ConfigError(f"{flag} is {value}: use a whole number")
 
 
 def _command_words(arguments: Sequence[str]) -> list[str]:

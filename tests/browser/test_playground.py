@@ -25,7 +25,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) 
     from litebert.interop.onnx.export import export_onnx
 
     made = {}
-    for head in ("pretraining", "classification", "span"):
+    for head in ("pretraining", "classification", "span", "token_classification"):
         work = tmp_path_factory.mktemp(head)
         export_onnx(random_model_folder(work / "m", head, tiny_tokenizer_dir), work / head)
         made[head] = work / head
@@ -101,7 +101,8 @@ def test_fill_a_mask(page: Page) -> None:
     assert 0 < float(widths.rstrip("%")) <= 100
     word = result.locator(".bar b").first.inner_text()
     result.locator(".bar").first.click()
-    expect(page.locator("#mask-text")).to_have_value(f"the {word} of a [MASK]")
+    filled = f"the{word[1:]}" if word.startswith("+") else f"the {word}"
+    expect(page.locator("#mask-text")).to_have_value(f"{filled} of a [MASK]")
     expect(result.locator(".group")).to_have_count(1)
     screenshot(page, "mask")
 
@@ -125,6 +126,39 @@ def test_a_wrong_input_is_explained(page: Page) -> None:
     page.locator("#mask-text").fill("the [MASK]")
     page.get_by_role("button", name="Fill in").click()
     expect(alert).to_have_count(0)
+
+
+def test_names_are_marked_where_they_stand(page: Page) -> None:
+    page.get_by_role("tab", name="Find names").click()
+    text = "😀 a name, the value of a name."
+    page.locator("#tag-text").fill(text)
+    page.get_by_role("button", name="Mark them").click()
+    shown = page.locator("#tag .passage")
+    expect(shown).to_contain_text("😀")
+    without_types = shown.evaluate(
+        "e => { const c = e.cloneNode(true); c.querySelectorAll('sub').forEach(s => s.remove());"
+        " return c.textContent; }"
+    )
+    assert without_types == text
+    expect(page.locator("#tag .bar")).to_have_count(shown.locator("mark").count())
+    screenshot(page, "names")
+
+
+@pytest.mark.parametrize(
+    ("head", "tab"), [("classification", "Classify"), ("token_classification", "Find names")]
+)
+def test_the_page_opens_on_what_the_model_can_do(
+    browser: playwright.Browser, folders: dict[str, Path], head: str, tab: str
+) -> None:
+    server = Server("--model", str(folders[head]))
+    try:
+        page = browser.new_page()
+        page.goto(server.address)
+        expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+        expect(page.locator(".panel:not([hidden]) .result")).not_to_be_empty()
+        page.close()
+    finally:
+        server.stop()
 
 
 def test_sentence_order_by_dragging_and_by_button(page: Page) -> None:
@@ -196,7 +230,7 @@ def test_the_way_through_the_layers_is_that_of_the_text(
     from litebert.predict.predictor import Predictor
 
     page.get_by_role("tab", name="What ALBERT is").click()
-    expect(page.locator(".chart .dot")).to_have_count(2 * 3 * 3)
+    expect(page.locator(".chart .dot")).to_have_count(2 * 3 * len(folders))
     page.locator("#layers-text").fill("the value of a name")
     page.get_by_role("button", name="Send it through").click()
     expected = Predictor.load(folders["pretraining"]).layer_path("the value of a name")
@@ -300,7 +334,7 @@ def test_models_without_layers_are_explained(
 
 
 def test_layers_are_asked_for_when_they_are_first_seen(
-    browser: playwright.Browser, address: str
+    browser: playwright.Browser, address: str, folders: dict[str, Path]
 ) -> None:
     page = browser.new_page()
     asked: list[str] = []
@@ -312,12 +346,12 @@ def test_layers_are_asked_for_when_they_are_first_seen(
     picture = page.get_by_role("tab", name="What ALBERT is")
     for _ in range(2):
         picture.click()
-        expect(page.locator(".chart .dot")).to_have_count(2 * 3 * 3)
+        expect(page.locator(".chart .dot")).to_have_count(2 * 3 * len(folders))
         page.get_by_role("tab", name="Classify").click()
-    assert len([url for url in asked if url.endswith("/layers")]) == 3
+    assert len([url for url in asked if url.endswith("/layers")]) == len(folders)
     page.goto("about:blank")
     page.goto(f"{address}/#picture")
-    expect(page.locator(".chart .dot")).to_have_count(2 * 3 * 3)
+    expect(page.locator(".chart .dot")).to_have_count(2 * 3 * len(folders))
     page.close()
 
 

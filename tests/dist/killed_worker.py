@@ -1,9 +1,10 @@
-"""Runs under torchrun: a small training whose last process kills itself once, at step 23."""
+"""Runs under torchrun: a small training whose last process is killed or stopped at step 23."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,18 +16,22 @@ from litebert.train.run import Run
 from small_run import small_config
 
 KILLED_AT_STEP = 23
+STOPPED_S = 30
 
 
 def main() -> None:
-    shards, out, disturbed = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "disturbed"
+    shards, out, how = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     is_last = os.environ["RANK"] == str(int(os.environ["WORLD_SIZE"]) - 1)
     is_first_attempt = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-    if disturbed and is_last and is_first_attempt:
+    if how != "undisturbed" and is_last and is_first_attempt:
         log = Run.log
 
         def log_and_die(self: Run, step: int, values: dict) -> None:  # type: ignore[type-arg]
             log(self, step, values)
-            if step == KILLED_AT_STEP:
+            if step == KILLED_AT_STEP and how == "stopped":
+                subprocess.Popen(["sh", "-c", f"sleep {STOPPED_S}; kill -CONT {os.getpid()}"])
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif step == KILLED_AT_STEP:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         Run.log = log_and_die  # type: ignore[method-assign,assignment]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from litebert.common.errors import ConfigError, InputError
+from litebert.common.errors import ConfigError, DataError, InputError
 from litebert.common.files import read_json
 from litebert.demo import pipeline
 from litebert.demo.folder import DemoConfig, DemoFolder
@@ -97,7 +97,7 @@ def test_another_text_is_refused(finished: tuple[DemoConfig, str], python_text: 
 
 def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match="holds no demo"):
+    with pytest.raises(DataError, match=r"not of such a folder: thesis\.txt"):
         run(DemoConfig(tmp_path, steps=STEPS))
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 

@@ -347,3 +347,80 @@ def test_models_of_other_tasks_are_refused(tiny_model: Path, tmp_path: Path) -> 
         evaluate_models(str(EXAMPLES / "regression.toml"), [str(tiny_model)], None)
     with pytest.raises(ConfigError, match="the model reads 8 to 128"):
         finetune(config_of("regression", tiny_model, tmp_path / "long", max_length=256))
+
+
+def hotels(folder: Path, factor: float, offset: float) -> Path:
+    """The regression example on another scale."""
+    folder.mkdir()
+    for part in ("train", "dev"):
+        rows = [row for _, row in read_rows(EXAMPLES / f"hotels_{part}.csv")]
+        lines = [
+            json.dumps({"review": r["review"], "stars": factor * float(str(r["stars"])) + offset})
+            for r in rows
+        ]
+        (folder / f"hotels_{part}.jsonl").write_text("\n".join(lines))
+    text = (EXAMPLES / "regression.toml").read_text().replace(".csv", ".jsonl")
+    (folder / "task.toml").write_text(text.replace('metric = "spearman"\n', ""))
+    return folder / "task.toml"
+
+
+@pytest.mark.parametrize(
+    ("factor", "offset"),
+    [(1.0, 0.0), (20.0, 0.0), pytest.param(0.01, -1000.0, marks=pytest.mark.slow)],
+)
+def test_numbers_come_back_on_the_users_scale(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float, offset: float
+) -> None:
+    """Litebert, transformers and ONNX read the same values; a resumed run ends in the same bits."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    from litebert.interop.onnx.export import export_onnx
+    from litebert.predict.predictor import Predictor, answer_rows
+
+    task = hotels(tmp_path / "data", factor, offset)
+    config = FinetuneConfig(
+        str(task), model=str(tiny_model), out=tmp_path / "whole", lr=2e-3, batch_size=16, epochs=20
+    )
+    result = finetune(config)
+    assert result.scores["mae"] < 0.6 * result.baseline["mae"]
+    assert result.scores["rmse"] < 0.7 * result.baseline["rmse"]
+    (evaluation,) = evaluate_models(str(task), [str(result.model)], None)
+    assert evaluation.scores == pytest.approx(result.scores, rel=1e-5, abs=1e-5)
+    rows = [(n, row) for n, row in read_rows(tmp_path / "data" / "hotels_dev.jsonl")][:8]
+    onnx = tmp_path / "onnx"
+    export_onnx(result.model, onnx)
+    told = [
+        [answer["value"] for answer in answer_rows(Predictor.load(folder), None, rows)]
+        for folder in (result.model, onnx)
+    ]
+    tokenizer = AutoTokenizer.from_pretrained(result.model)
+    model = AutoModelForSequenceClassification.from_pretrained(result.model).eval()
+    with torch.no_grad():
+        told.append(
+            [
+                model(**tokenizer(row["review"], return_tensors="pt")).logits.item()
+                for _, row in rows
+            ]
+        )
+    for values in told[1:]:
+        assert values == pytest.approx(told[0], abs=1e-3 * factor)
+    low, high = offset, 5 * factor + offset
+    assert all(low - factor <= value <= high + factor for value in told[0])
+    if factor != 1.0:
+        return
+    next_step = engine.FineTuning.next_step
+
+    def killed(self: engine.FineTuning) -> object:
+        if self.state.step == 100:
+            raise Killed
+        return next_step(self)
+
+    parts = replace(config, out=tmp_path / "parts")
+    monkeypatch.setattr(engine.FineTuning, "next_step", killed)
+    with pytest.raises(Killed):
+        finetune(parts)
+    monkeypatch.undo()
+    resumed = finetune(replace(parts, resume="auto"))
+    assert resumed.scores == result.scores
+    one, two = (load_model(r.model).state_dict() for r in (result, resumed))
+    assert all(torch.equal(one[name], two[name]) for name in one)

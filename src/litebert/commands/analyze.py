@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON
 from litebert.common.files import check_plot_path
+from litebert.common.ownership import keep_files
 
 if TYPE_CHECKING:
     from litebert.predict.layers import LayerAnalysis
@@ -34,8 +35,8 @@ def layers(
 
     Args:
         input: text file, plain or compressed; blank lines part documents.
-        model: model folder or hub name; give it twice to see two models side by side; default: the
-            model that comes with litebert.
+        model: model folder, run folder or hub name; give it twice to see two models side by side;
+            default: the small model that comes with litebert.
         plot: also draw the figure to this PNG, SVG or PDF file.
         max_tokens: look at this many tokens at most.
         length: longest window in tokens; by default what the model allows.
@@ -45,6 +46,7 @@ def layers(
 
     if plot is not None:
         check_plot_path(plot)
+        keep_files(plot, [("--input", input)])
     analyses = [analyze_layers(name, input, max_tokens=max_tokens, length=length) for name in model]
     if plot is not None:
         plot_layers(analyses, plot)

@@ -27,9 +27,11 @@ def evaluate(
     choose: Annotated[bool, SWITCH] = False,
     examples: int | None = None,
     length: int | None = None,
+    verify: Annotated[bool, SWITCH] = False,
     out: Path | None = None,
     strict: Annotated[bool, SWITCH] = False,
     threads: Threads = "auto",
+    allow_unknown: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Score a model on a task, or a file of predictions in the official script's format.
@@ -48,7 +50,7 @@ def evaluate(
             words and sentence tasks on token shards, by both readings of their rules.
         data: a file with the gold labels, or the folder that holds the task's files; for
             pretraining folders of shards.
-        model: a fine-tuned model folder or an exported ONNX folder; several are averaged.
+        model: a fine-tuned model folder, run folder, hub name or ONNX folder; several are averaged.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
         split: the split to score or predict, such as test; default: those with labels. A test
@@ -57,19 +59,23 @@ def evaluate(
         choose: of several models take those that make the average better on dev.
         examples: pretraining: examples of each sentence task and corpus; default: 4096.
         length: pretraining: longest example in tokens; default: 128.
+        verify: pretraining: check every shard against its checksum; without it, of more than 4 GB
+            a tenth.
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
+        allow_unknown: go on where the vocabulary does not know most of the text.
         json_: print JSON with the official script's keys.
     """
     if task == "pretraining":
         others = {"--predictions": predictions, "--null-odds": null_odds, "--out": out}
         for flag, given in {**others, "--choose": choose or None}.items():
             _refuse(given is not None, flag, "pretraining")
-        _pretraining(model, data, split, examples or 4096, length, threads, json_)
+        _pretraining(model, data, split, examples or 4096, length, verify, threads, json_)
         return
     _refuse(examples is not None, "--examples", "a task")
     _refuse(length is not None, "--length", "a task")
+    _refuse(verify, "--verify", "a task")
     if data is not None and len(data) > 1:
         raise ConfigError(f"--data has {len(data)} folders: a task's files are in one")
     source = data[0] if data else None
@@ -97,6 +103,7 @@ def evaluate(
             choose=choose,
             problems=problems,
             threads=threads,
+            allow_unknown=allow_unknown,
         )
         scores = dict(evaluations[0].scores)  # of other splits with the split's name
         for evaluation in evaluations[1:]:
@@ -128,6 +135,7 @@ def _pretraining(
     split: str | None,
     examples: int,
     length: int | None,
+    verify: bool,
     threads: Threads,
     json_: bool,
 ) -> None:
@@ -140,7 +148,12 @@ def _pretraining(
 
     with thread_limit(threads):
         found = evaluate_pretraining(
-            model[0], data, every_document=split == "all", examples=examples, length=length
+            model[0],
+            data,
+            every_document=split == "all",
+            examples=examples,
+            length=length,
+            verify=verify,
         )
     if not is_main_process():
         return

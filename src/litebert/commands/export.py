@@ -10,10 +10,14 @@ from typing import Annotated, Literal
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON, SWITCH
+from litebert.common.errors import ConfigError
+from litebert.common.files import near_folders
+from litebert.common.runs import MANIFEST_FILE
+from litebert.interop.folder import CONFIG_FILE
 
 
 def onnx(
-    source: Path,
+    source: str,
     out: Path | None = None,
     *,
     int8: Annotated[bool, SWITCH] = False,
@@ -30,10 +34,12 @@ def onnx(
     Examples:
         litebert export onnx runs/base/model exported/
         litebert export onnx runs/sst2/model small/ --int8 --dev sst2:glue/SST-2
-        litebert export onnx exported/ --int8
+        litebert export onnx runs/sst2 small/ --int8
+        litebert export onnx bundled exported/ --int8
 
     Args:
-        source: a model folder; left out, the model that comes with litebert.
+        source: a model folder, a run folder or a hub name; left out, the small model that comes
+            with litebert, which is also called bundled.
         out: the new folder: model.onnx, config.json and the tokenizer.
         int8: store matrices as int8 and multiply integers: a quarter of the size, faster.
         depth: layers to run, for a model fine-tuned with --train-exits.
@@ -48,8 +54,8 @@ def onnx(
     from litebert.interop.onnx.export import export_onnx
     from litebert.predict.purpose import check_depth
 
-    if out is None:  # one folder: where to write
-        source, out = Path(BUNDLED), source
+    if out is None:
+        source, out = BUNDLED, _only_folder(Path(source))
     check_depth(source, depth, force_depth)
     drop = None
     if dev is None:
@@ -80,6 +86,25 @@ def onnx(
     )
     if drop is not None:
         print(f"  dev {drop.metric}: {drop.before:.4g} before, {drop.after:.4g} after")
+
+
+def _only_folder(out: Path) -> Path:
+    """The new folder, if only one is named; refused where it is rather a model, or a misspelt one.
+
+    The model that comes with litebert must not take the place of the one that was meant.
+    """
+    parent = out.absolute().parent
+    near = "" if out.exists() else near_folders(out)
+    if near or any((parent / name).is_file() for name in (CONFIG_FILE, MANIFEST_FILE)):
+        what = f"{out} does not exist.{near}"
+    elif out.is_dir() and any(out.iterdir()):
+        what = f"{out} is not empty, so it cannot be the new folder."
+    else:
+        return out
+    raise ConfigError(
+        f"{what} Name the model and the new folder: `litebert export onnx DIR OUT`; the model that "
+        "comes with litebert is called bundled"
+    )
 
 
 def checkpoint(run: Path, out: Path, *, step: str = "best") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 from litebert.bundled import BUNDLED
@@ -14,13 +13,13 @@ from litebert.commands.flags import JSON, SWITCH
 def fill_mask(
     text: str,
     *,
-    model: Path = Path(BUNDLED),
+    model: str = BUNDLED,
     top_k: int = 5,
     depth: int | None = None,
     force_depth: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
-    """Print the likeliest words for each [MASK] of a text.
+    """Print the likeliest words for each [MASK] of a text; +ing goes on with the word before it.
 
     Examples:
         litebert fill-mask "Paris is the [MASK] of France."
@@ -29,7 +28,8 @@ def fill_mask(
 
     Args:
         text: a text with one or more [MASK].
-        model: a model folder or an ONNX folder; default: the model that comes with litebert.
+        model: a model folder, an ONNX folder, a run folder or a hub name; default: the small model
+            that comes with litebert.
         top_k: candidates for each mask.
         depth: layers to run, for a model trained for it.
         force_depth: run at that depth even if the model was not trained for it.
@@ -45,8 +45,8 @@ def fill_mask(
     for number, candidates in enumerate(filled.masks, start=1):
         if len(filled.masks) > 1:
             print(f"mask {number}")
-        width = max(len(candidate.token) for candidate in candidates)
-        for candidate in candidates:
+        shown = [f"{'+' if c.is_continuation else ''}{c.token}" for c in candidates]
+        for candidate, word in zip(candidates, shown, strict=True):
             bar = "█" * max(1, round(40 * candidate.score))
-            print(f"  {candidate.token:<{width}}  {candidate.score:6.1%}  {bar}")
+            print(f"  {word:<{max(map(len, shown))}}  {candidate.score:6.1%}  {bar}")
     print(filled.text)

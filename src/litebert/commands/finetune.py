@@ -37,10 +37,11 @@ def finetune(
         litebert finetune rte --model runs/mnli/model --data glue --out runs/rte --seeds 5
         litebert finetune squad1 --model runs/base/model --data squad --out runs/squad --steps 500
         litebert finetune mytask.toml --model runs/base/model --out runs/mine --epochs 3 --json
-        litebert finetune cola --config configs/finetune/cola.toml --model M --data glue --out R
+        litebert finetune cola --config cola --model M --data glue --out R
 
     Args:
-        recipe: TOML file with settings; flags override it.
+        recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags
+            override it.
         json: print the result as JSON.
     """
     from litebert.report.write import write_reports

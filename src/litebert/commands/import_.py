@@ -45,7 +45,7 @@ def hf(
         litebert import hf albert/albert-base-v1 models/albert-base-v1 --activation gelu_tanh
 
     Args:
-        model: model folder, or a model's name on the Hugging Face hub.
+        model: model folder, run folder, or a model's name on the Hugging Face hub.
         out: model folder to write.
         activation: activation to write instead of the one given there.
         num_heads: number of attention heads to write instead of the one given there.

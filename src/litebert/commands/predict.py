@@ -18,7 +18,7 @@ from litebert.predict.batches import DEFAULT_MAX_TOKENS
 def predict(
     task: str | None = None,
     *,
-    model: Path = Path(BUNDLED),
+    model: str = BUNDLED,
     input: Path | None = None,
     out: Path | None = None,
     with_input: Annotated[bool, SWITCH] = False,
@@ -46,7 +46,8 @@ def predict(
     Args:
         task: a task's name or .toml file; or order, embed, fill-mask; left out, what the model
             was fine-tuned for. Rows may have the columns of the task's own files.
-        model: a model folder or an ONNX folder; default: the model that comes with litebert.
+        model: a model folder, an ONNX folder, a run folder or a hub name; default: the small model
+            that comes with litebert.
         input: a .jsonl, .csv, .tsv, .parquet or .conll file (also compressed); JSON lines on
             standard input if left out.
         out: write the answers to this .csv, .tsv, .jsonl or .parquet file, all or nothing;
@@ -62,12 +63,16 @@ def predict(
         strict: stop at a row that cannot be answered, after the answers to those before it.
     """
     from litebert.common.errors import DataError
+    from litebert.common.ownership import keep_files
     from litebert.common.progress import progress
     from litebert.common.rows import check_writable, read_rows_or_errors, write_rows
     from litebert.predict.predictor import Predictor, answer_rows
 
     if out is not None:
         check_writable(out)  # known before the work is done
+        if input is not None and out.resolve() == input.resolve():
+            raise DataError(f"--out {out} is the input; name another file")
+        keep_files(out, [("--input", input), ("--model", model), ("the task file", task)])
     predictor = Predictor.load(
         model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from litebert.commands.flags import JSON, RECIPE, SETTINGS
+from litebert.common.statistics import small_dev_split
 from litebert.data.corpus.config import PrepareConfig
 
 if TYPE_CHECKING:
@@ -108,5 +109,8 @@ def _lines(report: PrepareReport) -> Iterator[str]:
     if manifest.problems:
         counts = [f"{n:,} {kind.replace('_', ' ')}" for kind, n in manifest.problems.items()]
         yield f"problems: {', '.join(counts)}; see {report.out}/problems.jsonl"
-    if not manifest.splits["dev"].documents:
+    dev = manifest.splits["dev"]
+    if not dev.documents:
         yield "the dev split is empty: raise --dev-fraction or give --dev-input"
+    elif small := small_dev_split(dev.documents, dev.tokens):
+        yield small

@@ -32,13 +32,14 @@ def pretrain(
     Many processes: torchrun --nproc-per-node 8 -m litebert pretrain ...
 
     Examples:
-        litebert pretrain --config configs/pretrain/tiny.toml --data shards --out run --steps 200
-        litebert pretrain --config configs/pretrain/small.toml --data shards --out run --budget 30m
-        litebert pretrain --config configs/pretrain/small.toml --data shards --out run --resume auto
-        litebert pretrain --config configs/pretrain/base.toml --data shards --out run --dry-run
+        litebert pretrain --config tiny --data shards --out run --steps 200
+        litebert pretrain --config small --data shards --out run --budget 30m
+        litebert pretrain --config small --data shards --out run --resume auto
+        litebert pretrain --config base --data shards --out run --dry-run
 
     Args:
-        recipe: TOML file with settings; flags override it.
+        recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags
+            override it.
         dry_run: print parameters, memory, FLOPs per step and the expected time, then stop.
         json_: print the result as JSON.
     """

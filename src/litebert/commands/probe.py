@@ -32,6 +32,7 @@ def probe(
     seed: int = 0,
     strict: Annotated[bool, SWITCH] = False,
     threads: Threads = "auto",
+    allow_unknown: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Fit linear models on the frozen states of a model, and score them on dev.
@@ -49,18 +50,28 @@ def probe(
     Args:
         task: a benchmark with classes or numbers (cola sst2 mrpc stsb qqp mnli qnli rte wnli) or a
             TOML file that describes your own.
-        model: a model folder, an ONNX folder that gives its states (without the word table), or a
-            hub name; default: the model that comes with litebert.
+        model: a model folder, a run folder, a hub name, or an ONNX folder that gives its states
+            (without the word table); default: the small model that comes with litebert.
         data: the folder with the task's train and dev files.
         max_train: fit on so many training examples, those that finetune would draw.
         seed: of the random weights.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
+        allow_unknown: go on where the vocabulary does not know most of the text.
         json_: print JSON.
     """
     from litebert.train.probe import probe as run
 
-    result = run(model, task, data, max_train=max_train, seed=seed, strict=strict, threads=threads)
+    result = run(
+        model,
+        task,
+        data,
+        max_train=max_train,
+        seed=seed,
+        strict=strict,
+        threads=threads,
+        allow_unknown=allow_unknown,
+    )
     if json_:
         print(json.dumps(asdict(result)))
     else:

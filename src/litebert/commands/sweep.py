@@ -37,8 +37,8 @@ def sweep(
     from litebert.dist.runtime import this_process
     from litebert.report.write import write_reports
     from litebert.train.finetuning.engine import finetune
+    from litebert.train.finetuning.sweep import owned_sweep, sweep_table
     from litebert.train.finetuning.sweep import sweep as run
-    from litebert.train.finetuning.sweep import sweep_table
 
     def finetune_with_report(one: FinetuneConfig) -> FinetuneResult:
         result = finetune(one)
@@ -46,7 +46,8 @@ def sweep(
             write_reports(result.run)
         return result
 
-    with this_process(parallel="ddp"):  # one group of processes for all runs
+    # One group of processes for all runs.
+    with this_process(parallel="ddp") as process, owned_sweep(config, process):
         rows, signum = run(config, finetune_with_report)
     if signum:
         print("stopped and saved; go on with the same command", file=sys.stderr)

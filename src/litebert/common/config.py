@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from litebert.common.errors import ConfigError, suggestion
+from litebert.common.errors import ConfigError, DataError, suggestion
+from litebert.common.files import read_bytes
 
 T = TypeVar("T")
 
-Rule = Literal["1 or more", "0 or more", "more than 0", "0 or more and less than 1", "0 to 1"]
+Rule = Literal[
+    "8 or more", "1 or more", "0 or more", "more than 0", "0 or more and less than 1", "0 to 1"
+]
 _OBEYS: dict[Rule, Callable[[float], bool]] = {
+    "8 or more": lambda value: value >= 8,
     "1 or more": lambda value: value >= 1,
     "0 or more": lambda value: value >= 0,
     "more than 0": lambda value: value > 0,
@@ -23,15 +28,50 @@ _OBEYS: dict[Rule, Callable[[float], bool]] = {
 }
 
 
-def check_range(config: object, rule: Rule, *names: str, table: str = "") -> None:
+_ELSEWHERE = {
+    **dict.fromkeys(("learning_rate", "peak_lr", "max_lr"), "lr"),
+    **dict.fromkeys(("max_steps", "num_steps", "train_steps", "num_train_steps"), "steps"),
+    **dict.fromkeys(("num_epochs", "num_train_epochs"), "epochs"),
+    **dict.fromkeys(("train_batch_size", "per_device_train_batch_size"), "batch_size"),
+    **dict.fromkeys(("max_seq_length", "max_seq_len", "seq_length", "seq_len"), "length"),
+    **dict.fromkeys(("warmup_ratio", "warmup_proportion"), "warmup_share"),
+    **dict.fromkeys(("output", "output_dir", "run_dir"), "out"),
+    **dict.fromkeys(("data_dir", "dataset", "train_file"), "data"),
+    **dict.fromkeys(("max_grad_norm", "grad_clip"), "clip_norm"),
+    **dict.fromkeys(("fp16", "bf16"), "precision"),
+    "dev_share": "dev_fraction",
+    "gradient_accumulation_steps": "accumulation",
+    "logging_steps": "log_every_steps",
+    "max_position_embeddings": "max_positions",
+    "mlm_probability": "rate",
+    "model_name_or_path": "model",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "num_workers": "workers",
+    "resume_from_checkpoint": "resume",
+}
+"""What other tools call a setting -> the last part of its name here."""
+MOST = 10**15
+"""The largest number in any setting: more tokens than were ever written."""
+MOST_PROCESSES = 1024
+"""Workers of one command on one machine."""
+_LONGEST_TOML = 1 << 24
+
+
+def check_range(
+    config: object, rule: Rule, *names: str, table: str = "", most: float = MOST
+) -> None:
     """Refuse a configuration with a number that does not obey the rule; None obeys every rule.
 
-    ``table`` is the TOML table it stands in, for the error line.
+    ``table`` is the TOML table it stands in, for the error line; ``most`` is the largest value
+    that still makes sense, so that a slip or a damaged file does not take the machine's memory.
     """
     for name in names:
         value = getattr(config, name)
-        if value is not None and not _OBEYS[rule](value):
-            raise ConfigError(f"{f'{table}.' if table else ''}{name} is {value}: use {rule}.")
+        if value is None or (_OBEYS[rule](value) and value <= most):
+            continue
+        bound = f", at most {most:,}" if value > most else ""
+        raise ConfigError(f"{f'{table}.' if table else ''}{name} is {value}: use {rule}{bound}.")
 
 
 def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configuration") -> T:
@@ -40,7 +80,49 @@ def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configu
     Fields may be dataclasses themselves, or tuples of them (tables). ``source`` is where the
     values come from, for the error line.
     """
-    return cast(T, _build(cls, values, source, ""))
+    try:
+        return cast(T, _build(cls, values, source, ""))
+    except ConfigError as error:  # what a class checks of itself does not know the file
+        message = str(error)
+        raise ConfigError(
+            message if message.startswith(source) else f"{source}: {message}"
+        ) from None
+
+
+def check_values(
+    cls: type, values: Mapping[str, object], source: str, others: Collection[str] = ()
+) -> None:
+    """Check key and type of some settings of a configuration; the rest may come from elsewhere.
+
+    ``others`` are keys that are not the configuration's but known to the caller.
+    """
+    _check_table(cls, {k: v for k, v in values.items() if k not in others}, source, "", cls)
+
+
+def setting_names(cls: type, prefix: str = "") -> list[str]:
+    """Return the dotted names of all settings, tables included."""
+    names = []
+    hints = get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if field.init:
+            names.append(prefix + field.name)
+            if isinstance(hints[field.name], type) and dataclasses.is_dataclass(hints[field.name]):
+                names += setting_names(hints[field.name], f"{prefix}{field.name}.")
+    return names
+
+
+def near_setting(name: str, known: Collection[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for a setting: by its own name, or by what others call it.
+
+    >>> near_setting("learning_rate", ["steps", "optimizer.lr"])
+    " Did you mean 'optimizer.lr'?"
+    """
+    last = name.rpartition(".")[2].replace("-", "_")
+    wanted = _ELSEWHERE.get(last, last)
+    same = [one for one in known if one.rpartition(".")[2].replace("-", "_") == wanted]
+    if same and name not in same:
+        return f" Did you mean {' or '.join(repr(one) for one in same[:3])}?"
+    return suggestion(name, known)
 
 
 def to_dict(config: object) -> dict[str, object]:
@@ -70,14 +152,13 @@ def flat_settings(settings: object, prefix: str = "") -> dict[str, object]:
 def read_toml(path: Path | str) -> dict[str, object]:
     """Read a TOML file; a missing or broken one is a ConfigError that names it."""
     try:
-        with Path(path).open("rb") as stream:
-            return tomllib.load(stream)
-    except FileNotFoundError:
-        raise ConfigError(f"config file {path} does not exist") from None
-    except OSError as error:
-        raise ConfigError(f"config file {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_bytes(path, _LONGEST_TOML).decode())
+    except DataError as error:
+        raise ConfigError(f"config file {error}") from None
+    except (OSError, ValueError) as error:
         raise ConfigError(f"config file {path} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"config file {path} has too many brackets inside each other") from None
 
 
 def recipe_path(kind: str, name: str) -> Path:
@@ -114,7 +195,12 @@ def _build(kind: object, value: object, source: str, name: str) -> object:
         raise ConfigError(f"{source}: {name} = {value!r} is not one of {choices}.{near}")
     if origin in (tuple, list):
         if isinstance(value, (list, tuple)):
-            fixed = origin is tuple and Ellipsis not in arguments and len(arguments) == len(value)
+            fixed = origin is tuple and Ellipsis not in arguments
+            if fixed and len(arguments) != len(value):
+                shown = _plain(value)
+                raise ConfigError(
+                    f"{source}: {name} = {shown!r} should have {len(arguments)} values"
+                )
             kinds = arguments if fixed else arguments[:1] * len(value)
             items = [
                 _build(kind, v, source, f"{name}[{i}]")
@@ -133,10 +219,13 @@ def _build(kind: object, value: object, source: str, name: str) -> object:
         if isinstance(value, (str, Path)):
             return Path(value)
     elif kind is float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value):
             return float(value)
     elif kind is bool or isinstance(value, bool):
         if kind is bool and isinstance(value, bool):
+            return value
+    elif kind is int:
+        if isinstance(value, int) and _is_finite(value):
             return value
     elif isinstance(kind, type) and isinstance(value, kind):
         return value
@@ -161,6 +250,25 @@ def _build_dataclass(cls: type, value: object, source: str, name: str) -> object
     return cls(**{key: _build(hints[key], v, source, prefix + key) for key, v in value.items()})
 
 
+def _check_table(cls: type, value: object, source: str, name: str, root: type) -> None:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{source}: {name} = {value!r} should be a table")
+    hints = get_type_hints(cls)
+    known = [field.name for field in dataclasses.fields(cls) if field.init]
+    for key, item in value.items():
+        full = f"{name}.{key}" if name else key
+        if key not in known:
+            near = near_setting(full, setting_names(root)) or f" Known keys: {', '.join(known)}."
+            raise ConfigError(f"{source}: unknown key '{full}'.{near}")
+        kind = hints[key]
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            _check_table(kind, item, source, full, root)
+            continue
+        # 2e6 is how people write a whole number of tokens.
+        is_whole = isinstance(item, float) and item.is_integer()
+        _build(kind, int(item) if is_whole else item, source, full)
+
+
 def _build_union(kinds: tuple[object, ...], value: object, source: str, name: str) -> object:
     failure: ConfigError | None = None
     for kind in kinds:
@@ -172,6 +280,11 @@ def _build_union(kinds: tuple[object, ...], value: object, source: str, name: st
                 failure = error
     assert failure is not None, "a union has at least one member"
     raise failure
+
+
+def _is_finite(value: float) -> bool:
+    """Whether a number is one to compute with: not NaN, and of at most 64 bits if whole."""
+    return -(1 << 63) <= value < 1 << 64 if isinstance(value, int) else math.isfinite(value)
 
 
 def _plain(value: object) -> object:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import open_binary
+from litebert.common.limits import LONGEST_LINE
 
 Lines = Iterator[str]
 Record = dict[str, object]
@@ -34,7 +35,9 @@ _MAX_LINES = 1000
 """Lines of one row: after so many a quotation mark was not closed."""
 
 _SEP_LINE = re.compile(r"sep=(.)\s*$", re.IGNORECASE)  # Excel's own first line
-_BROKEN = re.compile("[\udc80-\udcff]")  # bytes that are not text, as surrogateescape keeps them
+BROKEN = re.compile("[\udc80-\udcff]")
+"""Bytes that are not text, as surrogateescape keeps them."""
+NOT_TEXT = f"not UTF-8 text (or the encoding found), or over {LONGEST_LINE:,} characters in a line"
 _HIGH, _SINGLE = (
     re.compile(rb"[\x80-\xff]"),
     re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])"),
@@ -108,6 +111,16 @@ def find_dialect(path: Path | str, given: Dialect, is_tsv: bool = False) -> Dial
     return replace(given, delimiter=given.delimiter or _find_delimiter(lines))
 
 
+def bounded_lines(text: io.TextIOWrapper, first: str = "") -> Iterator[str]:
+    """Yield the lines of a stream, of which ``first`` was read before; not text for a long one."""
+    while line := text.readline(LONGEST_LINE):
+        is_long = len(line) == LONGEST_LINE
+        while len(line) == LONGEST_LINE:
+            line = text.readline(LONGEST_LINE)
+        yield "\udc80\n" if is_long else first + line
+        first = ""
+
+
 def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> NumberedRecords:
     """Yield (line on which it ends, columns) of each row; a DataError in place of a bad one.
 
@@ -130,8 +143,8 @@ def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> 
             remedy = f"{'quote' if dialect.is_quoted else 'change'} texts that hold the separator"
             counts = f"{len(cells)} cells for {len(header)} columns"
             yield number, DataError(f"{counts}; {remedy}")
-        elif any(_BROKEN.search(cell) for cell in cells if not cell.isascii()):
-            yield number, DataError(f"bytes that are not {dialect.encoding} text")
+        elif any(BROKEN.search(cell) for cell in cells if not cell.isascii()):
+            yield number, DataError(NOT_TEXT)
         elif cells:
             named_cells = zip(header, cells, strict=False)
             yield number, {name: cell for name, cell in named_cells if name}
@@ -170,8 +183,8 @@ def _sentence(words: Sequence[Sequence[str]]) -> Record | DataError:
     if len(widths) > 1:
         return DataError(f"lines of {min(widths)} and of {max(widths)} columns in one sentence")
     columns = [list(column) for column in zip(*words, strict=True)]
-    if any(_BROKEN.search(cell) for column in columns for cell in column if not cell.isascii()):
-        return DataError("bytes that are not text in this encoding")
+    if any(BROKEN.search(cell) for column in columns for cell in column if not cell.isascii()):
+        return DataError(NOT_TEXT)
     if not all(columns[0]):
         return DataError("a line without a word")
     row: Record = {f"column{number}": column for number, column in enumerate(columns, start=1)}
@@ -180,7 +193,7 @@ def _sentence(words: Sequence[Sequence[str]]) -> Record | DataError:
 
 def _records(lines: Lines, dialect: Dialect) -> Iterator[tuple[int, list[str] | DataError]]:
     """Yield (line on which it ends, cells); rows that quotes hold together are one record."""
-    csv.field_size_limit(1 << 30)  # the default of 128 KiB refuses long passages
+    csv.field_size_limit(LONGEST_LINE)  # the default of 128 KiB refuses long passages
     delimiter = dialect.delimiter or ","
     waiting: deque[str] = deque()
     number = 0
@@ -197,7 +210,12 @@ def _records(lines: Lines, dialect: Dialect) -> Iterator[tuple[int, list[str] | 
                 break
             except csv.Error as error:
                 is_open = "unexpected end" in str(error)
-            if is_open and (more := _until_quote(waiting, lines, _MAX_LINES - len(taken))):
+            is_long = sum(map(len, taken)) > LONGEST_LINE
+            if (
+                is_open
+                and not is_long
+                and (more := _until_quote(waiting, lines, _MAX_LINES - len(taken)))
+            ):
                 taken += more
             elif len(taken) == 1 and not is_open:  # "so" he said: quotes that are text
                 yield number, _cells(taken, delimiter)
@@ -267,7 +285,7 @@ def _find_encoding(path: Path | str) -> tuple[str, bytes]:
             raise DataError(f"{path} is not a text file: it holds zero bytes")
     sample, num_valid, num_broken = b"", 0, 0
     with open_binary(path) as stream:
-        for line in stream:
+        while line := stream.readline(LONGEST_LINE):
             if line.isascii():
                 continue
             try:

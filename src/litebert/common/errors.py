@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import metadata
 
 
@@ -30,6 +31,24 @@ class CheckpointError(LitebertError):
 
 class InputError(LitebertError):
     """A request (text, position, name) that the model cannot answer."""
+
+
+@contextmanager
+def blame(source: object, kind: type[LitebertError] = DataError) -> Iterator[None]:
+    """Say of a file that it is damaged where its values have another form than was written.
+
+    >>> with blame("state.json"):
+    ...     int({}["step"])
+    Traceback (most recent call last):
+    litebert.common.errors.DataError: state.json is damaged or of another program: KeyError 'step'
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise kind(
+            f"{source} is damaged or of another program: {type(error).__name__} {reason}"
+        ) from error
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

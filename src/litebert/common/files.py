@@ -12,11 +12,14 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, cast
 
 from litebert.common.errors import DataError, InputError, install_command
+from litebert.common.limits import SETTINGS_MEMORY, check_regular, parse_json
+from litebert.common.ownership import clear_leftovers, folder_lock, naming
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
@@ -32,18 +35,19 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     On any failure the temporary file is removed and ``path`` keeps its old content.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        _sync(temporary)
-        temporary.chmod(0o666 & ~_umask())
-        os.replace(temporary, path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with naming(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            _sync(temporary)
+            temporary.chmod(0o666 & ~_umask())
+            os.replace(temporary, path)
+            _sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -51,31 +55,37 @@ def atomic_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder beside ``path``; on success it is synced and renamed to it.
 
     ``path`` must be absent or empty; with ``replace`` what is there is deleted after the rename.
+    A second process that wants to write the same folder is refused; what a killed one left beside
+    it is removed.
     """
-    path = Path(path)
-    occupied = path.is_dir() and any(path.iterdir())
-    if not (occupied and replace):
-        check_free(path)
+    shown, path = Path(path), Path(path).resolve()  # a link to a folder is not replaced itself
+    if not replace:
+        check_free(shown)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
-    try:
-        yield temporary
-        umask = _umask()
-        for file in temporary.rglob("*"):
-            if file.is_file():  # safetensors makes files that only their owner can read
-                file.chmod(0o666 & ~umask)
-            _sync(file)
-        temporary.chmod(0o777 & ~umask)
-        if occupied:
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
-            os.replace(path, old)
-            os.replace(temporary, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(temporary, path)
-        _sync(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with naming(path.parent), folder_lock(path.parent / f".{path.name}.lock", shown):
+        clear_leftovers(path.parent, path.name)
+        occupied = path.is_dir() and any(path.iterdir())
+        if not (occupied and replace):
+            check_free(shown)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        try:
+            yield temporary
+            umask = _umask()
+            for file in temporary.rglob("*"):
+                if file.is_file():  # safetensors makes files that only their owner can read
+                    file.chmod(0o666 & ~umask)
+                _sync(file)
+            temporary.chmod(0o777 & ~umask)
+            if occupied:
+                aside = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old")
+                os.replace(path, aside)
+                os.replace(temporary, path)
+                shutil.rmtree(aside)
+            else:
+                os.replace(temporary, path)
+            _sync(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_free(path: Path | str) -> None:
@@ -87,6 +97,26 @@ def check_free(path: Path | str) -> None:
         raise DataError(f"{path} exists and is not empty; choose another output folder")
 
 
+def near_folders(path: Path | str) -> str:
+    """Return ``" Did you mean 'x' or 'y'?"`` for folders whose names are like a missing one's.
+
+    Every part of the path may be misspelt.
+    """
+    path = Path(path)
+    found = [Path(path.anchor)]
+    for part in path.parts[1 if path.anchor else 0 :]:
+        step: list[Path] = []
+        for base in found:
+            with suppress(OSError):
+                names = [item.name for item in base.iterdir() if item.is_dir()]
+                near = [part] if part in names else get_close_matches(part, names, n=3)
+                step += [base / name for name in near]
+        if not step:
+            return ""
+        found = step[:3]
+    return f" Did you mean {' or '.join(repr(str(folder)) for folder in found)}?"
+
+
 def check_plot_path(path: Path) -> None:
     """Refuse a file that cannot be drawn, before the work is done."""
     if path.suffix not in PLOT_SUFFIXES:
@@ -95,9 +125,13 @@ def check_plot_path(path: Path) -> None:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write a UTF-8 file atomically."""
+    """Write a UTF-8 file atomically.
+
+    What is not a character, such as a byte of a file name that is not UTF-8, becomes an escape,
+    which in JSON stands for the same.
+    """
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: Path | str, value: object) -> None:
@@ -107,17 +141,21 @@ def write_json(path: Path | str, value: object) -> None:
 
 def write_json_lines(path: Path | str, rows: Iterable[Mapping[str, object]]) -> None:
     """Write one JSON object a line, atomically."""
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+    with (
+        atomic_path(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="backslashreplace") as stream,
+    ):
         for row in rows:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path | str) -> dict[str, object]:
-    """Read a JSON object, compressed or not; a missing or corrupt file is a DataError."""
-    path = Path(path)
+def read_json(path: Path | str, memory: int = SETTINGS_MEMORY) -> dict[str, object]:
+    """Read a JSON object, compressed or not; a missing or corrupt file is a DataError.
+
+    ``memory`` bounds what its values may take.
+    """
     try:
-        with open_binary(path) as stream:
-            value = json.loads(stream.read().decode("utf-8-sig"))
+        value = parse_json(read_bytes(path, memory // 6), memory)
     except READ_ERRORS as error:
         raise DataError(f"{path} cannot be read: {error}") from None
     except ValueError as error:
@@ -127,14 +165,29 @@ def read_json(path: Path | str) -> dict[str, object]:
     return value
 
 
+def read_bytes(path: Path | str, most: int) -> bytes:
+    """Read a file, compressed or not, of at most so many bytes; a longer one is a DataError."""
+    is_packed = Path(path).suffix.lower() in COMPRESSIONS
+    is_long = not is_packed and check_regular(path) > most
+    if not is_long:
+        with open_binary(path) as stream:
+            data = stream.read(most + 1)
+    if is_long or len(data) > most:
+        raise DataError(f"{path} has more than {most:,} bytes: it is not what it claims to be")
+    return data
+
+
 def sha256_file(path: Path | str) -> str:
     """Return the hexadecimal SHA-256 of a file, read in bounded memory."""
+    if Path(path).exists():
+        check_regular(path)
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def open_binary(path: Path | str) -> IO[bytes]:
-    """Open a file for reading bytes, decompressing ``.gz``, ``.xz`` and ``.zst`` on the way."""
+    """Open a regular file for reading bytes, decompressing ``.gz``, ``.xz`` and ``.zst``."""
+    check_regular(path)
     path = Path(path)
     suffix = path.suffix.lower()
     try:
@@ -145,8 +198,6 @@ def open_binary(path: Path | str) -> IO[bytes]:
         if suffix == ".zst":
             return _open_zstandard(path)
         return path.open("rb")
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
 

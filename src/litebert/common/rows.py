@@ -7,14 +7,17 @@ import io
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from litebert.common.delimited import (
+    BROKEN,
+    NOT_TEXT,
     Dialect,
     NumberedRecords,
     Record,
+    bounded_lines,
     conll_rows,
     delimited_rows,
     find_dialect,
@@ -27,6 +30,10 @@ from litebert.common.files import (
     plain_suffix,
     write_json_lines,
 )
+from litebert.common.limits import LONGEST_LINE, check_regular, machine_memory, parse_json
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
 
 RowFormat = Literal["csv", "tsv", "jsonl", "json", "parquet", "conll"]
 
@@ -49,6 +56,7 @@ _BY_SUFFIX: dict[str, RowFormat] = {
 }
 _SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _WRITTEN_AT_ONCE = 4096
+_TOO_LONG = f"more than {LONGEST_LINE:,} characters"
 
 
 def row_format(path: Path | str, text: RowFormat | None = None) -> RowFormat:
@@ -95,22 +103,20 @@ def read_rows_or_errors(
         yield from _parquet_rows(Path(path))
         return
     try:
-        errors = "surrogateescape"
         if kind in ("jsonl", "json"):
             dialect = Dialect(encoding=dialect.encoding or "utf-8-sig")
-            errors = "strict"
         else:
             dialect = find_dialect(path, dialect, kind == "tsv")
         with open_binary(path) as stream:
-            text = io.TextIOWrapper(stream, dialect.encoding, errors, newline="")
+            text = io.TextIOWrapper(stream, dialect.encoding, "surrogateescape", newline="")
             if kind == "jsonl":
-                yield from _json_rows(text)
+                yield from _json_rows(bounded_lines(text))
             elif kind == "json":
                 yield from _json_array(path, text)
             elif kind == "conll":
-                yield from conll_rows(text)
+                yield from conll_rows(bounded_lines(text))
             else:
-                yield from delimited_rows(path, text, dialect)
+                yield from delimited_rows(path, bounded_lines(text), dialect)
     except UnicodeError as error:
         name = (dialect.encoding or "utf-8").removesuffix("-sig").upper()
         raise DataError(f"{path} is not {name} text: {error}") from None
@@ -120,19 +126,19 @@ def read_rows_or_errors(
         raise DataError(f"{path} cannot be read: {error}") from None
 
 
-def _json_rows(text: Iterable[str]) -> NumberedRecords:
-    for number, line in enumerate(text, start=1):
+def _json_rows(lines: Iterable[str]) -> NumberedRecords:
+    for number, line in enumerate(lines, start=1):
         if line.strip():
             yield number, _json_row(line)
 
 
 def _json_row(line: str) -> Record | DataError:
+    if not line.isascii() and BROKEN.search(line):
+        return DataError(NOT_TEXT)
     try:
-        return _named(json.loads(line))
+        return _named(parse_json(line))
     except ValueError as error:
         return DataError(f"not valid JSON: {error}")
-    except RecursionError:
-        return DataError("not usable JSON: too many brackets inside each other")
 
 
 def _named(value: object) -> Record | DataError:
@@ -143,32 +149,72 @@ def _named(value: object) -> Record | DataError:
 
 def _json_array(path: Path | str, text: io.TextIOWrapper) -> NumberedRecords:
     """Read a list of objects, or JSON lines that are called .json."""
-    first = next((line for line in text if line.strip()), "")
-    if not first.lstrip().startswith("["):
-        yield from _json_rows(chain([first], text))
+    while (first := text.read(1)).isspace():
+        pass
+    if first != "[":
+        yield from _json_rows(bounded_lines(text, first))
         return
+    memory = machine_memory() // 2
     try:
-        values = json.loads(first + text.read())
-    except (ValueError, RecursionError) as error:
+        values = parse_json(first + text.read(memory // 6), memory)
+    except ValueError as error:
         raise DataError(f"{path} is not valid JSON: {error}") from None
+    assert isinstance(values, list), "it begins with a bracket"
     yield from ((number, _named(value)) for number, value in enumerate(values, start=1))
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[int, Record]]:
+def _parquet_rows(path: Path) -> NumberedRecords:
     try:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError:
         raise DataError(f"{path}: reading Parquet needs {install_command('data')}") from None
     try:
-        file = pyarrow.parquet.ParquetFile(path)
-        number = 0
-        for batch in file.iter_batches(batch_size=1024):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
+        check_regular(path)
+        with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+            yield from enumerate(parquet_rows(file), start=1)
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+
+
+def parquet_rows(
+    file: pyarrow.parquet.ParquetFile, first_row: int = 0, columns: list[str] | None = None
+) -> Iterator[Record | DataError]:
+    """Yield the rows of a Parquet file from a row on; an error where a text is not usable.
+
+    Row groups before it are not read, and of a row group no more is in memory than a page of each
+    column and a few rows: one text may stand in a small file a million times.
+    """
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        if first_row >= group.num_rows:
+            first_row -= group.num_rows
+            continue
+        sizes = [group.column(i).total_uncompressed_size for i in range(group.num_columns)]
+        if sum(sizes) > LONGEST_LINE * group.num_rows:
+            raise OSError(f"rows of {_TOO_LONG} each")
+        # A column is as large as its largest text at least.
+        at_once = min(1024, max(8, (1 << 28) // max(1, *sizes)))
+        for batch in file.iter_batches(at_once, row_groups=[number], columns=columns):
+            yield from _batch_rows(batch.slice(first_row))
+            first_row = max(0, first_row - batch.num_rows)
+
+
+def _batch_rows(batch: pyarrow.RecordBatch) -> list[Record | DataError]:
+    try:
+        rows: list[Record] = batch.to_pylist()
+    except ValueError as error:
+        if batch.num_rows == 1:
+            return [DataError(f"its text is not UTF-8: {error}")]
+        return [row for i in range(batch.num_rows) for row in _batch_rows(batch.slice(i, 1))]
+    return [
+        row if _longest(row) <= LONGEST_LINE else DataError(f"a text of {_TOO_LONG}")
+        for row in rows
+    ]
+
+
+def _longest(row: Record) -> int:
+    return max((len(value) for value in row.values() if isinstance(value, str)), default=0)
 
 
 def check_writable(path: Path) -> RowFormat:
@@ -206,7 +252,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
 
 def _write_delimited(path: Path, stored: Callable[[], Iterator[Record]], delimiter: str) -> None:
     columns = dict.fromkeys(name for row in stored() for name in _flat(row))
-    with path.open("w", encoding="utf-8", newline="") as stream:
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
         writer = csv.DictWriter(stream, list(columns), restval="", delimiter=delimiter)
         writer.writeheader()
         writer.writerows(map(_flat, stored()))

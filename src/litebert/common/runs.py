@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import subprocess
@@ -13,9 +14,12 @@ from importlib import metadata
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import read_json, write_json
+from litebert.common.files import near_folders, read_json, write_json
+from litebert.common.rows import read_rows_or_errors
 
 MANIFEST_FILE = "manifest.json"
+MODEL_FOLDER = "model"
+"""The final model of a run."""
 SAMPLES_FILE = "samples.json"
 MISTAKES_FILE = "mistakes.json"
 RESULT_FILE = "result.json"
@@ -24,6 +28,8 @@ BASELINES = {"words": "bag of words", "random": "random weights"}
 """What a fine-tuning is compared with when asked to, and how reports call it."""
 
 _REPORTED_PACKAGES = ("litebert", "torch", "numpy", "sentencepiece", "tokenizers", "safetensors")
+
+_logger = logging.getLogger(__name__)
 
 
 class RunFolder:
@@ -64,28 +70,49 @@ class RunFolder:
 
     @staticmethod
     def exists(path: Path) -> bool:
-        """Whether the folder holds a run."""
-        return (path / MANIFEST_FILE).is_file()
+        """Whether the folder holds a run; other folders have a file of that name too."""
+        path = path / MANIFEST_FILE
+        return path.is_file() and {"argv", "config"} <= read_json(path).keys()
 
     @classmethod
     def refuse_existing(cls, path: Path) -> None:
         """Raise a DataError if the folder already holds a run: before long work, not after it."""
-        if cls.exists(path):
+        if not cls.exists(path):
+            return
+        if (path / MODEL_FOLDER).is_dir():
             raise DataError(
-                f"{path} already holds a run; go on with --resume auto or choose another --out"
+                f"{path} already holds a run that has finished: its model is "
+                f"{path / MODEL_FOLDER}; choose another --out, train on with --resume auto and a "
+                "longer run, or delete that folder to start over"
             )
+        raise DataError(
+            f"{path} already holds a run; go on with --resume auto or choose another --out"
+        )
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:
         """Open an existing run folder."""
         path = Path(path)
         if not cls.exists(path):
-            raise DataError(f"{path} is not a run folder: it has no {MANIFEST_FILE}")
+            near = near_folders(path) if not path.exists() else ""
+            if cls.exists(path.absolute().parent):
+                near = f" Did you mean '{path.parent}'?"
+            raise DataError(
+                f"{path} is not a run folder: it has no {MANIFEST_FILE} of a run.{near}"
+            )
         return cls(path)
 
     def manifest(self) -> dict[str, object]:
         """Return what ran: config, argv, versions, commit, seeds, fingerprints."""
         return read_json(self.path / MANIFEST_FILE)
+
+    def section(self, key: str) -> Mapping[str, object]:
+        """Return a table of the manifest, such as ``config``; a manifest without it is damaged."""
+        value = self.manifest().get(key)
+        if not isinstance(value, Mapping):
+            path = self.path / MANIFEST_FILE
+            raise DataError(f"{path} is damaged: it has no table '{key}'; put the file back")
+        return value
 
     def log(self, step: int, values: Mapping[str, object]) -> None:
         """Append one flushed line of metrics."""
@@ -96,25 +123,40 @@ class RunFolder:
         self._append({"event": name, "step": step, **fields})
 
     def metrics(self) -> Iterator[dict[str, object]]:
-        """Yield the logged lines; a last line cut by a crash is left out."""
+        """Yield the logged lines; one that a crash or a power cut left broken is left out.
+
+        How many those are is said through ``logging``.
+        """
         if not self.metrics_path.exists():
             return
-        with self.metrics_path.open(encoding="utf-8") as stream:
-            for line in stream:
-                if line.endswith("\n"):
-                    yield json.loads(line)
+        num_broken = 0
+        for _, row in read_rows_or_errors(self.metrics_path):
+            if isinstance(row, DataError):
+                num_broken += 1
+            else:
+                yield row
+        if num_broken:
+            _logger.warning("%s: %d broken lines are left out", self.metrics_path, num_broken)
 
     def metrics_position(self) -> int:
         """Return the size of the metrics file in bytes, to be stored in a checkpoint."""
         return self.metrics_path.stat().st_size if self.metrics_path.exists() else 0
 
     def truncate_metrics(self, position: int) -> None:
-        """Drop lines after a checkpoint's position: a resumed run then logs each step once."""
+        """Drop lines after a checkpoint's position: a resumed run then logs each step once.
+
+        What a power cut left of a line before it is closed, so that the next one is whole.
+        """
         if self.metrics_position() > position:
             os.truncate(self.metrics_path, position)
+        if self.metrics_position():
+            with self.metrics_path.open("r+b") as stream:
+                stream.seek(-1, os.SEEK_END)
+                if stream.read(1) != b"\n":
+                    stream.write(b"\n")
 
     def _append(self, record: Mapping[str, object]) -> None:
-        with self.metrics_path.open("a", encoding="utf-8") as stream:
+        with self.metrics_path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 

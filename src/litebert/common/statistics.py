@@ -7,6 +7,27 @@ import math
 _Z = 1.959964  # 95 % of a normal distribution lies within so many standard deviations
 
 
+def in_percent(interval: tuple[float, float]) -> str:
+    """Say an interval.
+
+    >>> in_percent((0.5781, 0.9193))
+    '58 to 92 %'
+    """
+    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %"
+
+
+def small_dev_split(documents: int, tokens: int) -> str:
+    """Say how little a dev split of few documents or tokens tells; empty if it is large enough."""
+    num_masked = 0.15 * tokens
+    if documents >= 5 and num_masked >= 500:
+        return ""
+    interval = in_percent(wilson_interval(0.3, num_masked))
+    return (
+        f"the dev split is small ({documents:,} documents, {tokens:,} tokens): 30 % of the masked "
+        f"words right may stand for {interval}; raise --dev-fraction or give --dev-input"
+    )
+
+
 def wilson_interval(share: float, count: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a share found in ``count`` trials.
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import ConfigError, InputError
 from litebert.common.files import read_json, write_json
+from litebert.common.ownership import owned_folder
 
 
 @dataclass(frozen=True)
@@ -66,22 +69,21 @@ class DemoFolder:
         self.report = root / "report.html"
 
     @classmethod
-    def open(cls, config: DemoConfig) -> DemoFolder:
-        """Make the folder, or find that of an earlier run on the same text."""
-        folder = cls(config)
-        root, corpus = config.out, config.corpus and str(config.corpus.resolve())
-        if folder.state.is_file():
+    @contextmanager
+    def open(cls, config: DemoConfig) -> Iterator[DemoFolder]:
+        """Own the folder, which is new or that of an earlier run on the same text."""
+        with owned_folder(config.out, _is_demo, [("--corpus", config.corpus)]):
+            folder = cls(config)
+            corpus = config.corpus and str(config.corpus.resolve())
+            if not folder.state.is_file():
+                write_json(folder.state, {"corpus": corpus, "length": config.length, "seconds": {}})
             before = read_json(folder.state).get("corpus")
             if before != corpus:
                 raise ConfigError(
-                    f"{root} holds a demo on {before or 'the documentation of Python'}; choose "
-                    "another --out, or delete it"
+                    f"{config.out} holds a demo on {before or 'the documentation of Python'}; "
+                    "choose another --out, or delete it"
                 )
-        elif root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise ConfigError(f"{root} exists and holds no demo; choose another --out")
-        else:
-            write_json(folder.state, {"corpus": corpus, "length": config.length, "seconds": {}})
-        return folder
+            yield folder
 
     @property
     def corpus(self) -> Path:
@@ -106,3 +108,8 @@ class DemoFolder:
         """Remember how long a stage took."""
         times = {**self.seconds(), stage: round(seconds, 2)}
         write_json(self.state, {**read_json(self.state), "seconds": times})
+
+
+def _is_demo(folder: Path) -> bool:
+    path = folder / "demo.json"
+    return path.is_file() and {"corpus", "length", "seconds"} <= read_json(path).keys()

@@ -97,18 +97,18 @@ def demo(config: DemoConfig, screen: Screen) -> int:
             f"{install_command('demo')}"
         )
     _ = config.budget_s  # a wrong duration is refused before anything is made
-    folder = DemoFolder.open(config)
-    started = time.monotonic()
-    screen.opening(folder)
-    try:
-        run_stages(the_way(folder), folder, screen)
-    except StageInterrupted as stop:
-        screen.interrupted(folder)
-        return stop.signum
-    except KeyboardInterrupt:
-        screen.interrupted(folder)
-        raise
-    screen.closing(folder, time.monotonic() - started)
+    with DemoFolder.open(config) as folder:
+        started = time.monotonic()
+        screen.opening(folder)
+        try:
+            run_stages(the_way(folder), folder, screen)
+        except StageInterrupted as stop:
+            screen.interrupted(folder)
+            return stop.signum
+        except KeyboardInterrupt:
+            screen.interrupted(folder)
+            raise
+        screen.closing(folder, time.monotonic() - started)
     return 0
 
 

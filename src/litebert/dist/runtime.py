@@ -39,6 +39,12 @@ class Process:
         """Whether this process writes files and talks to people."""
         return self.rank == 0
 
+    @property
+    def place_on_machine(self) -> tuple[int, int]:
+        """This process's number among those of its machine, and how many these are."""
+        number = int(os.environ.get("LOCAL_RANK", self.rank))
+        return number, int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
+
     def sum(self, values: Sequence[float]) -> list[float]:
         """Add numbers up over all processes, in float64."""
         if self.world_size == 1:

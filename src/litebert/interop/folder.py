@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,10 @@ import numpy.typing as npt
 
 from litebert.bundled import BUNDLED, bundled_model
 from litebert.common.config import from_dict, to_dict
-from litebert.common.errors import CheckpointError, install_command
+from litebert.common.errors import CheckpointError, DataError, install_command
+from litebert.common.files import near_folders
+from litebert.common.limits import check_regular
+from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, is_main_process
 from litebert.interop.hf_config import (
     MULTI_LABEL,
     OWN_TYPE,
@@ -28,7 +32,14 @@ from litebert.interop.hf_config import (
     model_config,
     read_settings,
 )
-from litebert.interop.names import BUFFERS, FOREIGN_PROJECTION, TIED_COPIES, tensor_names
+from litebert.interop.names import (
+    BUFFERS,
+    FOREIGN_PROJECTION,
+    TIED_COPIES,
+    some_of,
+    tensor_names,
+    tensor_shapes,
+)
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head
 from litebert.text.tokenizer import TOKENIZER_FILES
@@ -39,6 +50,15 @@ INDEX_FILE = "model.safetensors.index.json"
 PICKLED_FILE = "pytorch_model.bin"
 
 Array = npt.NDArray[np.generic]
+
+_TYPES = {
+    **{f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)},
+    **{f"I{8 * size}": f"<i{size}" for size in (1, 2, 4, 8)},
+    **{f"U{8 * size}": f"<u{size}" for size in (1, 2, 4, 8)},
+    "BOOL": "?",
+    "BF16": "<u2",
+}
+"""Types of safetensors that are read -> numpy's; the upper half of a float32 has none there."""
 
 _logger = logging.getLogger(__name__)
 
@@ -125,6 +145,34 @@ class ModelFolder:
             tuple(sorted(surplus)),
         )
 
+    def check(
+        self, parameters: Mapping[str, Array], head: Head, num_labels: int | None = None
+    ) -> None:
+        """Refuse weights that are not finite numbers of the shapes that ``config.json`` says."""
+        names = tensor_names(self.config, head, foreign=not self.is_own)
+        shapes = tensor_shapes(self.config, head, num_labels)
+        wrong = [
+            f"{names[name]} has {array.shape}, not {shapes[name]}"
+            for name, array in parameters.items()
+            if array.shape != shapes[name]
+        ]
+        if wrong:
+            raise CheckpointError(
+                f"{self.path}: weights and {CONFIG_FILE} are of different shape: {some_of(wrong)}"
+            )
+        for name, array in parameters.items():
+            if array.dtype != np.float32:
+                raise CheckpointError(
+                    f"{self.path}: {names[name]} holds {array.dtype} values; weights are read as "
+                    "float16, bfloat16, float32 or float64"
+                )
+            # The ends of the values, for they show a NaN and need no memory.
+            if not np.isfinite([array.min(initial=0), array.max(initial=0)]).all():
+                raise CheckpointError(
+                    f"{self.path}: {names[name]} has values that are not finite numbers, so every "
+                    "answer would be NaN; its training diverged, or the file is damaged"
+                )
+
     def unknown(self, surplus: tuple[str, ...]) -> tuple[str, ...]:
         """Return those surplus tensors that are no other head's, no tied copy and no counter."""
         known = {*BUFFERS, *TIED_COPIES}
@@ -140,8 +188,8 @@ class ModelFolder:
             return False
         weight = self.tensors.get(f"{FOREIGN_PROJECTION}.weight")
         bias = self.tensors.get(f"{FOREIGN_PROJECTION}.bias")
-        if weight is None or bias is None:
-            return False
+        if weight is None or bias is None or weight.shape != (config.hidden_size,) * 2:
+            return False  # a wrong shape is refused with the others
         identity = np.array_equal(weight, np.eye(config.hidden_size)) and not bias.any()
         if not identity and config.embedding_projection is False:
             raise CheckpointError(
@@ -175,24 +223,59 @@ def note_release(name: str, config: ModelConfig, overrides: Mapping[str, object]
 
 
 def resolve(source: Path | str) -> Path:
-    """Return the local folder of a path, or of a hub name after downloading it to the cache.
+    """Return the folder of a model: its path, a run folder's, or a hub name's in the cache.
 
-    The name ``bundled`` is the model that comes with the package; a folder of that name has to be
-    given by its absolute path.
+    The one meaning of ``--model`` in every command and function. What does not exist is never
+    replaced by something else. The name ``bundled`` is the model that comes with the package; a
+    folder of that name has to be given by its absolute path. A ``Path`` is never a hub name.
     """
-    if str(source) == BUNDLED:
-        return bundled_model()
+    name = str(source)
+    if name == BUNDLED:
+        folder = bundled_model()
+        _say_once("using the small model that comes with litebert; --model names another")
+        return folder
     path = Path(source).expanduser()
     if path.is_dir():
-        return path
+        return _model_in(path)
     if path.exists():
-        raise CheckpointError(f"{path} is a file, not a model folder")
-    name = str(source)
+        raise CheckpointError(f"{path} is a file, not a model folder; name its folder")
     is_hub_name = re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name) is not None
     is_in_folder = path.parent != Path() and path.parent.is_dir()
     if isinstance(source, Path) or is_in_folder or not is_hub_name:
-        raise CheckpointError(f"model folder {path} does not exist")
+        raise CheckpointError(f"model folder {path} does not exist.{near_folders(path)}")
     return _download(name)
+
+
+def _model_in(path: Path) -> Path:
+    """Return the folder itself, or the model of a run; say what else it is if it has none."""
+    if (path / CONFIG_FILE).is_file():
+        return path
+    if (path / MODEL_FOLDER / CONFIG_FILE).is_file():
+        _say_once(f"{path} is a run folder: using its model, {path / MODEL_FOLDER}")
+        return path / MODEL_FOLDER
+    if (path / "checkpoints").is_dir():
+        raise CheckpointError(
+            f"{path} is a run that has no model yet: let it finish with --resume auto, or make one "
+            f"of a checkpoint with `litebert export checkpoint {path} OUT`"
+        )
+    places = (CONFIG_FILE, f"{MODEL_FOLDER}/{CONFIG_FILE}", f"*/{MODEL_FOLDER}/{CONFIG_FILE}")
+    below = [str(file.parent) for place in places for file in sorted(path.glob(f"*/{place}"))]
+    if below:
+        hint = f"below it are {', '.join(below[:3])}"
+    elif (path / MANIFEST_FILE).is_file():
+        hint = "it holds the token shards of a corpus, or an unfinished run"
+    elif any((path / file).is_file() for file in TOKENIZER_FILES):
+        hint = "it holds a tokenizer without a model"
+    else:
+        hint = "name one that litebert or transformers wrote"
+    raise CheckpointError(f"{path} is not a model folder: {CONFIG_FILE} does not exist; {hint}")
+
+
+@cache
+def _say_once(line: str) -> None:
+    """Tell people on standard error, once however often the model is looked up."""
+    if is_main_process():
+        print(line, file=sys.stderr, flush=True)
 
 
 def _download(name: str) -> Path:
@@ -207,14 +290,15 @@ def _download(name: str) -> Path:
             path = Path(snapshot_download(name, allow_patterns=[*patterns, PICKLED_FILE]))
     except RepositoryNotFoundError:
         raise CheckpointError(
-            f"{name} is neither a folder here nor a model on the Hugging Face hub"
+            f"{name} is neither a folder here nor a model on the Hugging Face hub."
+            f"{near_folders(Path(name))}"
         ) from None
     except (OSError, ValueError) as error:
         # Offline, refused or full disk: the library's message is long, its first line says which.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
             f"{name} is not a folder here and cannot be fetched from the Hugging Face hub; "
-            f"download it once while online, or give a folder ({reason})"
+            f"download it once while online, or give a folder ({reason}).{near_folders(Path(name))}"
         ) from None
     return path
 
@@ -243,7 +327,8 @@ def _read_weights(path: Path) -> dict[str, Array]:
         read = _read_pickled if file.suffix == ".bin" else _read_safetensors
         for name, tensor in read(file).items():
             is_float = tensor.dtype.kind == "f"
-            tensors[name] = tensor.astype(np.float32, copy=False) if is_float else tensor
+            with np.errstate(over="ignore"):  # too large a float64 is refused as not finite
+                tensors[name] = tensor.astype(np.float32, copy=False) if is_float else tensor
     return tensors
 
 
@@ -251,13 +336,21 @@ def _read_safetensors(path: Path) -> dict[str, Array]:
     from safetensors import SafetensorError, deserialize, safe_open
 
     try:
+        check_regular(path)
         with safe_open(path, framework="np") as stream:
-            names = list(stream.keys())
-            if all(stream.get_slice(name).get_dtype() != "BF16" for name in names):
-                return {name: stream.get_tensor(name) for name in names}
+            types = {name: stream.get_slice(name).get_dtype() for name in stream.keys()}  # noqa: SIM118
+            if odd := [name for name, dtype in types.items() if dtype not in _TYPES]:
+                raise CheckpointError(
+                    f"{path}: {odd[0]} is of type {types[odd[0]]}, which is not read; save the "
+                    "weights as float32"
+                )
+            if "BF16" not in types.values():
+                return {name: stream.get_tensor(name) for name in types}
         views = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise CheckpointError(f"{path} is cut or not a safetensors file: {error}") from None
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
     return {name: _from_view(view["dtype"], view["shape"], view["data"]) for name, view in views}
@@ -267,25 +360,24 @@ def _from_view(dtype: str, shape: list[int], data: bytes) -> Array:
     """Decode one tensor of a file with bfloat16, which numpy lacks: the upper half of a float32."""
     if dtype == "BF16":
         return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").reshape(shape)
-    kind = {"F": "f", "I": "i", "U": "u", "B": "b"}[dtype[0]]
-    size = 1 if dtype == "BOOL" else int(dtype[1:]) // 8
-    return np.frombuffer(data, f"<{kind}{size}").reshape(shape)
+    return np.frombuffer(data, _TYPES[dtype]).reshape(shape)
 
 
 def _read_pickled(path: Path) -> dict[str, Array]:
-    from pickle import UnpicklingError
-
     try:
         import torch
     except ModuleNotFoundError:
         raise CheckpointError(f"reading {path} needs {install_command('train')}") from None
     try:
+        check_regular(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
         return {
             str(name): (tensor.float() if tensor.is_floating_point() else tensor).numpy()
             for name, tensor in state.items()
         }
-    except (AttributeError, EOFError, OSError, RuntimeError, TypeError, UnpicklingError) as error:
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
+    except Exception as error:  # a damaged pickle may raise anything while torch reads it
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(f"{path} is cut or not a file of torch weights: {reason}") from None
 

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from litebert.common.errors import CheckpointError, ConfigError, suggestion
 from litebert.common.files import atomic_folder, write_json, write_text
-from litebert.interop.card import model_card
+from litebert.interop.card import CARD_FILE, model_card
 from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder, Parameters, load_config
 from litebert.interop.hf_config import default_labels, foreign_config
 from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, some_of, tensor_names
 from litebert.model.config import TASK_FILE, ModelConfig
+from litebert.model.counts import check_memory
 from litebert.model.head_table import HEADS, Head, head_class, head_of_class
 from litebert.text.folder import copy_tokenizer
 from litebert.text.tokenizer import has_tokenizer
@@ -60,9 +61,10 @@ def save_model(
         write_json(temporary / CONFIG_FILE, values)
         _write_weights(model, config, head, temporary / WEIGHTS_FILE)
         if tokenizer_folder is not None:
-            copy_tokenizer(Path(tokenizer_folder), temporary)
+            masks = "masked_logits" in HEADS[head].output_names
+            copy_tokenizer(Path(tokenizer_folder), temporary, masks=masks)
         text = model_card(config, head, Path(folder).name) if card is None else card
-        write_text(temporary / "README.md", text)
+        write_text(temporary / CARD_FILE, text)
 
 
 def _head_of_model(model: nn.Module, asked: Head | None) -> Head:
@@ -88,6 +90,7 @@ def _labels_to_write(
 
 
 def _write_weights(model: nn.Module, config: ModelConfig, head: Head, path: Path) -> None:
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     foreign = is_foreign(config, head)
@@ -108,7 +111,12 @@ def _write_weights(model: nn.Module, config: ModelConfig, head: Head, path: Path
         tensors[f"{FOREIGN_PROJECTION}.bias"] = torch.zeros(config.hidden_size)
     if foreign and HEADS[head].bare:
         tensors = {name.removeprefix("albert."): tensor for name, tensor in tensors.items()}
-    save_file(tensors, path, metadata={"format": "pt"})
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"the weights cannot be written: {error}; make room and try again"
+        ) from None
 
 
 def _left_out(config: ModelConfig, head: Head) -> set[str]:
@@ -124,6 +132,8 @@ def build_model(
     generator: torch.Generator | None = None,
 ) -> nn.Module:
     """Build a model with a head by its name; ``num_labels`` for those that have labels."""
+    if torch.get_default_device().type != "meta":
+        check_memory(config)
     labels = {"num_labels": num_labels or 2} if HEADS[head].has_classes else {}
     return head_class(head)(config, generator=generator, **labels)
 
@@ -160,19 +170,18 @@ def load_model(
     num_labels = _number_of_labels(folder, head, num_labels, new_head)
     parameters = folder.parameters(HEADS[head].part_of or head)
     fresh = _fresh_names(folder, head, parameters, new_head)
+    used = {name: a for name, a in parameters.found.items() if name not in fresh}
+    folder.check(used, HEADS[head].part_of or head, num_labels)
     # Without fresh parts nothing has to be drawn, nor memory filled twice.
     with torch.device("cpu" if fresh else "meta"):
         model = build_model(folder.config, head, num_labels, generator)
     state = {
         _in_model(name, head): torch.from_numpy(np.ascontiguousarray(array))
-        for name, array in parameters.found.items()
-        if name not in fresh
+        for name, array in used.items()
     }
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     for name in POOLER:
         if name in parameters.missing and name not in fresh:
-            state[name] = torch.zeros(shapes[name])
-    _check_shapes(folder, head, shapes, state)
+            state[name] = torch.zeros(model.get_parameter(name).shape)
     model.load_state_dict(state, strict=False, assign=True)
     assert not any(parameter.is_meta for parameter in model.parameters()), "all are filled"
     _report(folder, head, parameters, fresh)
@@ -246,22 +255,6 @@ def _fresh_names(
     if new_head and not HEADS[head].pretrained:
         missing |= {name for name in parameters.found if not name.startswith("encoder.")}
     return frozenset(missing)
-
-
-def _check_shapes(
-    folder: ModelFolder, head: Head, shapes: Mapping[str, torch.Size], state: Mapping[str, Tensor]
-) -> None:
-    names = tensor_names(folder.config, HEADS[head].part_of or head, foreign=not folder.is_own)
-    in_folder = {_in_model(ours, head): name for ours, name in names.items()}
-    wrong = [
-        f"{in_folder[name]} has {tuple(tensor.shape)}, not {tuple(shapes[name])}"
-        for name, tensor in state.items()
-        if tensor.shape != shapes[name]
-    ]
-    if wrong:
-        raise CheckpointError(
-            f"{folder.path}: weights and {CONFIG_FILE} are of different shape: {some_of(wrong)}"
-        )
 
 
 def _report(folder: ModelFolder, head: Head, parameters: Parameters, fresh: frozenset[str]) -> None:

@@ -18,6 +18,8 @@ OWN_TYPE = "litebert"
 MULTI_LABEL = "multi_label_classification"
 """``problem_type`` of a classifier that may give several labels, or none."""
 
+_MOST_LABELS = 1_000_000
+
 _ACTIVATIONS: Mapping[str, Activation] = {
     # In these folders `gelu` is the erf form, because that is what transformers runs.
     "gelu": "gelu",
@@ -103,7 +105,9 @@ def foreign_config(
         "dtype": "float32",
     }
     if not foreign:
-        values |= {"sharing": config.sharing, "embedding_layout": config.embedding_layout}
+        values["embedding_layout"] = config.embedding_layout
+    if not foreign or _sharing_of(values) != config.sharing:
+        values["sharing"] = config.sharing
     if config.has_projection != (config.embedding_size != config.hidden_size):
         values["embedding_projection"] = config.has_projection
     if row.problem_type is not None:
@@ -145,10 +149,11 @@ def model_config(
         raise CheckpointError(f"{source}: hidden_act is {activation!r}; known are {known}")
     fields["activation"] = _ACTIVATIONS[activation]
     num_groups = present["num_hidden_groups"]
-    one, each = num_groups == 1, num_groups == present["num_hidden_layers"]
-    sharing: object = "all" if one else "none" if each else "groups"
-    if own:
+    sharing: object = _sharing_of(present)
+    same = ["all"] * (num_groups == 1) + ["none"] * (num_groups == present["num_hidden_layers"])
+    if own or present.get("sharing") in (*same, "groups"):  # as many sets under another name
         sharing = present.get("sharing", sharing)
+    if own:
         fields["embedding_layout"] = present.get("embedding_layout", "factorized")
     fields["sharing"] = sharing
     if sharing == "groups":
@@ -160,16 +165,19 @@ def model_config(
     try:
         config = from_dict(ModelConfig, fields, source)
     except ConfigError as error:
-        message = str(error)
-        raise CheckpointError(
-            message if message.startswith(source) else f"{source}: {message}"
-        ) from None
+        raise CheckpointError(str(error)) from None
     if not own and not is_foreign(config, "encoder"):
         raise CheckpointError(
             f"{source}: transformers rounds {config.num_groups} groups over {config.num_layers} "
             "layers to other groups than l * G // L, so its folders of this shape cannot be read"
         )
     return config
+
+
+def _sharing_of(values: Mapping[str, object]) -> str:
+    """What the number of groups says about sharing."""
+    groups = values["num_hidden_groups"]
+    return "all" if groups == 1 else "none" if groups == values["num_hidden_layers"] else "groups"
 
 
 def head_of(values: Mapping[str, object], source: str) -> Head:
@@ -197,8 +205,10 @@ def labels_of(values: Mapping[str, object], source: str) -> tuple[str, ...]:
     labels = values.get("id2label")
     if labels is None:
         count = values.get("num_labels", 2)
-        if not isinstance(count, int) or count < 1:
-            raise CheckpointError(f"{source}: num_labels is {count!r}; write a positive number")
+        if not isinstance(count, int) or not 1 <= count <= _MOST_LABELS:
+            raise CheckpointError(
+                f"{source}: num_labels is {count!r}; write a number from 1 to {_MOST_LABELS:,}"
+            )
         return default_labels(count)
     if isinstance(labels, Mapping) and labels:
         indices = [str(index) for index in range(len(labels))]

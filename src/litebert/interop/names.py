@@ -76,6 +76,51 @@ def tensor_names(config: ModelConfig, head: Head, *, foreign: bool | None = None
     return names if foreign else {ours: ours for ours in names}
 
 
+def tensor_shapes(
+    config: ModelConfig, head: Head, num_labels: int | None = None
+) -> dict[str, tuple[int, ...]]:
+    """The shape of each parameter by our name, without building the model.
+
+    >>> tensor_shapes(ModelConfig(), "classification", 3)["classifier.weight"]
+    (3, 768)
+    """
+    hidden, embedding, row = config.hidden_size, config.embedding_size, HEADS[head]
+    outputs = num_labels or 2 if row.has_classes else len(row.outputs)
+    maps = {  # the last or the last two parts of a module's name -> (output, input)
+        "projection": (hidden, embedding),
+        "expand": (config.ffn, hidden),
+        "contract": (hidden, config.ffn),
+        "transform": (embedding, hidden),
+        "sentence": (2, hidden),
+        "start": (1, hidden),
+        "end": (1, hidden),
+        "answer": (1, hidden),
+        "end_hidden": (hidden, 2 * hidden),
+        "answer_hidden": (hidden, 2 * hidden),
+        "word": (config.vocab_size, embedding),
+        "position": (config.max_positions, config.position_size),
+        "segment": (config.type_vocab_size, config.position_size),
+    }
+    norms = {
+        "encoder.embeddings.norm": config.position_size,
+        "mlm.norm": embedding,
+        "end_norm": hidden,
+    }
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name in tensor_names(config, head, foreign=False):
+        module, _, part = name.rpartition(".")
+        if module == "mlm":
+            shapes[name] = (config.vocab_size,)
+        elif module in norms or ".norms." in name:
+            shapes[name] = (norms.get(module, hidden),)
+        else:
+            last = module.rpartition(".")[2]
+            default = (outputs if module == row.linear else hidden, hidden)
+            size = maps.get(last, default)
+            shapes[name] = size if part == "weight" else size[:1]
+    return shapes
+
+
 def _encoder_modules(config: ModelConfig) -> dict[str, str]:
     """Our modules of weight and bias in the encoder -> transformers' names."""
     modules = {"encoder.embeddings.norm": "albert.embeddings.LayerNorm"}

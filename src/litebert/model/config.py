@@ -112,12 +112,24 @@ class ModelConfig:
         return self.embedding_size if self.embedding_layout == "factorized" else self.hidden_size
 
 
+_LARGEST: Mapping[str, int] = {
+    "vocab_size": 10_000_000,
+    "embedding_size": 65_536,
+    "hidden_size": 65_536,
+    "num_layers": 1_000,
+    "num_heads": 65_536,
+    "intermediate_size": 1_048_576,
+    "num_groups": 1_000,
+    "inner_group_num": 100,
+    "max_positions": 1_048_576,
+    "type_vocab_size": 65_536,
+}
+"""Sizes of which each is beyond any model there is: more comes of a slip or a damaged file."""
+
+
 def _check_sizes(config: ModelConfig) -> None:
-    sizes = (
-        "vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads",
-        "intermediate_size", "num_groups", "inner_group_num", "max_positions", "type_vocab_size",
-    )  # fmt: skip
-    check_range(config, "1 or more", *sizes)
+    for name, largest in _LARGEST.items():
+        check_range(config, "1 or more", name, most=largest)
     rates = ("hidden_dropout", "attention_dropout", "classifier_dropout")
     check_range(config, "0 or more and less than 1", *rates)
     check_range(config, "more than 0", "layer_norm_eps", "initializer_range")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from litebert.common.errors import ConfigError
+from litebert.common.limits import machine_memory
 from litebert.model.config import PRESETS, ModelConfig, Sharing
 from litebert.model.sharing import plan_of
 
@@ -67,6 +69,16 @@ def count_parameters(config: ModelConfig) -> ParameterCounts:
         + config.vocab_size
         + (2 * hidden + 2),
     )
+
+
+def check_memory(config: ModelConfig, copies: int = 1) -> None:
+    """Refuse a model of which so many copies in float32 do not fit into this machine's memory."""
+    total, memory = count_parameters(config).total, machine_memory()
+    if 4 * copies * total > memory:
+        raise ConfigError(
+            f"a model of {total:,} parameters needs {4e-9 * copies * total:,.0f} GB here, and this "
+            f"machine has {memory / 1e9:,.0f} GB: choose a smaller one"
+        )
 
 
 @dataclass(frozen=True)

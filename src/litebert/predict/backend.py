@@ -37,6 +37,8 @@ class BackendInfo:
     """Repeats of the shared block that ``depth`` may ask for; None if depth is fixed."""
     pads: bool
     """Whether padding in a batch is computed, so that its inputs should be of nearly one length."""
+    vocab_size: int
+    """Pieces that it has rows for."""
 
     def require(self, outputs: Sequence[str]) -> None:
         """Raise InputError if the model has no head for these outputs."""
@@ -69,7 +71,13 @@ def run_batch(
     depth: int | None = None,
 ) -> list[Outputs]:
     """Run features of one row each in one call; what the model says about each."""
-    return split(features, backend.run(pad(features, pad_id), outputs, depth))
+    batch, size = pad(features, pad_id), backend.info.vocab_size
+    if batch.input_ids.size and batch.input_ids.max() >= size:
+        raise CheckpointError(
+            f"the tokenizer gave piece {batch.input_ids.max()} to a model of {size} pieces: it is "
+            "that of another model; copy the right spiece.model into the folder"
+        )
+    return split(features, backend.run(batch, outputs, depth))
 
 
 def run_features(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
+from litebert.common.ownership import keep_files
 from litebert.common.progress import Progress, progress
 from litebert.interop.folder import resolve
 from litebert.predict.backend import Backend, Threads, open_backend, run_features
@@ -46,6 +48,7 @@ def evaluate_models(
     problems: RowProblems | None = None,
     device: str = "auto",
     threads: Threads = "auto",
+    allow_unknown: bool = False,
 ) -> list[TaskEvaluation]:
     """Score one model, or several whose predictions are averaged.
 
@@ -55,6 +58,7 @@ def evaluate_models(
         split: by default all that have labels.
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
+        allow_unknown: go on where the vocabulary does not know most of the text.
         device: where torch runs; ``auto`` takes a GPU if there is one.
         threads: of the processor; ``auto`` lets the runtime decide.
     """
@@ -62,9 +66,13 @@ def evaluate_models(
     purposes = [Purpose.read(folder) for folder in folders]
     task = find_task(task, data) if isinstance(task, str) else task
     task = purposes[0].named(task) if purposes else task
+    where = data_folder(task, data)
+    if out is not None:
+        keep_files(out, [("--model", name) for name in models])
+        if out.resolve() == (where.parent if where.is_file() else where).resolve():
+            raise ConfigError(f"--out {out} holds the data: give predictions a folder of their own")
     tokenizer = _shared_tokenizer(task, folders, purposes)
     orders = [purpose.order_for(task) for purpose in purposes]
-    where = data_folder(task, data)
     bad_rows = problems if problems is not None else RowProblems()
     named = read_splits(task, where, split, bad_rows)
     num_asked = len(named)
@@ -74,6 +82,10 @@ def evaluate_models(
     form = task.form.changed(stride=None if (own := purposes[0].task) is None else own.stride)
     length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
+    for part in splits:
+        warning = part.coverage(tokenizer).check(f"{task.name}, {part.name}", allow_unknown)
+        if warning is not None:
+            print(warning, file=sys.stderr)
     outputs = [
         _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device, threads)
         for folder, order in zip(folders, orders, strict=True)

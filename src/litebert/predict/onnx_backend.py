@@ -48,6 +48,10 @@ class OnnxBackend:
         self._outputs = sorted(name for name in wanted if self._name(name) in model.outputs)
         self._session = self._open(model.with_outputs([self._name(name) for name in self._outputs]))
         self._path_session: InferenceSession | None = None
+        head = HEADS[described.head]
+        self._widths = {
+            output.name: len(described.labels) for output in head.outputs if output.by_label
+        } | {_MASKED: described.config.vocab_size}
         self._input_names = {value.name for value in self._session.get_inputs()}
         self.info = BackendInfo(
             runtime=f"onnx {model.metadata.get('precision', 'float32')}",
@@ -55,7 +59,8 @@ class OnnxBackend:
             outputs=frozenset({*self._outputs, *([_STATES] if self._states else [])}),
             max_length=described.config.max_positions,
             # An export may be shallower than the model that its config.json describes.
-            num_layers=int(model.metadata.get("num_layers", described.config.num_layers)),
+            num_layers=_layers(model, described.config.num_layers),
+            vocab_size=described.config.vocab_size,
             max_depth=None,
             pads=True,
         )
@@ -69,16 +74,35 @@ class OnnxBackend:
         computed: dict[str, FloatArray] = {}
         names = [name for name in outputs if name != _STATES]
         if names:
-            arrays = self._session.run([self._name(name) for name in names], feeds)
+            arrays = self._run(self._session, [self._name(name) for name in names], feeds)
             for name, array in zip(names, arrays, strict=True):
+                width = self._widths.get(name)
+                if width is not None and array.shape[-1:] != (width,):
+                    raise CheckpointError(
+                        f"{self._path} gives {name} of shape {array.shape}, but its config.json "
+                        f"says {width} values; it is of another model"
+                    )
                 if name == _MASKED and self._name(name) != _MASKED:
                     array = array.reshape(-1, array.shape[-1])[batch.masked_positions]
                 computed[name] = np.asarray(array, np.float32)
         if _STATES in outputs:
             if self._path_session is None:
                 self._path_session = self._open(OnnxFile(self._path).with_outputs(self._states))
-            computed[_STATES] = np.stack(self._path_session.run(self._states, feeds), axis=2)
+            states = self._run(self._path_session, self._states, feeds)
+            computed[_STATES] = np.stack(states, axis=2)
         return computed
+
+    def _run(
+        self, session: InferenceSession, names: Sequence[str], feeds: dict[str, np.ndarray]
+    ) -> list[np.ndarray]:
+        try:
+            arrays: list[np.ndarray] = session.run(list(names), feeds)
+        except Exception as error:  # onnxruntime raises many types of its own
+            raise CheckpointError(
+                f"{self._path} fails on {feeds['input_ids'].shape[-1]} tokens: "
+                f"{str(error).partition(chr(10))[0]}; is its config.json of another model?"
+            ) from None
+        return arrays
 
     def _feeds(self, batch: PaddedBatch) -> dict[str, np.ndarray]:
         ids, mask = batch.input_ids, batch.attention_mask
@@ -116,3 +140,11 @@ class OnnxBackend:
         except Exception as error:  # onnxruntime raises many types of its own
             reason = str(error).splitlines()[0]
             raise CheckpointError(f"{self._path} cannot be run: {reason}") from None
+
+
+def _layers(model: OnnxFile, default: int) -> int:
+    """Return how many layers the file says that it runs."""
+    text = model.metadata.get("num_layers", str(default))
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= 100_000:
+        raise CheckpointError(f"{model.path} says that it runs {text[:20]!r} layers: not a number")
+    return int(text)

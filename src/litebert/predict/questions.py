@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
@@ -19,6 +20,9 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 Pooling = Literal["mean", "cls"]
 
+# Only from the start of white space: tried at each blank of a long run it would take for ever.
+_MASK = re.compile(r"(?<!\s)(\s*)\[MASK\]", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -29,6 +33,8 @@ class Candidate:
     token_id: int
     score: float
     """Its probability at this position."""
+    is_continuation: bool = False
+    """Whether it goes on with the word before it, without a space between them."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class FilledText:
     """The candidates for every ``[MASK]`` of one text."""
 
     text: str
-    """The text with the best candidate at each mask."""
+    """The text as it was given, with the best candidate at each mask."""
     masks: list[list[Candidate]]
     """For each mask, in the order of the text, the best candidates first."""
 
@@ -99,13 +105,18 @@ def fill_mask(text: str, reader: Reader, top_k: int) -> Question[FilledText]:
     feature = Feature(0, (single_row(body, tokenizer, reader.max_length),), masked=masked)
 
     def filled(said: Sequence[Outputs]) -> FilledText:
-        ids = feature.rows[0].ids.tolist()
         masks = [_candidates(logits, tokenizer, top_k) for logits in said[0]["masked_logits"]]
-        for position, candidates in zip(masked, masks, strict=True):
-            ids[position] = candidates[0].token_id
-        return FilledText(tokenizer.decode(ids[1:-1]), masks)
+        best = iter([candidates[0] for candidates in masks])
+        return FilledText(_MASK.sub(lambda found: _put(found, next(best)), text), masks)
 
     return Question([feature], ("masked_logits",), filled)
+
+
+def _put(found: re.Match[str], candidate: Candidate) -> str:
+    """Return what takes the place of a mask and the space before it."""
+    if candidate.is_continuation:
+        return candidate.token
+    return (found[1] or ("" if found.start() == 0 else " ")) + candidate.token
 
 
 def check_top_k(top_k: int) -> None:
@@ -129,10 +140,13 @@ def order(first: str, second: str, reader: Reader) -> Question[SentenceOrder]:
     return Question([feature], ("sop_logits",), read)
 
 
-def embed(text: str, reader: Reader, pooling: Pooling) -> Question[FloatArray]:
+def embed(
+    text: str, reader: Reader, pooling: Pooling, *, may_be_empty: bool = False
+) -> Question[FloatArray]:
     """Ask for one vector: the mean over the tokens, or the state at ``[CLS]``; float32 [H].
 
-    ``[CLS]`` and ``[SEP]`` count as tokens; a text that is too long is cut at its end.
+    ``[CLS]`` and ``[SEP]`` count as tokens, so that a text without any has a vector too if it may
+    be empty; a text that is too long is cut at its end.
     """
 
     def vector(said: Sequence[Outputs]) -> FloatArray:
@@ -140,7 +154,7 @@ def embed(text: str, reader: Reader, pooling: Pooling) -> Question[FloatArray]:
         pooled = hidden_SH.mean(axis=0) if pooling == "mean" else hidden_SH[0]
         return np.array(pooled, np.float32)
 
-    return Question([plain(text, reader)], ("last_hidden_state",), vector)
+    return Question([plain(text, reader, may_be_empty)], ("last_hidden_state",), vector)
 
 
 def layer_path(text: str, reader: Reader) -> Question[LayerPath]:
@@ -148,10 +162,10 @@ def layer_path(text: str, reader: Reader) -> Question[LayerPath]:
     return Question([plain(text, reader)], ("hidden_states",), _layer_path)
 
 
-def plain(text: str, reader: Reader) -> Feature:
+def plain(text: str, reader: Reader, may_be_empty: bool = False) -> Feature:
     """Return one text as a feature, cut at its end if it is too long."""
     ids = reader.tokenizer.encode(text)
-    if not ids:
+    if not ids and not may_be_empty:
         raise InputError("the text is empty; write some words")
     return Feature(0, (single_row(ids, reader.tokenizer, reader.max_length),))
 
@@ -168,8 +182,9 @@ def _candidates(logits_V: FloatArray, tokenizer: Tokenizer, top_k: int) -> list[
     scores = softmax(logits_V)[best]
     candidates = []
     for token_id, score in zip(best.tolist(), scores.tolist(), strict=True):
-        word = tokenizer.spell(token_id)[1] or tokenizer.id_to_piece(token_id)
-        candidates.append(Candidate(word, token_id, score))
+        begins_word, word = tokenizer.spell(token_id)
+        word = word or tokenizer.id_to_piece(token_id)
+        candidates.append(Candidate(word, token_id, score, not begins_word))
     return candidates
 
 

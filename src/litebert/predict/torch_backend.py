@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -20,6 +21,12 @@ from litebert.model.pretraining import PretrainingModel
 from litebert.predict.backend import BackendInfo
 from litebert.predict.inputs import PaddedBatch
 from litebert.tasks.base import FloatArray
+
+_SHAPE_CACHES = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+_CACHED_SHAPES = "64"
+"""oneDNN and torch's layer above it keep about half a megabyte for each matrix and number of tokens
+that a packed model has met, 1,024 of them by default: memory grows for hours where lengths vary.
+They ask the environment when they are first used. 64 were as fast (docs/serving.md)."""
 
 _STATES = frozenset(output.name for output in ENCODER_OUTPUTS)
 
@@ -47,6 +54,7 @@ class TorchBackend:
             outputs=outputs_of_head(head),
             max_length=config.max_positions,
             num_layers=config.num_layers,
+            vocab_size=config.vocab_size,
             max_depth=config.num_layers,
             pads=False,
         )
@@ -60,6 +68,8 @@ class TorchBackend:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         backend = cls(load_model(folder).to(device).eval(), ModelFolder(folder).head, "auto")
         if packed and backend.device.type == "cpu":
+            for variable in _SHAPE_CACHES:
+                os.environ.setdefault(variable, _CACHED_SHAPES)
             backend.encoder.pack()
         return backend
 

@@ -66,6 +66,7 @@ def finetuning_page(run: RunFolder) -> str:
             columns([_scores(result), _seeds(result), _depths(result, metric)]),
             "<h2>Curves</h2>",
             finetuning_charts(logs, result, metric),
+            classes_table(content),
             confusion_table(content),
             mistakes_table(content),
             columns([_recipe(best, manifest), _data(best, result)]),
@@ -142,6 +143,9 @@ def _score_figures(logs: Sequence[NamedLog], result: Record, metric: str) -> lis
     seeds = len(_rows(result.get("by_seed")))
     median = f", median of {seeds} seeds" if seeds else ""
     found = [(f"{number(result, 'scores', metric):.4g}", f"dev {metric}{median}")]
+    if "mae" in mapping(result, "scores"):  # a correlation says nothing about the scale
+        error, of_mean = number(result, "scores", "mae"), number(result, "baseline", "mae")
+        found.append((f"{error:.3g}", f"mean error; always saying the mean: {of_mean:.3g}"))
     for name, beside in _baselines(result).items():
         label = "baseline that looks at no text" if name == "baseline" else name
         found.append((f"{number(beside, metric):.4g}", label))
@@ -279,6 +283,18 @@ def confusion_table(content: Record) -> str:
         f'<div class="wide"><table class="confusion"><tr><th></th>{head}<th>all</th></tr>'
         f"{''.join(rows)}</table></div>"
     )
+
+
+def classes_table(content: Record) -> str:
+    """Precision, recall and F1 of each class, label or type of entity."""
+    names = ("precision", "recall", "f1", "count")
+    rows = [
+        [str(row.get("class")), *(_figure(row, name) for name in names)]
+        for row in _rows(content.get("classes"))
+    ]
+    if not rows:
+        return ""
+    return f"<h2>Classes</h2>{table(['on ' + _split(content), *names], rows, numeric=range(1, 5))}"
 
 
 def mistakes_table(content: Record) -> str:

@@ -87,6 +87,14 @@ def pretraining_charts(records: Sequence[Record]) -> str:
             Series("smoothed", smoothed(bag)),
         ]
         figures.insert(1, chart("Bag-of-words loss of [CLS] (nats)", lines))
+    probes = [
+        Series("[CLS]", points(records, "dev_probe_cls")),
+        Series("mean of the tokens", points(records, "dev_probe_mean")),
+        Series("word table", points(records, "dev_probe_table")),
+        Series("bag of words, no model", points(records, "dev_probe_words"), dashed=True),
+    ]
+    if probes[0].points:
+        figures.insert(2, chart("Linear probes of frozen states", probes))
     for key, title in (
         ("layers", "Layers that run"),
         ("length", "Longest example (tokens)"),
@@ -123,6 +131,9 @@ def _dev_figures(dev: Sequence[Record]) -> list[tuple[str, str]]:
             if last.get(f"dev_{rule_key}") is not None:
                 label += f" ({rule} {number(last, f'dev_{rule_key}'):.1%})"
             found.append((f"{share:.1%}", f"{label}; {interval}, of {count:,.0f}"))
+    if last.get("dev_probe_cls") is not None:
+        beside = f"bag of words {number(last, 'dev_probe_words'):.3f}"
+        found.append((f"{number(last, 'dev_probe_cls'):.3f}", f"probe of [CLS] ({beside})"))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from litebert.common.errors import DataError
+from litebert.common.errors import DataError, blame
 from litebert.common.files import read_json, write_text
 from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.report.finetuning import finetuning_page, is_finetuning
@@ -24,7 +24,9 @@ def write_report(run: Path | str, target: Path | str | None = None) -> Path:
     folder = RunFolder.open(run)
     path = Path(target) if target is not None else folder.path / "report.html"
     make = finetuning_page if is_finetuning(folder.manifest()) else pretraining_page
-    write_text(path, make(folder))
+    with blame(f"a file of {folder.path}"):
+        text = make(folder)
+    write_text(path, text)
     return path
 
 

@@ -5,47 +5,41 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import FrameType
 
-import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, params
+from fastapi.datastructures import Default
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, PlainTextResponse, Response
+from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 
 from litebert import __version__
-from litebert.common.errors import CheckpointError, ConfigError, LitebertError
-from litebert.serve import schemas
+from litebert.common.errors import CheckpointError, LitebertError
+from litebert.serve import schemas as s
 from litebert.serve.batcher import Batcher, QueueFullError
+from litebert.serve.bodies import BoundedRoute
 from litebert.serve.config import LIMITS, ServeConfig
+from litebert.serve.connections import Server, connection_limit, listen, stray_signals
 from litebert.serve.endpoints import Endpoints
-from litebert.serve.guards import (
-    AccessLog,
-    LimitBody,
-    Metrics,
-    Observe,
-    RequireKey,
-    TimedProtocol,
-    error_response,
-)
+from litebert.serve.guards import LimitBody, Observe, RequireKey, error_response
 from litebert.serve.service import CannotAnswerError, Service, UnknownModelError
+from litebert.serve.telemetry import REQUEST_ID, AccessLog, LogStream, Metrics, log_to
 
 STATIC = Path(__file__).parent / "static"
 KEY_VARIABLE = "LITEBERT_API_KEY"
 
 _ERRORS: dict[int | str, dict[str, object]] = {
-    status: {"model": schemas.ErrorResponse, "description": text}
+    status: {"model": s.ErrorResponse, "description": text}
     for status, text in (
         (400, "The body is not JSON."),
         (401, "The key is missing or wrong."),
@@ -59,6 +53,9 @@ _ERRORS: dict[int | str, dict[str, object]] = {
         (503, "The server is stopping or full of connections, or the answer took too long."),
     )
 }
+
+_SAID = {"string_too_short": "the text is empty", "too_short": "the list is empty"}
+"""Instead of what pydantic says."""
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
@@ -94,7 +91,12 @@ def create_app(
         # A key from a file often ends with a line break, which no header can carry.
         middleware.append(Middleware(RequireKey, key=config.api_key.strip()))
     middleware.append(
-        Middleware(LimitBody, max_bytes=config.max_body_bytes, timeout_s=config.timeout_s)
+        Middleware(
+            LimitBody,
+            max_bytes=config.max_body_bytes,
+            timeout_s=config.timeout_s,
+            is_full=lambda: batcher.is_full(is_large=True),
+        )
     )
     app = FastAPI(
         title="litebert",
@@ -105,10 +107,13 @@ def create_app(
         docs_url=None,  # the page of FastAPI loads its code from the internet; ours does not
         redoc_url=None,
     )
-    app.state.stopping = False
+    app.state.stopping, app.state.metrics = False, metrics
+    app.router.route_class = BoundedRoute
+    # RequireKey asks for the key; this says so in the OpenAPI document.
+    guarded = [Depends(HTTPBearer(auto_error=False))] if config.api_key is not None else []
     _add_errors(app)
-    _add_questions(app, Endpoints(service, batcher, config))
-    _add_operations(app, service, batcher, metrics, config)
+    _add_questions(app, Endpoints(service, batcher, config), guarded)
+    _add_operations(app, service, batcher, config, guarded)
     _add_pages(app)
     return app
 
@@ -117,71 +122,32 @@ def serve(config: ServeConfig) -> None:
     """Load the models and serve until SIGTERM or SIGINT; running requests are finished first."""
     if config.api_key is None and KEY_VARIABLE in os.environ:
         config = replace(config, api_key=os.environ[KEY_VARIABLE])
-    listener = _listen(config)
+    for number in stray_signals():
+        signal.signal(number, signal.SIG_IGN)
+    listener = listen(config)
+    limit = connection_limit(config.max_connections)
+    if limit < config.max_connections:
+        told = f"litebert: {limit:,} connections, not {config.max_connections:,}: the process may "
+        print(told + "open no more files (ulimit -n)", file=sys.stderr, flush=True)
+        config = replace(config, max_connections=limit)
     service = Service.load(config)
-    app = create_app(service, config, AccessLog())
+    log = LogStream()
+    app = create_app(service, config, AccessLog(log))
+    log.on_drop = app.state.metrics.dropped.inc
     names = ", ".join(
         f"{model.name} ({model.predictor.backend.info.runtime})" for model in service.models
     )
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     print(f"litebert: serving {names} on http://{shown}:{port}", file=sys.stderr, flush=True)
-    _Server(app, config).run(sockets=[listener])
+    log_to(log)
+    # How long the event loop waits for a thread that is cutting texts; Python's default is 5 ms.
+    sys.setswitchinterval(0.0005)
+    Server(app, config).run(sockets=[listener])
+    log.close()
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server, for which being asked to stop is not a failure."""
-
-    def __init__(self, app: FastAPI, config: ServeConfig) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                access_log=False,
-                log_level="warning",
-                server_header=False,
-                http=partial(TimedProtocol, config.timeout_s),  # type: ignore[arg-type]
-                limit_concurrency=config.max_connections + 1,  # uvicorn refuses from there on
-                timeout_graceful_shutdown=max(1, round(config.drain_s)),
-            )
-        )
-        self._app = app
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop; ``/ready`` says so on connections that are still open."""
-        self._app.state.stopping = True
-        super().handle_exit(sig, frame)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop gracefully on SIGINT and SIGTERM; uvicorn itself would then die of the signal."""
-        before = {
-            number: signal.signal(number, self.handle_exit)
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _listen(config: ServeConfig) -> socket.socket:
-    """Take the port before loading anything, so that a taken one is known at once."""
-    try:
-        family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.create_server((config.host, config.port), family=family, backlog=512)
-        # Connections inherit it. Otherwise the body of an answer waits 40 ms for the client to
-        # confirm the headers: asyncio only sees to this for sockets that it makes itself.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listener
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {config.host}:{config.port} ({error.strerror or error}); "
-            "choose another --port or --host"
-        ) from None
-
-
-def _add_questions(app: FastAPI, endpoints: Endpoints) -> None:
+def _add_questions(app: FastAPI, endpoints: Endpoints, guarded: Sequence[params.Depends]) -> None:
     """Add what models are asked."""
     for path, endpoint, summary in (
         ("/fill-mask", endpoints.fill_mask, "Likeliest words at each [MASK]"),
@@ -190,6 +156,7 @@ def _add_questions(app: FastAPI, endpoints: Endpoints) -> None:
         ("/answer", endpoints.answer, "Answer a question from a passage"),
         ("/multiple-choice", endpoints.multiple_choice, "Choose among options"),
         ("/tag", endpoints.tag, "Tag each word of a text"),
+        ("/rerank", endpoints.rerank, "Put texts in order for a query (TEI's shape)"),
         ("/v1/embeddings", endpoints.embeddings, "Vectors of texts (OpenAI's shape)"),
         ("/tokenize", endpoints.tokenize, "Pieces and ids of a text"),
         ("/layers", endpoints.layers, "How far each layer moves a text (Figure 1)"),
@@ -200,36 +167,53 @@ def _add_questions(app: FastAPI, endpoints: Endpoints) -> None:
             methods=["POST"],
             summary=summary,
             responses=_ERRORS,
-            response_model_exclude_none=path == "/classify",
+            # Embeddings are written by the endpoint itself.
+            response_model=Default(None) if path != "/v1/embeddings" else s.EmbeddingsResponse,
+            response_model_exclude_none=path in ("/classify", "/rerank"),
+            dependencies=guarded,
         )
+    listed = partial(
+        app.add_api_route,
+        responses={status: _ERRORS[status] for status in (401, 404, 422)},
+        dependencies=guarded,
+    )
+    listed("/v1/models", endpoints.models, summary="The loaded models (OpenAI's shape)")
+    listed("/v1/models/{name}", endpoints.one_model, summary="A loaded model (OpenAI's shape)")
 
 
 def _add_operations(
-    app: FastAPI, service: Service, batcher: Batcher, metrics: Metrics, config: ServeConfig
+    app: FastAPI,
+    service: Service,
+    batcher: Batcher,
+    config: ServeConfig,
+    guarded: Sequence[params.Depends],
 ) -> None:
     """Add what supervisors and dashboards ask."""
 
     @app.get("/health", summary="Is the process alive?")
-    async def health() -> schemas.Status:
-        return schemas.Status(status="ok")
+    async def health() -> s.Status:
+        return s.Status(status="ok")
 
     @app.get("/ready", summary="Are requests accepted?", responses={503: _ERRORS[503]})
-    async def ready() -> schemas.Status:
+    async def ready() -> s.Status:
         if app.state.stopping or not batcher.accepting:
             raise HTTPException(503, "the server is stopping")
-        return schemas.Status(status="ready")
+        return s.Status(status="ready")
 
-    @app.get("/info", summary="The loaded models and the limits", responses={401: _ERRORS[401]})
-    async def info() -> schemas.InfoResponse:
-        return schemas.InfoResponse(
+    asked = partial(app.get, dependencies=guarded, responses={401: _ERRORS[401]})
+
+    @asked("/info", summary="The loaded models and the limits")
+    async def info() -> s.InfoResponse:
+        return s.InfoResponse(
             version=__version__,
             models=[model.describe() for model in service.models],
             limits={name: getattr(config, name) for name in LIMITS},
         )
 
-    @app.get("/metrics", summary="Prometheus metrics", response_class=Response)
+    @asked("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
     async def prometheus() -> Response:
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        media_type = "text/plain; version=0.0.4; charset=utf-8"
+        return Response(app.state.metrics.text(), media_type=media_type)
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -251,13 +235,17 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        if first["type"] == "json_invalid":
-            return error_response(400, "invalid_json", "the body is not valid JSON")
-        # "body", "text", "str": the last part names a member of a union and helps nobody.
-        field = ".".join(str(part) for part in first["loc"][1:2])
-        message = f"{field}: {first['msg']}" if field else str(first["msg"])
-        return error_response(422, "invalid_request", message)
+        errors = error.errors()
+        if errors[0]["type"] == "json_invalid":
+            reason = errors[0]["ctx"]["error"]
+            return error_response(400, "invalid_json", f"the body is not valid JSON: {reason}")
+        # Of the members of a union the one that got furthest: it says what is wrong with the third
+        # text of a list, where another says that a list is not a text.
+        worst = max(errors, key=lambda one: len(one["loc"]))
+        # "body", "text", "list[str]", 2: the name of a member of a union helps nobody.
+        place = [*worst["loc"][1:2], *(part for part in worst["loc"][2:] if isinstance(part, int))]
+        field, said = ".".join(map(str, place)), _SAID.get(worst["type"], str(worst["msg"]))
+        return error_response(422, "invalid_request", f"{field}: {said}" if field else said)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
@@ -285,4 +273,6 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unforeseen(request: Request, error: Exception) -> Response:
-        return error_response(500, "internal", "the server failed; its log says why")
+        number = REQUEST_ID.get()
+        text = f"the server failed; its log says why, under {number}"
+        return error_response(500, "internal", text, {"X-Request-ID": number})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
+from operator import attrgetter
 from typing import TypeVar
 
 from litebert.common.errors import LitebertError
@@ -37,6 +39,7 @@ class _Job:
     said: list[Outputs | None]
     done: asyncio.Future[list[Outputs]]
     missing: int
+    is_large: bool
 
 
 @dataclass(eq=False)
@@ -49,6 +52,8 @@ class _Unit:
     predictor: Predictor
     outputs: tuple[str, ...]
     queued_at: float
+    turn: int
+    """when it is due, on a clock of tokens: after its request's earlier ones and its own"""
 
     @property
     def cost(self) -> int:
@@ -64,9 +69,15 @@ class _Unit:
 class Batcher:
     """Answers questions from many requests with few model calls.
 
-    The oldest input always goes next, together with waiting inputs: of nearly its length if the
-    model computes padding, of any length if it does not. A short delay lets a burst gather, but
-    only when the last batch held several inputs: a lone client never waits.
+    Requests share the model in equal parts (fair queueing by virtual finish times): an input is due
+    after as many tokens as it and those before it in its request have, counted from when it came.
+    So the inputs of large requests take turns with small ones that come later, and of equally
+    large ones the oldest goes first. The next input goes together with waiting inputs: of nearly
+    its length if the model computes padding, of any length if it does not. A short delay lets a
+    burst gather, but only when the last batch held several inputs: a lone client never waits.
+
+    Requests of more than one batch have a queue bound of their own, so that a few large ones do not
+    shut the door on the many small.
     """
 
     max_tokens: int
@@ -74,9 +85,11 @@ class Batcher:
     max_queue_tokens: int
     on_batch: Callable[[int, int, float, float], None] = lambda *report: None
     """told of each batch: inputs, tokens, seconds, the longest wait of an input in seconds"""
-    queued_tokens: int = field(default=0, init=False)
     tokens_per_s: float = field(default=1000.0, init=False)
     _queue: list[_Unit] = field(default_factory=list, init=False)
+    _queued: list[int] = field(default_factory=lambda: [0, 0], init=False)
+    _building: list[int] = field(default_factory=lambda: [0, 0], init=False)
+    _turn: int = field(default=0, init=False)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _worker: asyncio.Task[None] | None = field(default=None, init=False)
     _draining: bool = field(default=False, init=False)
@@ -91,6 +104,11 @@ class Batcher:
         """Whether new questions are taken."""
         return self._worker is not None and not self._worker.done() and not self._draining
 
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens of the inputs that wait."""
+        return sum(self._queued)
+
     async def drain(self) -> None:
         """Answer what is queued, then stop."""
         self._draining = True
@@ -99,26 +117,33 @@ class Batcher:
             await self._worker
 
     async def ask(
-        self, predictor: Predictor, questions: Sequence[Question[Result]]
+        self,
+        predictor: Predictor,
+        questions: Sequence[Question[Result]],
+        *,
+        admitted: bool = False,
     ) -> list[Result]:
         """Answer questions for the same outputs: all are accepted or none.
 
-        Cancelling the caller takes their inputs out of the queue.
+        Cancelling the caller takes their inputs out of the queue. ``admitted``: the caller has been
+        through :meth:`admission`.
 
         Raises:
             QueueFullError: there is too much work waiting.
         """
-        self.refuse_if_full()
-        loop = asyncio.get_running_loop()
         features = [feature for question in questions for feature in question.features]
-        job = _Job([None] * len(features), loop.create_future(), len(features))
+        costs = [max(_LEAST_COST, len(feature)) for feature in features]
+        if not admitted:
+            self._refuse_if_full(sum(costs))
+        loop = asyncio.get_running_loop()
+        is_large = sum(costs) > self.max_tokens
+        job = _Job([None] * len(features), loop.create_future(), len(features), is_large)
         now, outputs = time.monotonic(), questions[0].outputs
-        units = [
-            _Unit(job, index, feature, predictor, outputs, now)
-            for index, feature in enumerate(features)
+        self._queue += [
+            _Unit(job, index, feature, predictor, outputs, now, self._turn + cost)
+            for index, (feature, cost) in enumerate(zip(features, accumulate(costs), strict=True))
         ]
-        self._queue += units
-        self.queued_tokens += sum(unit.cost for unit in units)
+        self._queued[is_large] += sum(costs)
         self._arrived.set()
         said = await job.done
 
@@ -129,13 +154,33 @@ class Batcher:
         # Reading an answer out of large outputs takes a while; other requests do not wait for it.
         return await loop.run_in_executor(None, read)
 
-    def refuse_if_full(self) -> None:
-        """Raise QueueFullError if the queue is full: asked before any work on a request.
+    @contextmanager
+    def admission(self, num_tokens: int) -> Iterator[None]:
+        """Count work of about so many tokens as waiting, while its questions are being built.
+
+        Raises:
+            QueueFullError: there is too much work waiting; asked before any work on a request.
+        """
+        self._refuse_if_full(num_tokens)
+        is_large = num_tokens > self.max_tokens
+        self._building[is_large] += num_tokens
+        try:
+            yield
+        finally:
+            self._building[is_large] -= num_tokens
+
+    def is_full(self, is_large: bool) -> bool:
+        """Whether requests of this size are refused."""
+        waiting = self._queued[is_large] + self._building[is_large]
+        return self._draining or waiting >= self.max_queue_tokens
+
+    def _refuse_if_full(self, num_tokens: int) -> None:
+        """Raise QueueFullError if the queue for requests of this size is full.
 
         A question that comes earlier is taken whole, so the queue passes its bound by one question
         at most, and a large one is not refused for as long as small ones keep coming.
         """
-        if self._draining or self.queued_tokens >= self.max_queue_tokens:
+        if self.is_full(num_tokens > self.max_tokens):
             # The whole seconds after which the present queue is probably done.
             raise QueueFullError(max(1, round(self.queued_tokens / self.tokens_per_s)))
 
@@ -175,15 +220,19 @@ class Batcher:
     def _take(self) -> list[_Unit]:
         """Take the next batch out of the queue; inputs that nobody waits for are dropped."""
         left = [unit for unit in self._queue if not unit.job.done.done()]
+        left.sort(key=attrgetter("turn"))  # stable: of equal turns the oldest
         batch: list[_Unit] = []
         if left:
+            self._turn = left[0].turn
             same = [unit for unit in left if unit.group == left[0].group]
             lengths = [len(unit.feature) for unit in same]
             chosen = first_batch(lengths, self.max_tokens, same[0].predictor.pads)
             batch = [same[index] for index in chosen]
         taken = set(map(id, batch))
         self._queue = [unit for unit in left if id(unit) not in taken]
-        self.queued_tokens = sum(unit.cost for unit in self._queue)
+        self._queued = [0, 0]
+        for unit in self._queue:
+            self._queued[unit.job.is_large] += unit.cost
         self._last_size = max(1, len(batch))
         return batch
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar, cast
 
+import numpy as np
 from starlette.requests import Request
+from starlette.responses import Response
 
 from litebert.common.errors import InputError
 from litebert.predict import questions
@@ -18,7 +23,7 @@ from litebert.serve import schemas as s
 from litebert.serve.batcher import Batcher
 from litebert.serve.config import ServeConfig
 from litebert.serve.guards import ClientLeftError
-from litebert.serve.service import Service
+from litebert.serve.service import OPENAI_ENCODING, Service, openai_encoding
 from litebert.tasks.base import FloatArray, Form
 
 Result = TypeVar("Result")
@@ -26,12 +31,28 @@ Result = TypeVar("Result")
 _LONG_TEXT_CHARACTERS = 4000
 """Longer texts are cut into pieces on another thread, so that other requests do not wait."""
 
+_BULK_CHARACTERS = 65_536
+"""Still longer ones on a thread of their own, so that long ones of usual length do not either."""
+
+_TEXT_CHARACTERS = 16
+"""What a text counts beside its characters: a call is work too."""
+
+_LIGATURE_CHARACTERS = 18
+"""What one character becomes at most when it is normalised (U+FDFA)."""
+
+_SLICE_CHARACTERS = 2000
+"""Taken apart at a time: the event loop gets its turn in between."""
+
+_CHARACTERS_PER_TOKEN = 4
+
 
 class Endpoints:
     """The questions of the interface; each method is one path."""
 
     def __init__(self, service: Service, batcher: Batcher, config: ServeConfig) -> None:
         self._service, self._batcher, self._config = service, batcher, config
+        self._bulk = ThreadPoolExecutor(1, "bulk-text")
+        self._encoding = None if config.token_arrays != OPENAI_ENCODING else openai_encoding()
 
     async def fill_mask(self, body: s.FillMaskRequest, request: Request) -> s.FillMaskResponse:
         """Return the likeliest words at each `[MASK]` of each text."""
@@ -105,23 +126,76 @@ class Endpoints:
         answer = await self._ask_record(request, predictor, record, predictor.form())
         return s.TagResponse.model_validate(answer)
 
-    async def embeddings(self, body: s.EmbeddingsRequest, request: Request) -> s.EmbeddingsResponse:
+    async def embeddings(self, body: s.EmbeddingsRequest, request: Request) -> Response:
         """Return one vector per text, in OpenAI's shape."""
-        model = self._service.find("embeddings", body.model)
-        predictor = model.predictor
-        texts = self._checked(body.input)
+        model = self._service.find("embeddings", body.model, any_name=True)
+        predictor, size = model.predictor, model.config.hidden_size
+        if body.dimensions is not None and body.dimensions > size:
+            raise InputError(
+                f"dimensions is {body.dimensions}, and the vectors of {model.name} have {size}"
+            )
+        texts = self._checked(self._texts(body.input, predictor), self._config.max_documents)
         num_tokens = 0
 
         def build() -> list[Question[FloatArray]]:
             nonlocal num_tokens
-            asked = [questions.embed(text, predictor, body.pooling) for text in texts]
+            asked = [
+                questions.embed(text, predictor, body.pooling, may_be_empty=True) for text in texts
+            ]
             num_tokens = sum(question.num_tokens for question in asked)
             return asked
 
         vectors = await self._ask(request, predictor, build, texts)
-        data = await _worked(lambda: _embeddings(vectors, body.encoding_format), texts)
-        usage = s.Usage(prompt_tokens=num_tokens, total_tokens=num_tokens)
-        return s.EmbeddingsResponse(data=data, model=model.name, usage=usage)
+
+        def write() -> bytes:
+            # Vector by vector, not as one object: other requests get their turn in between.
+            data = b",".join(
+                s.Embedding(index=index, embedding=_embedding(vector, body))
+                .model_dump_json()
+                .encode()
+                for index, vector in enumerate(vectors)
+            )
+            usage = s.Usage(prompt_tokens=num_tokens, total_tokens=num_tokens)
+            rest = s.EmbeddingsResponse(data=[], model=model.name, usage=usage).model_dump_json()
+            return rest.encode().replace(b'"data":[]', b'"data":[' + data + b"]", 1)
+
+        return Response(await self._worked(write, texts), media_type="application/json")
+
+    async def models(self) -> s.ModelList:
+        """Return the loaded models, in OpenAI's shape."""
+        loaded = self._service.models
+        return s.ModelList(data=[s.ModelEntry(id=m.name, created=m.loaded_at) for m in loaded])
+
+    async def one_model(self, name: str) -> s.ModelEntry:
+        """Return one of the loaded models, in OpenAI's shape."""
+        model = self._service.find("tokenize", name)
+        return s.ModelEntry(id=model.name, created=model.loaded_at)
+
+    async def rerank(self, body: s.RerankRequest, request: Request) -> list[s.Rank]:
+        """Return texts in the order of their scores beside the query, in TEI's shape."""
+        predictor = self._predictor("rerank", body.model)
+        self._check_lengths([body.query])
+        texts = self._checked(body.texts, self._config.max_documents)
+        form = predictor.form()
+
+        def build() -> list[Question[dict[str, object]]]:
+            records = ({"text": body.query, "text_pair": text} for text in texts)
+            return [predictor.question(record, form) for record in records]
+
+        read = [*texts, *[body.query] * len(texts)]  # the query is read once for each text
+        values = [
+            float(str(answer["value"]))
+            for answer in await self._ask(request, predictor, build, read)
+        ]
+        ranks = [
+            s.Rank(
+                index=index,
+                score=value if body.raw_scores else 0.5 + 0.5 * math.tanh(value / 2),  # sigmoid
+                text=texts[index] if body.return_text else None,
+            )
+            for index, value in enumerate(values)
+        ]
+        return sorted(ranks, key=lambda rank: -values[rank.index])
 
     async def tokenize(self, body: s.TokenizeRequest) -> s.TokenizeResponse:
         """Return the pieces and ids of a text."""
@@ -131,7 +205,7 @@ class Endpoints:
         def work() -> s.TokenizeResponse:
             return s.TokenizeResponse(pieces=tokenizer.pieces(text), ids=tokenizer.encode(text))
 
-        return await _worked(work, [text])
+        return await self._worked(work, [text])
 
     async def layers(self, body: s.LayersRequest, request: Request) -> LayerPath:
         """Return how far each block moves the tokens of a text: Figure 1, for one input."""
@@ -143,12 +217,38 @@ class Endpoints:
     def _predictor(self, ability: str, name: str | None) -> Predictor:
         return self._service.find(ability, name).predictor
 
-    def _checked(self, texts: str | Sequence[str]) -> list[str]:
+    def _texts(
+        self, given: str | list[str] | list[int] | list[list[int]], reader: Predictor
+    ) -> str | list[str]:
+        """Return what is to be embedded as texts; token ids are of the vocabulary in the settings.
+
+        Nothing in a request says what vocabulary ids are of. LangChain sends those of OpenAI's
+        whatever the model, and read as ours they would give vectors of some other text.
+        """
+        if isinstance(given, str) or isinstance(given[0], str):
+            return given
+        rows = cast("list[list[int]]", [given] if isinstance(given[0], int) else given)
+        setting = self._config.token_arrays
+        if setting == "refuse":
+            raise InputError(
+                "input holds token ids, and nothing says of which vocabulary; send texts "
+                "(LangChain: check_embedding_ctx_length=False), or start the server with "
+                "--token-arrays"
+            )
+        known = self._encoding or reader.tokenizer
+        try:
+            return [known.decode(row) for row in rows]
+        except (KeyError, IndexError, OverflowError):
+            raise InputError(
+                f"input holds a token id that the vocabulary ({setting}) does not have"
+            ) from None
+
+    def _checked(self, texts: str | Sequence[str], limit: int | None = None) -> list[str]:
         """Return the texts of a request as a list, or say which limit they pass."""
         listed = [texts] if isinstance(texts, str) else list(texts)
-        limit = self._config.max_inputs
+        limit = limit or self._config.max_inputs
         if len(listed) > limit:
-            raise InputError(f"the request has {len(listed)} texts, the limit is {limit}")
+            raise InputError(f"the request has {len(listed):,} texts, the limit is {limit:,}")
         return self._check_lengths(listed)
 
     def _check_lengths(self, texts: list[str]) -> list[str]:
@@ -157,6 +257,38 @@ class Endpoints:
         if longest > limit:
             raise InputError(f"a text has {longest:,} characters, the limit is {limit:,}")
         return texts
+
+    def _check_normalized(self, texts: Sequence[str]) -> None:
+        """Refuse ligatures without end: one character may be 18 once it is taken apart (NFKD).
+
+        No script comes near either limit: Korean becomes 3 times as long, and has 3 bytes for each.
+        """
+        limit, left = 4 * self._config.max_characters, self._config.max_body_bytes
+        for text in texts:
+            length = len(text)
+            if not text.isascii() and length * _LIGATURE_CHARACTERS > limit:
+                length = _decomposed_length(text, limit)
+            left -= length
+            if length > limit or left < 0:
+                total = self._config.max_body_bytes
+                raise InputError(
+                    "the texts are too long once their ligatures are taken apart (NFKD); the "
+                    f"limit is {limit:,} characters for one, {total:,} for all"
+                )
+
+    async def _worked(self, work: Callable[[], Result], texts: Sequence[str]) -> Result:
+        """Return what the work on these texts gives, done on another thread if they are long."""
+
+        def checked() -> Result:
+            self._check_normalized(texts)
+            return work()
+
+        size = _size(texts)
+        if size <= _LONG_TEXT_CHARACTERS:
+            return checked()
+        if size <= _BULK_CHARACTERS:
+            return await asyncio.to_thread(checked)
+        return await asyncio.get_running_loop().run_in_executor(self._bulk, checked)
 
     async def _ask_record(
         self, request: Request, predictor: Predictor, record: Mapping[str, object], form: Form
@@ -189,10 +321,11 @@ class Endpoints:
             TimeoutError: it took too long.
             ClientLeftError: nobody waits any more; what is queued of it is dropped.
         """
-        self._batcher.refuse_if_full()
+        num_tokens = _size(texts) // _CHARACTERS_PER_TOKEN
         async with asyncio.timeout(self._config.timeout_s or None):
-            asked = await _worked(build, texts)
-            answering = asyncio.ensure_future(self._batcher.ask(predictor, asked))
+            with self._batcher.admission(num_tokens):
+                asked = await self._worked(build, texts)
+            answering = asyncio.ensure_future(self._batcher.ask(predictor, asked, admitted=True))
             leaving = asyncio.ensure_future(_disconnected(request))
             try:
                 await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -204,26 +337,30 @@ class Endpoints:
                 leaving.cancel()
 
 
-def _embeddings(
-    vectors: Sequence[FloatArray], encoding: Literal["float", "base64"]
-) -> list[s.Embedding]:
-    """Return vectors as numbers, or as the base64 of little-endian float32."""
-    return [
-        s.Embedding(
-            index=index,
-            embedding=vector.tolist()
-            if encoding == "float"
-            else base64.b64encode(vector.astype("<f4").tobytes()).decode(),
-        )
-        for index, vector in enumerate(vectors)
-    ]
+def _embedding(vector: FloatArray, body: s.EmbeddingsRequest) -> list[float] | str:
+    """Return a vector as asked for: numbers, or the base64 of little-endian float32."""
+    vector = vector[: body.dimensions]
+    if body.normalize:
+        vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
+    if body.encoding_format == "float":
+        return cast("list[float]", vector.tolist())
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
-async def _worked(work: Callable[[], Result], texts: Sequence[str]) -> Result:
-    """Return what the work on these texts gives, done on another thread if they are long."""
-    if sum(map(len, texts)) > _LONG_TEXT_CHARACTERS:
-        return await asyncio.to_thread(work)
-    return work()
+def _decomposed_length(text: str, limit: int) -> int:
+    """Return how many characters NFKD makes of a text; it is given up beyond the limit."""
+    length = 0
+    for start in range(0, len(text), _SLICE_CHARACTERS):
+        length += len(unicodedata.normalize("NFKD", text[start : start + _SLICE_CHARACTERS]))
+        if length > limit:
+            break
+    return length
+
+
+def _size(texts: Sequence[str]) -> int:
+    """Return about how much work texts are, in characters of English."""
+    longer = _LIGATURE_CHARACTERS // 4  # and a text is some work even if it is empty
+    return sum(len(t) * (1 if t.isascii() else longer) + _TEXT_CHARACTERS for t in texts)
 
 
 async def _disconnected(request: Request) -> None:

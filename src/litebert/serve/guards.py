@@ -1,29 +1,29 @@
-"""Middleware: size limit, slow headers and bodies, key, metrics (Prometheus) and access log."""
+"""Middleware: request ids, counting and logging, the key, and bounds on bodies."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import json
-import sys
+import re
+import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import partial
-from typing import Any, TextIO
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.exposition import generate_latest
+from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from litebert.serve.telemetry import REQUEST_ID, AccessLog, Metrics
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
 """Reachable without the key: the pages, which hold no data, and what a supervisor asks."""
 
 _CLIENT_LEFT = 499  # nginx's number for it
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+_ID = re.compile(rb"[\w.:-]{1,64}", re.ASCII)
+_LARGE_BYTES = 65_536
+_MAX_LARGE_BODIES = 32
+"""Requests with a larger body that may be under way: what bounds their memory."""
 
 
 class ClientLeftError(Exception):
@@ -41,68 +41,6 @@ def error_response(
     )
 
 
-class Metrics:
-    """Counters of one server; a registry of its own, so that two servers do not mix."""
-
-    def __init__(self) -> None:
-        own = self.registry = CollectorRegistry()
-        ProcessCollector(registry=own)
-        self._requests = Counter(
-            "litebert_requests", "Requests by path and status.", ["path", "status"], registry=own
-        )
-        timed = partial(Histogram, buckets=_SECONDS, registry=own)
-        self._seconds = timed(
-            "litebert_request_seconds", "Time from request to response.", ["path"]
-        )
-        self._batches = Histogram(
-            "litebert_batch_inputs", "Inputs per model call.", buckets=_SIZES, registry=own
-        )
-        self._model_seconds = timed("litebert_model_seconds", "Time of a model call.")
-        self._wait = timed(
-            "litebert_queue_seconds", "Longest time in the queue of a batch's inputs."
-        )
-        self._tokens = Counter("litebert_tokens", "Tokens read by the models.", registry=own)
-        self.active = Gauge("litebert_active_requests", "Requests under way.", registry=own)
-        self.queued = Gauge("litebert_queued_tokens", "Tokens waiting.", registry=own)
-
-    def request(self, path: str, status: int, seconds: float) -> None:
-        """Count a finished request."""
-        self._requests.labels(path, str(status)).inc()
-        self._seconds.labels(path).observe(seconds)
-
-    def batch(
-        self, num_inputs: int, num_tokens: int, seconds: float, longest_wait_s: float
-    ) -> None:
-        """Count a model call."""
-        self._batches.observe(num_inputs)
-        self._model_seconds.observe(seconds)
-        self._wait.observe(longest_wait_s)
-        self._tokens.inc(num_tokens)
-
-    def text(self) -> bytes:
-        """Return the metrics in Prometheus' format."""
-        return generate_latest(self.registry)
-
-
-@dataclass
-class AccessLog:
-    """Writes one JSON object a line for each request; texts are never logged."""
-
-    stream: TextIO = field(default_factory=lambda: sys.stderr)
-
-    def write(self, method: str, path: str, status: int, seconds: float, client: str) -> None:
-        """Log a finished request."""
-        line = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "method": method,
-            "path": path,
-            "status": status,
-            "ms": round(seconds * 1000, 1),
-            "client": client,
-        }
-        print(json.dumps(line), file=self.stream, flush=True)
-
-
 @dataclass(frozen=True)
 class Observe:
     """Counts and logs each request, whatever becomes of it."""
@@ -118,11 +56,18 @@ class Observe:
             return
         status = _CLIENT_LEFT
         started = time.monotonic()
+        sent = dict(scope["headers"]).get(b"x-request-id", b"")
+        REQUEST_ID.set(sent.decode() if _ID.fullmatch(sent) else secrets.token_hex(8))
 
         async def watch(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = REQUEST_ID.get()
+                if scope["app"].state.stopping:
+                    # The client must not send its next request on a connection that is closed.
+                    headers["Connection"] = "close"
             await send(message)
 
         self.metrics.active.inc()
@@ -173,9 +118,9 @@ class RequireKey:
         return scheme.lower() == b"bearer" and hmac.compare_digest(sent, self.key.encode())
 
 
-@dataclass(frozen=True)
+@dataclass
 class LimitBody:
-    """Refuses bodies that are too large or come too slowly, before they are parsed.
+    """Refuses bodies that are too large, too many at once or too slow, before they are parsed.
 
     A time limit of 0 is none.
     """
@@ -183,6 +128,9 @@ class LimitBody:
     app: ASGIApp
     max_bytes: int
     timeout_s: float
+    is_full: Callable[[], bool] = lambda: False
+    """whether a large request would be refused anyway: then it is not even read"""
+    num_large: int = field(default=0, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the whole body (it is small), then pass it on as one message."""
@@ -190,75 +138,53 @@ class LimitBody:
             await self.app(scope, receive, send)
             return
         declared = dict(scope["headers"]).get(b"content-length", b"0")
-        too_large = declared.isdigit() and int(declared) > self.max_bytes
-        body, more = b"", not too_large
+        size = int(declared) if declared.isdigit() and len(declared) < 16 else self.max_bytes + 1
+        body, more, is_large = bytearray(), True, False
+        refused: JSONResponse | None = None
         try:
-            async with asyncio.timeout(self.timeout_s or None):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return
-                    body += message.get("body", b"")
-                    more = message.get("more_body", False)
-                    if len(body) > self.max_bytes:
-                        too_large, more = True, False
-        except TimeoutError:
-            closing = {"Connection": "close"}
-            response = error_response(408, "timeout", "the body did not arrive in time", closing)
-            await response(scope, receive, send)
-            return
-        if too_large:
-            limit = f"the body is larger than {self.max_bytes:,} bytes; send fewer texts at once"
-            await error_response(413, "too_large", limit)(scope, receive, send)
-            return
-        given = False
+            try:
+                async with asyncio.timeout(self.timeout_s or None):
+                    while refused is None:
+                        expected = max(size, len(body))
+                        if expected > _LARGE_BYTES and not is_large:
+                            refused = self._refusal(expected)
+                            is_large = refused is None
+                            self.num_large += is_large
+                        elif expected > self.max_bytes:
+                            refused = self._refusal(expected)
+                        elif not more:
+                            break
+                        else:
+                            message = await receive()
+                            if message["type"] == "http.disconnect":
+                                return
+                            body += message.get("body", b"")
+                            more = message.get("more_body", False)
+            except TimeoutError:
+                text, closing = "the body did not arrive in time", {"Connection": "close"}
+                refused = error_response(408, "timeout", text, closing)
+            given = False
 
-        async def replay() -> Message:
-            """Give the body once, then what the connection says."""
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            async def replay() -> Message:
+                """Give the body once, then what the connection says."""
+                nonlocal given
+                if given:
+                    return await receive()
+                given = True
+                return {"type": "http.request", "body": bytes(body), "more_body": False}
 
-        await self.app(scope, replay, send)
+            if refused is None:
+                await self.app(scope, replay, send)
+            else:
+                await refused(scope, receive, send)
+        finally:
+            self.num_large -= is_large
 
-
-class TimedProtocol(H11Protocol):
-    """uvicorn's connection, with a time limit for the headers of each request.
-
-    uvicorn itself closes a connection that is silent after an answer; one that says nothing from
-    the start, or that never ends its headers, it keeps. With a limit of 0 this one does too.
-    """
-
-    def __init__(self, timeout_s: float, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.timeout_s = timeout_s
-        self._closing: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
-        super().connection_made(transport)
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        """Read on; the time ends when the headers are whole, and begins with the next ones."""
-        super().data_received(data)
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer with the connection."""
-        self._forget()
-        super().connection_lost(exc)
-
-    def _watch(self) -> None:
-        """Let the timer run if and only if no request is under way."""
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._forget()
-        elif self._closing is None and self.timeout_s:
-            self._closing = self.loop.call_later(self.timeout_s, self.transport.close)
-
-    def _forget(self) -> None:
-        if self._closing is not None:
-            self._closing.cancel()
-            self._closing = None
+    def _refusal(self, num_bytes: int) -> JSONResponse | None:
+        if num_bytes > self.max_bytes:
+            limit = f"the body is larger than {self.max_bytes:,} bytes"
+            return error_response(413, "too_large", f"{limit}; send fewer texts at once")
+        if self.num_large >= _MAX_LARGE_BODIES or self.is_full():
+            text = "too many large requests are under way; try again in 1 s"
+            return error_response(429, "busy", text, {"Retry-After": "1"})
+        return None

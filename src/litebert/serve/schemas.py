@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from litebert.predict.questions import FilledText
 
-
-def _valid_unicode(text: str) -> str:
-    """Refuse half a surrogate pair, which JSON can write and no encoding can."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("the text holds half a surrogate pair; send valid Unicode") from None
-    return text
-
-
-String = Annotated[str, AfterValidator(_valid_unicode)]
-Text = Annotated[String, Field(min_length=1)]
-Texts = Annotated[list[Text], Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1)]
+# Fail fast: half a million wrong entries are not worth half a million errors.
+Texts = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
+Tokens = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, fail_fast=True)]
 
 
 class Request(BaseModel):
@@ -29,7 +20,7 @@ class Request(BaseModel):
     # Strict: 0.0 is not a boolean and "5" not a number, as the OpenAPI document says.
     model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=False)
 
-    model: String | None = Field(None, description="Name of a loaded model; see `/info`.")
+    model: str | None = Field(None, description="Name of a loaded model; see `/info`.")
 
 
 class FillMaskRequest(Request):
@@ -123,7 +114,7 @@ class ChoiceResponse(BaseModel):
 
 
 class TagRequest(Request):
-    """A text to tag word by word, split at spaces; or the words themselves."""
+    """A text to tag word by word, cut as in training; or the words themselves."""
 
     text: Text | None = Field(None, examples=["Ann Lee lives in Oslo."])
     words: Texts | None = None
@@ -135,11 +126,15 @@ class TaggedEntity(BaseModel):
     type: str
     text: str
     first_word: int
+    start: int = Field(description="First character in the text (words are joined by spaces).")
+    end: int = Field(description="One past the last character.")
+    score: float = Field(description="Mean probability of its tags.")
 
 
 class TagResponse(BaseModel):
     """One tag per word, and the entities that they mark."""
 
+    words: list[str] = Field(description="What the text was cut into.")
     tags: list[str]
     scores: list[float]
     entities: list[TaggedEntity]
@@ -167,10 +162,25 @@ class LayersRequest(Request):
 class EmbeddingsRequest(Request):
     """Texts to embed, in the shape of OpenAI's interface."""
 
-    input: Text | Texts = Field(examples=[["A first text.", "A second one."]])
+    model: str | None = Field(
+        None, description="Name of a loaded model; if only one is, any name will do."
+    )
+    input: (
+        str
+        | Annotated[list[str], Field(min_length=1, fail_fast=True)]
+        | Tokens
+        | Annotated[list[Tokens], Field(min_length=1, fail_fast=True)]
+    ) = Field(
+        examples=[["A first text.", "A second one."]],
+        description="Texts; or token ids, if the server was told what vocabulary they are of.",
+    )
     encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(
+        None, ge=1, description="Numbers to keep of each vector; at most the hidden size."
+    )
+    normalize: bool = Field(True, description="Scale vectors to length 1, as OpenAI does.")
     pooling: Literal["mean", "cls"] = "mean"
-    user: String | None = Field(None, description="Ignored; accepted for compatibility.")
+    user: str | None = Field(None, description="Ignored; accepted for compatibility.")
 
 
 class Embedding(BaseModel):
@@ -195,6 +205,40 @@ class EmbeddingsResponse(BaseModel):
     data: list[Embedding]
     model: str
     usage: Usage
+
+
+class ModelEntry(BaseModel):
+    """A loaded model, in the shape of OpenAI's interface."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = Field(description="When it was loaded, in seconds since 1970.")
+    owned_by: Literal["litebert"] = "litebert"
+
+
+class ModelList(BaseModel):
+    """The loaded models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelEntry]
+
+
+class RerankRequest(Request):
+    """A query and texts to put in order, in the shape of text-embeddings-inference (TEI)."""
+
+    query: Text = Field(examples=["What is a shared layer?"])
+    texts: Texts = Field(examples=[["One block serves all layers.", "It rained."]])
+    raw_scores: bool = Field(False, description="The model's own values, not their sigmoid.")
+    return_text: bool = Field(False, description="Repeat each text in the answer.")
+    truncate: bool = Field(True, description="Ignored: a pair that is too long is always cut.")
+
+
+class Rank(BaseModel):
+    """One text with its score."""
+
+    index: int = Field(description="Where it stands in the request, from 0.")
+    score: float
+    text: str | None = None
 
 
 class ModelInfo(BaseModel):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from litebert.bundled import BUNDLED
-from litebert.common.errors import LitebertError, suggestion
+from litebert.common.errors import ConfigError, LitebertError, suggestion
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
 from litebert.model.counts import count_parameters
@@ -25,6 +27,9 @@ _NEEDS = {
 """The output that a question needs which several heads can answer."""
 
 
+OPENAI_ENCODING = "cl100k_base"
+
+
 class UnknownModelError(LitebertError):
     """No model of that name is loaded."""
 
@@ -40,9 +45,10 @@ class ServedModel:
     name: str
     predictor: Predictor
     config: ModelConfig
+    loaded_at: int = field(default_factory=lambda: int(time.time()))
 
     @classmethod
-    def load(cls, folder: Path, config: ServeConfig) -> ServedModel:
+    def load(cls, folder: Path | str, config: ServeConfig) -> ServedModel:
         """Load a folder; it is called after itself, or after its run if it is called ``model``."""
         predictor = Predictor.load(
             folder,
@@ -62,6 +68,8 @@ class ServedModel:
         info = self.predictor.backend.info
         able = [name for name, output in _NEEDS.items() if output in info.outputs]
         able += [name for name in HEADS[info.head].answers if name not in _NEEDS]
+        if info.head == "regression":
+            able.append("rerank")
         return [*able, "tokenize"]
 
     def describe(self) -> ModelInfo:
@@ -103,7 +111,7 @@ class Service:
     def load(cls, config: ServeConfig) -> Service:
         """Load every folder of the settings, and run each model once to warm it up."""
         models: list[ServedModel] = []
-        for folder in config.model or (Path(BUNDLED),):
+        for folder in config.model or (BUNDLED,):
             loaded = ServedModel.load(folder, config)
             taken = [model.name for model in models]
             number = 1
@@ -114,10 +122,13 @@ class Service:
             models.append(loaded)
         return cls(tuple(models))
 
-    def find(self, ability: str, name: str | None) -> ServedModel:
-        """Return the model of that name, or else the first that is able; both must hold."""
+    def find(self, ability: str, name: str | None, any_name: bool = False) -> ServedModel:
+        """Return the model of that name, or else the first that is able; both must hold.
+
+        With ``any_name`` the only model goes by every name: OpenAI's clients send one of theirs.
+        """
         candidates: Sequence[ServedModel] = self.models
-        if name is not None:
+        if name is not None and not (any_name and len(self.models) == 1):
             names = [model.name for model in self.models]
             if name not in names:
                 near = suggestion(name, names) or f" Loaded: {', '.join(names)}."
@@ -131,3 +142,27 @@ class Service:
             f"'{ability}' needs a model with another head; loaded: {heads}. "
             "Start the server with a second --model that has it."
         )
+
+
+class TokenDecoder(Protocol):
+    """What token ids can be turned back into text with."""
+
+    def decode(self, tokens: list[int], /) -> str: ...  # noqa: D102
+
+
+def openai_encoding() -> TokenDecoder:
+    """Load the vocabulary of OpenAI's embedding models, as tiktoken has it."""
+    try:
+        import tiktoken
+
+        encoding: TokenDecoder = tiktoken.get_encoding(OPENAI_ENCODING)
+    except ModuleNotFoundError:
+        raise ConfigError(
+            f"--token-arrays {OPENAI_ENCODING} needs `pip install tiktoken`"
+        ) from None
+    except OSError as error:  # it is fetched when it is first used
+        raise ConfigError(
+            f"tiktoken cannot load {OPENAI_ENCODING} ({type(error).__name__}); load it once where "
+            "there is a network, and set TIKTOKEN_CACHE_DIR to where it was kept"
+        ) from None
+    return encoding

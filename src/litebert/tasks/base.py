@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
@@ -290,6 +291,10 @@ class Form(ABC):
         given = {name: value for name, value in values.items() if value is not None}
         return replace(self, **{name: given[name] for name in given.keys() & known})
 
+    def fitted(self, train: Examples) -> Self:
+        """Return the form as the training data have it, for what a request leaves open."""
+        return self
+
     @abstractmethod
     def read_row(self, cells: Cells, id: str) -> Example:
         """Make an example, without its gold, of a row in a user's file."""
@@ -330,6 +335,10 @@ class Form(ABC):
     def named(self, example: Example | None, value: object) -> object:
         """Return a gold or predicted value as people read it; a choice needs its example."""
         return value
+
+    def items(self, value: object) -> AbstractSet[tuple[object, ...]]:
+        """Return what a gold or predicted value holds, each with its class first."""
+        return frozenset()
 
     def confusion(self, examples: Examples, predictions: Predictions) -> dict[str, object] | None:
         """Return ``labels`` and counts ``matrix[gold][predicted]`` of classes, else None."""

@@ -18,6 +18,7 @@ from litebert.tasks.base import Example, Examples, Form, Predictions, Value
 from litebert.tasks.custom_config import CustomConfig, form_kind
 from litebert.tasks.forms.kinds import FORMS
 from litebert.tasks.forms.requests import UNKNOWN_LABEL, Cells, Columns, RowError, split_cell
+from litebert.tasks.metrics import check_tags
 from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.task_file import TaskFile
@@ -52,7 +53,7 @@ class CustomTask:
         """Features and decoding of the kind."""
         config = self.config
         kind = form_kind(config.kind)
-        labels = tuple(self.label_counts) if FORMS[kind].needs_labels else ()
+        labels = self._checked(tuple(self.label_counts)) if FORMS[kind].needs_labels else ()
         return TaskFile(config.name, kind, labels, config.max_length, config.unanswerable).form()
 
     @cached_property
@@ -75,6 +76,11 @@ class CustomTask:
                 f"in {num_rows:,} rows ({shown}): not labels; check columns.label, or name `labels`"
             )
         return {name: found[name] for name in sorted(found, key=_label_order)}
+
+    def _checked(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        if self.config.kind == "token_classification":
+            check_tags(labels, f"task {self.name}")
+        return labels
 
     def with_labels(self, labels: Sequence[str]) -> CustomTask:
         """Return the task with a model's labels, if it names none itself."""

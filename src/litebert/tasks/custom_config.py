@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -129,6 +130,7 @@ class CustomConfig:
             raise ConfigError(
                 f"{source}: max_length {self.max_length} is too short; use 16 or more"
             )
+        check_range(self, "1 or more", "max_length", most=1 << 20)
 
 
 def form_kind(kind: CustomKind) -> Kind:
@@ -159,19 +161,35 @@ def _config_of_table(path: Path) -> CustomConfig:
         return CustomConfig(name, "token_classification", files)
     rows = [row for _, row in read_rows_or_errors(path) if not isinstance(row, DataError)]
     known = {str(column).lower(): str(column) for column in (rows[0] if rows else ())}
-    first = next((known[key] for key in ("text", "sentence", "sentence1", "message")
-                  if key in known), None)  # fmt: skip
-    second = next((known[key] for key in ("text_pair", "sentence2") if key in known), None)
-    label = next((known[key] for key in ("label", "score", "category", "class") if key in known),
-                 None)  # fmt: skip
-    if first is None or label is None:
+    text, pair, label = (
+        next((known[key] for key in keys if key in known), None) for keys in _USUAL_COLUMNS
+    )
+    if text is None or label is None:
         raise ConfigError(
-            f"{path} has the columns {', '.join(known.values()) or 'none'}: call them text (and "
-            "text_pair) and label, or write a task file: docs/fine-tune.md"
+            f"{path} has the columns {', '.join(known.values()) or 'none'}: call two of them text "
+            f"and label, or write a task file (docs/fine-tune.md){_guess(rows)}"
         )
-    columns = CustomColumns(text=first, text_pair=second, label=label)
+    columns = CustomColumns(text=text, text_pair=pair, label=label)
     values = [str(row.get(label) or "").strip() for row in rows]
     is_number = all(re.fullmatch(r"-?\d+([.,]\d+)?", value) for value in values if value)
     if is_number and any(re.search("[.,]", value) for value in values):
         return CustomConfig(name, "regression", files, columns)
-    return CustomConfig(name, "classification" if second is None else PAIRS, files, columns)
+    return CustomConfig(name, "classification" if pair is None else PAIRS, files, columns)
+
+
+_USUAL_COLUMNS = (
+    ("text", "sentence", "sentence1", "message"),
+    ("text_pair", "sentence2"),
+    ("label", "score", "category", "class"),
+)
+
+
+def _guess(rows: Sequence[Mapping[str, object]]) -> str:
+    """Say which columns look like text and label: the longest, and one with few values."""
+    cells = {name: [str(row.get(name)) for row in rows] for name in (rows[0] if rows else ())}
+    ranked = sorted(cells, key=lambda name: -sum(map(len, cells[name])))
+    few = [name for name in ranked[1:] if 2 <= len(set(cells[name])) <= len(rows) / 5]
+    if not few:
+        return ""
+    label = min(few, key=lambda name: len(set(cells[name])))
+    return f', perhaps with text = "{ranked[0]}" and label = "{label}" below [columns]'

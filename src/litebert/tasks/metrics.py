@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from litebert.common.errors import DataError
+
 Floats = npt.NDArray[np.float64]
 LOWER_IS_BETTER = ("mae", "rmse")
 """Scores that are errors: they do not pick a checkpoint."""
@@ -65,12 +67,20 @@ def pearson(gold: Values, predicted: Values) -> float:
     x = gold_array - gold_array.mean()
     y = predicted_array - predicted_array.mean()
     norm = np.sqrt(x @ x) * np.sqrt(y @ y)
-    return float(np.clip(x @ y / norm, -1.0, 1.0)) if norm > 0 else 0.0
+    # Equal values differ from their mean by rounding: their norm is not quite 0.
+    is_constant = np.ptp(gold_array) == 0 or np.ptp(predicted_array) == 0 or norm == 0
+    return 0.0 if is_constant else float(np.clip(x @ y / norm, -1.0, 1.0))
 
 
 def spearman(gold: Values, predicted: Values) -> float:
     """Return the rank correlation; equal values share their mean rank."""
     return pearson(_mean_ranks(gold), _mean_ranks(predicted))
+
+
+def mean_absolute_error(gold: Values, predicted: Values) -> float:
+    """Return the mean distance."""
+    gold_array, predicted_array = _aligned(gold, predicted)
+    return float(np.mean(np.abs(gold_array - predicted_array)))
 
 
 def mean_squared_error(gold: Values, predicted: Values) -> float:
@@ -92,18 +102,32 @@ def multi_label_scores(gold: Floats, predicted: Floats) -> dict[str, float]:
     }
 
 
-def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """Return the entities (type, first word, one past the last) that BIO or IOBES tags mark.
+_SAME_PREFIX = {"L": "E", "U": "S", "M": "I", "W": "S"}
+_PREFIXES = frozenset("BIESO") | _SAME_PREFIX.keys()
 
-    As the CoNLL script reads them: an ``I-X`` that does not continue an entity of type X begins
-    one, and so does an ``E-X``.
+
+def check_tags(tags: Sequence[str], source: str) -> None:
+    """Refuse tags with the prefix at their end: they would be scored as something else."""
+    parts = [tag.rpartition("-") for tag in tags if "-" in tag]
+    if any(first not in _PREFIXES and last in _PREFIXES for first, _, last in parts):
+        shown = ", ".join(tags[:4])
+        raise DataError(f"{source}: tags such as {shown}: write B-PER, not PER-B")
+
+
+def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """Return the entities (type, first word, one past the last) that tags of any scheme mark.
+
+    IOB1, IOB2, IOBES, BILOU (L and U are E and S) and BMES (M is I, W is S), as seqeval and the
+    CoNLL script read them: an ``I-X`` that does not continue an entity of type X begins one, and
+    so does an ``E-X``.
     """
     found: set[tuple[str, int, int]] = set()
     kind, begin, previous = "", 0, "O"
     for position, tag in enumerate([*tags, "O"]):
         prefix, dash, current = tag.partition("-")
         if not dash:  # plain "B"/"I" mark one unnamed type; any other tag is a type of its own
-            prefix, current = (tag, "_") if tag in ("B", "I", "E", "S", "O") else ("B", tag)
+            prefix, current = (tag, "_") if tag in _PREFIXES else ("B", tag)
+        prefix = _SAME_PREFIX.get(prefix, prefix)
         starts = prefix in ("B", "S") or current != kind or previous in ("E", "S")
         if kind and (prefix == "O" or starts):
             found.add((kind, begin, position))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from litebert.tasks.base import (
     TextEncoder,
 )
 from litebert.tasks.problems import RowProblems
+from litebert.text.coverage import Coverage
+from litebert.text.tokenizer import Tokenizer
 
 _BY_LABEL = frozenset({"logits", "token_logits"})
 """Outputs whose last axis is that of the labels."""
@@ -55,6 +58,11 @@ class TaskSplit:
             if feature.example in position
         ]
         return TaskSplit(self.name, [self.examples[index] for index in chosen], features)
+
+    def coverage(self, tokenizer: Tokenizer) -> Coverage:
+        """Count the tokens that the vocabulary does not know."""
+        rows = (row.ids for feature in self.features for row in feature.rows)
+        return Coverage.of(rows, tokenizer)
 
     def fingerprint(self) -> str:
         """Hash of the ids and targets, so that a resumed run can tell that its data changed."""
@@ -153,6 +161,28 @@ def in_order(outputs: Outputs, order: Sequence[int] | None) -> Outputs:
         name: values[..., list(order)] if name in _BY_LABEL else values
         for name, values in outputs.items()
     }
+
+
+def scores_by_class(
+    form: Form, examples: Examples, predictions: Predictions
+) -> list[dict[str, object]]:
+    """Return precision, recall, F1 and the number of each class, label or type of entity."""
+    right, said, gold = Counter[object](), Counter[object](), Counter[object]()
+    for example, prediction in zip(examples, predictions, strict=True):
+        wanted, found = form.items(example.gold), form.items(prediction.value)
+        gold.update(item[0] for item in wanted)
+        said.update(item[0] for item in found)
+        right.update(item[0] for item in wanted & found)
+    return [
+        {
+            "class": name,
+            "precision": right[name] / said[name] if said[name] else 0.0,
+            "recall": right[name] / gold[name] if gold[name] else 0.0,
+            "f1": 2 * right[name] / (said[name] + gold[name]),
+            "count": gold[name],
+        }
+        for name in sorted(gold.keys() | said.keys(), key=str)
+    ]
 
 
 def worst_mistakes(

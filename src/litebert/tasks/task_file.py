@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from litebert.common.config import from_dict, to_dict
+from litebert.common.config import check_range, from_dict, to_dict
 from litebert.common.files import read_json, write_json
 from litebert.model.config import TASK_FILE
 from litebert.tasks.base import Form
@@ -36,8 +36,15 @@ class TaskFile:
     """pieces between the starts of two windows of a passage (span extraction)"""
     depths: tuple[int, ...] = ()
     """layers after which the head was trained to answer; empty: only after all"""
+    split_punctuation: bool = True
+    """whether a text to tag is cut at punctuation too, as the words it learned from were"""
     columns: dict[str, str | tuple[str, ...]] = field(default_factory=dict)
     """the columns of the table it learned from, by what they hold, where it was one"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "8 or more", "max_length", most=1 << 20)
+        check_range(self, "1 or more", "stride", most=1 << 20)
+        check_range(self, "0 to 1", "no_answer_threshold")
 
     @classmethod
     def of(cls, name: str, form: Form, max_length: int) -> TaskFile:

@@ -8,14 +8,15 @@ that no best path uses them, which leads to the same ids but for rare lines.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import unicodedata
 from pathlib import Path
 from sys import maxunicode
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from litebert.common.files import atomic_path, write_json, write_text
+from litebert.common.files import atomic_path, read_json, write_json, write_text
 from litebert.text.foreign import two_segments
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import (
@@ -51,14 +52,39 @@ def write_tokenizer_files(tokenizer: SentencePieceTokenizer, folder: Path) -> No
     write_json(folder / CONFIG_FILE, tokenizer_config(tokenizer))
 
 
-def copy_tokenizer(source: Path, target: Path) -> None:
-    """Copy a tokenizer's files; those that other tools need and that are missing get made."""
+def copy_tokenizer(source: Path, target: Path, *, masks: bool = True) -> None:
+    """Copy a tokenizer's files; those that other tools need and that are missing get made.
+
+    ``masks`` says whether the model fills in ``[MASK]``: if not, the ``tokenizer.json`` of ours
+    gives offsets without the space before a word.
+    """
     if (source / JSON_FILE).is_file() and (source / CONFIG_FILE).is_file():
         for name in TOKENIZER_FILES:
             if (source / name).is_file():
                 shutil.copyfile(source / name, target / name)
     else:
         Tokenizer.load(source).save(target)
+    if "digit_comma" in read_json(target / CONFIG_FILE):
+        values = read_json(target / JSON_FILE)
+        wanted = _with_word_marks(values, masks)
+        if wanted != values:
+            write_text(target / JSON_FILE, json.dumps(wanted, ensure_ascii=False) + "\n")
+
+
+def _with_word_marks(values: dict[str, Any], masks: bool) -> dict[str, Any]:
+    """Return a ``tokenizer.json`` of ours that puts word marks for texts with masks or without.
+
+    With masks: a mark in place of each space, and one before the first word; then "[MASK]." is a
+    mask and a full stop, but the offsets of a word begin with its space. Without: words are cut at
+    spaces and get their marks after that, a text right after ``[MASK]`` too.
+    """
+    marks = {"type": "Metaspace", "replacement": WORD_MARK, "split": True}
+    steps = [{**marks, "prepend_scheme": "first"}]
+    if not masks:
+        steps = [{"type": "WhitespaceSplit"}, {**marks, "prepend_scheme": "always"}]
+    found = values["pre_tokenizer"]["pretokenizers"]
+    rest = [step for step in found if step["type"] not in ("WhitespaceSplit", "Metaspace")]
+    return {**values, "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps + rest}}
 
 
 def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from litebert.common.errors import DataError
-from litebert.common.files import write_json, write_text
+from litebert.common.errors import DataError, blame
+from litebert.common.files import read_bytes, write_json, write_text
+from litebert.common.limits import parse_json
 from litebert.text.normalize import replace_surrogates
 from litebert.text.tokenizer import (
     CONFIG_FILE,
     JSON_FILE,
+    LARGEST_VOCABULARY,
     VOCABULARY_FILE,
     Encoding,
     Tokenizer,
@@ -37,6 +39,7 @@ from litebert.text.words import WORD_MARK, Borders, WordRule, official_borders
 if TYPE_CHECKING:
     import tokenizers
 
+_MOST_PIECES = 10_000_000
 _BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _WORDPIECE_PREFIX = "##"
 _IDENTITY = ("normalizer", "pre_tokenizer", "model", "added_tokens")
@@ -53,7 +56,9 @@ class JsonTokenizer(Tokenizer):
         # A text that says "[SEP]" is a text; only `encode_masked` looks for a special piece.
         self._fast.encode_special_tokens = True
         names = self._fast.get_vocab()
-        self.vocab_size = max(names.values()) + 1
+        self.vocab_size = max(names.values(), default=0) + 1
+        if self.vocab_size > _MOST_PIECES:
+            raise DataError(f"{source} has a piece with id {self.vocab_size - 1}; copy it again")
         self.is_wordpiece = self._parts["model"]["type"] == "WordPiece"
         specials = [
             name if name in names else other
@@ -74,9 +79,8 @@ class JsonTokenizer(Tokenizer):
         Path(folder).mkdir(parents=True, exist_ok=True)
         write_text(Path(folder) / JSON_FILE, self.model.decode())
         config = tokenizer_config(self)
-        if self.is_wordpiece:  # what it does with case and accents stands in tokenizer.json
-            for key in ("do_lower_case", "keep_accents", "normalization", "digit_comma"):
-                del config[key]
+        for key in ("do_lower_case", "keep_accents", "normalization", "digit_comma"):
+            del config[key]  # all of that stands in tokenizer.json
         write_json(Path(folder) / CONFIG_FILE, config)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -216,7 +220,8 @@ def check_same_pieces(tokenizer: Tokenizer, path: Path, other: Path) -> None:
     if other.name == VOCABULARY_FILE:
         theirs = _lines(other)
     else:
-        vocabulary = _read_parts(other.read_bytes(), str(other))["model"]["vocab"]
+        content = read_bytes(other, LARGEST_VOCABULARY)
+        vocabulary = _read_parts(content, str(other))["model"]["vocab"]
         theirs = list(_pieces_of(vocabulary))
     ours = [tokenizer.id_to_piece(index) for index in range(tokenizer.vocab_size)]
     if ours[: len(theirs)] != theirs:
@@ -229,7 +234,7 @@ def check_same_pieces(tokenizer: Tokenizer, path: Path, other: Path) -> None:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        return read_bytes(path, LARGEST_VOCABULARY).decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 ({error.reason} at byte {error.start})") from None
 
@@ -237,9 +242,9 @@ def _lines(path: Path) -> list[str]:
 def _read_parts(model: bytes, source: str) -> dict[str, Any]:
     """Parse a ``tokenizer.json`` and refuse what is not a vocabulary that we can read."""
     try:
-        parts: dict[str, Any] = json.loads(model)
+        parts: dict[str, Any] = parse_json(model)  # type: ignore[assignment]
         kind, vocabulary = parts["model"]["type"], parts["model"]["vocab"]
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError):
         raise DataError(f"{source} is not a {JSON_FILE} of a tokenizer; copy it again") from None
     if kind not in ("Unigram", "WordPiece"):
         name = "byte-level BPE" if "ByteLevel" in json.dumps(parts.get("pre_tokenizer")) else kind
@@ -247,7 +252,8 @@ def _read_parts(model: bytes, source: str) -> dict[str, Any]:
             f"{source} has a {name} vocabulary, whose pieces are not words or their parts with "
             "marks; Unigram and WordPiece are read"
         )
-    _refuse_twins(_pieces_of(vocabulary), source)
+    with blame(source):
+        _refuse_twins(_pieces_of(vocabulary), source)
     return parts
 
 
@@ -259,7 +265,8 @@ def _pieces_of(vocabulary: object) -> list[str]:
             number = Counter(ids).most_common(1)[0][0]
             raise DataError(f"{JSON_FILE} has two pieces with id {number}; copy it again")
         return sorted(vocabulary, key=vocabulary.__getitem__)
-    assert isinstance(vocabulary, list)
+    if not isinstance(vocabulary, list):
+        raise TypeError("vocab is neither a list nor an object")
     return [piece for piece, _ in vocabulary]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from litebert.text.normalize import replace_surrogates
 
 WINDOW_CHARACTERS = 4096
@@ -9,17 +11,41 @@ WINDOW_CHARACTERS = 4096
 marks, and one that is never closed would make a single sentence of all that follows it."""
 
 
+LANGUAGES_WITH_RULES = (
+    "am", "ar", "bg", "bn", "ca", "da", "de", "el", "en", "es", "fi", "fr", "gu", "hi", "hy", "it",
+    "ja", "kk", "kn", "ml", "mr", "my", "nl", "pa", "pl", "pt", "ru", "sk", "ta", "te", "uk",
+)  # fmt: skip
+"""Those for which sentencex 1.0 has rules of their own; it has no way to ask."""
+
+
+def splitting_note(language: str) -> str | None:
+    """What to tell who splits text of a language without rules; None if it has some."""
+    if _rules_of(language) in LANGUAGES_WITH_RULES:
+        return None
+    return (
+        f"language {language}: the sentence splitter has no rules for it; the marks of all scripts "
+        "end a sentence, abbreviations are those of English"
+    )
+
+
+def _rules_of(language: str) -> str:
+    """The code that sentencex knows: ``pt`` for ``pt-BR``."""
+    short = re.split("[-_]", language.lower())[0]
+    return short if short in LANGUAGES_WITH_RULES else language
+
+
 def split_sentences(text: str, language: str = "en") -> list[str]:
     """Return the sentences of a text, stripped, none of them empty.
 
     A line break inside a paragraph ends no sentence, a blank line does. The language is an ISO 639
-    code; sentencex knows abbreviations and marks of many; an unknown one is treated like English.
+    code; sentencex knows abbreviations and marks of many, see `splitting_note` for the others.
 
     >>> split_sentences("Dr. Smith came at 5 p.m. sharp. He left soon.")
     ['Dr. Smith came at 5 p.m. sharp.', 'He left soon.']
     """
     from sentencex import segment
 
+    language = _rules_of(language)
     split = segment if len(text) <= WINDOW_CHARACTERS else _segment_windows
     try:
         parts = split(language, text)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import ConfigError, DataError
-from litebert.common.files import read_json
+from litebert.common.files import near_folders, read_bytes, read_json
 from litebert.text.normalize import Normalization
 from litebert.text.words import Borders, WordRule, unicode_borders
 
@@ -22,6 +22,9 @@ VOCABULARY_FILE = "vocab.txt"
 TOKENIZER_FILES = (MODEL_FILE, JSON_FILE, CONFIG_FILE, VOCABULARY_FILE)
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL_KEYS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+
+LARGEST_VOCABULARY = 1 << 27
+"""Bytes of a vocabulary's file: many times those of a million pieces."""
 
 DigitComma = Literal["official", "intended", "off"]
 
@@ -173,13 +176,15 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     from litebert.text.foreign import check_same_pieces, read_vocabulary
 
     if not folder.is_dir():
-        raise DataError(f"tokenizer folder {folder} does not exist")
+        raise DataError(f"tokenizer folder {folder} does not exist.{near_folders(folder)}")
     pieces, words, fast = (folder / name for name in (MODEL_FILE, VOCABULARY_FILE, JSON_FILE))
     if not has_tokenizer(folder):
-        raise DataError(
-            f"{folder} has no {MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}; copy the model's "
-            "there, or train one with `litebert tokenizer train`"
-        )
+        remedy = "train one with `litebert tokenizer train`"
+        if has_tokenizer(folder / "model"):
+            remedy = f"its {folder / 'model'} has: name that folder"
+        elif (folder / "config.json").is_file():
+            remedy = "copy the model's own there: another vocabulary does not fit its weights"
+        raise DataError(f"{folder} has no {MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}; {remedy}")
     if pieces.is_file() and words.is_file():
         raise DataError(
             f"{folder} holds two vocabularies, {MODEL_FILE} and {VOCABULARY_FILE}; remove the one "
@@ -191,7 +196,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         model = read_vocabulary(words, read_json(config) if config.is_file() else {})
         return open_tokenizer(model, settings, str(words))
     path = pieces if pieces.is_file() else fast
-    tokenizer = open_tokenizer(path.read_bytes(), settings, str(path))
+    tokenizer = open_tokenizer(read_bytes(path, LARGEST_VOCABULARY), settings, str(path))
     for other in {pieces, words, fast} - {path}:
         if other.is_file():
             check_same_pieces(tokenizer, path, other)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from litebert.common.config import check_range
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import atomic_folder
 from litebert.common.progress import Progress, progress
@@ -74,6 +75,8 @@ class TokenizerTrainConfig:
         if not self.input:
             raise ConfigError("no input given; name files, folders or globs with --input")
         smallest = len(SPECIAL_PIECES) + len(self.symbols) + 256 * self.byte_fallback + 1
+        check_range(self, "1 or more", "vocab_size", most=1_000_000)
+        check_range(self, "8 or more", "max_length")
         if self.vocab_size < smallest:
             raise ConfigError(f"vocab_size {self.vocab_size} is too small; {smallest} are reserved")
         if not 0.9 <= self.character_coverage <= 1.0:

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import atomic_folder, sha256_file, write_json
+from litebert.common.limits import check_regular, parse_json
+from litebert.common.ownership import clear_leftovers
 from litebert.dist.replica import copy_into, whole
 
 STATE_FILE = "state.json"
@@ -46,9 +48,13 @@ class Checkpoint:
 
     def tensors(self, file: str) -> dict[str, Tensor]:
         """Read one of the files of tensors."""
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        loaded: dict[str, Tensor] = load_file(self.path / file)
+        try:
+            loaded: dict[str, Tensor] = load_file(self.path / file)
+        except (FileNotFoundError, SafetensorError) as error:
+            raise CheckpointError(f"checkpoint {self.path} is damaged: {file}: {error}") from None
         return loaded
 
 
@@ -101,15 +107,20 @@ def read(path: Path) -> Checkpoint:
 
     CheckpointError on damage, UnreadableError if the disk does not give it.
     """
+    file = path / STATE_FILE
     try:
-        state = json.loads((path / STATE_FILE).read_bytes())
-        if not isinstance(state, dict):
-            raise ValueError("not an object")
+        if file.exists():
+            check_regular(file)
+        state = parse_json(file.read_bytes())
+        if not isinstance(state, dict) or not isinstance(state.get("step"), int):
+            raise ValueError("not the state of a step")
+        if not isinstance(state.get("files"), dict):
+            raise ValueError("it lists no files")
     except FileNotFoundError:
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} is missing") from None
     except OSError as error:
         raise UnreadableError(path, error) from error
-    except ValueError as error:
+    except (DataError, ValueError) as error:
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE}: {error}") from None
     if state.get("checksum") != _digest(state):
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} was changed")
@@ -124,6 +135,8 @@ def verify(path: Path) -> Checkpoint:
             is_whole = sha256_file(path / name) == checksum
         except FileNotFoundError:
             raise CheckpointError(f"checkpoint {path} is damaged: {name} is missing") from None
+        except DataError as error:
+            raise CheckpointError(f"checkpoint {path} is damaged: {error}") from None
         except OSError as error:
             raise UnreadableError(path, error) from error
         if not is_whole:
@@ -190,14 +203,6 @@ def prune(folder: Path, keep_last: int, keep: Sequence[int]) -> None:
     clear_leftovers(folder)
 
 
-def clear_leftovers(folder: Path) -> None:
-    """Remove what a killed process left half written."""
-    if folder.is_dir():
-        for entry in folder.iterdir():
-            if entry.name.startswith(".step-"):
-                shutil.rmtree(entry, ignore_errors=True)
-
-
 def model_tensors(model: torch.nn.Module) -> dict[str, Tensor]:
     """All weights by name, whole (a collective call if they are sharded)."""
     return {name: whole(tensor) for name, tensor in model.state_dict().items()}
@@ -216,6 +221,11 @@ def load_model_tensors(model: torch.nn.Module, tensors: Mapping[str, Tensor]) ->
         odd = sorted(own.keys() ^ tensors.keys())
         raise CheckpointError(f"the checkpoint is of another model: {odd[0]} is on one side only")
     for name, target in own.items():
+        if tensors[name].shape != target.shape or not tensors[name].is_floating_point():
+            raise CheckpointError(
+                f"the checkpoint is of another model: {name} has {tuple(tensors[name].shape)} of "
+                f"{tensors[name].dtype}, not {tuple(target.shape)}"
+            )
         copy_into(target, tensors[name])
 
 
@@ -246,8 +256,13 @@ def load_optimizer_tensors(
         if tensor.shape == parameter.shape and tensor.ndim > 0:
             state[key] = torch.empty_like(parameter, requires_grad=False)
             copy_into(state[key], tensor)
-        else:
+        elif tensor.ndim == 0:
             state[key] = tensor.clone()
+        else:
+            raise CheckpointError(
+                f"the checkpoint's optimizer has {tuple(tensor.shape)} for {name}, which has "
+                f"{tuple(parameter.shape)}"
+            )
 
 
 def _write_state(folder: Path, state: Mapping[str, object]) -> None:
@@ -258,4 +273,4 @@ def _digest(state: Mapping[str, object]) -> str:
     """The checksum of a state without its own."""
     content = {key: value for key, value in state.items() if key != "checksum"}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

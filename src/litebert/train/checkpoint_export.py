@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from litebert.common.config import from_dict
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, blame
+from litebert.common.files import check_free
 from litebert.common.runs import RunFolder
+from litebert.interop.card import model_card, pretraining_section
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
+from litebert.model.counts import check_memory
 from litebert.model.heads import PretrainingModel
 from litebert.model.sharing import plan_of
 from litebert.text.tokenizer import has_tokenizer
@@ -25,20 +28,26 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
 
     ``step`` is "best" by the run's dev metric, "last", or a number.
     """
-    manifest = RunFolder.open(run).manifest()
+    check_free(out)
+    settings = RunFolder.open(run).section("config")
     folder = run / "checkpoints"
     chosen = checkpoint.verify(folder / f"step-{_find_step(folder, step)}")
-    shape = {
-        key.removeprefix(_SHAPE_PREFIX): value
-        for key, value in chosen.state["identity"].items()
-        if key.startswith(_SHAPE_PREFIX)
-    }
-    model = PretrainingModel(from_dict(ModelConfig, shape, str(chosen.path)))
+    with blame(chosen.path, CheckpointError):
+        shape = {
+            key.removeprefix(_SHAPE_PREFIX): value
+            for key, value in chosen.state["identity"].items()
+            if key.startswith(_SHAPE_PREFIX)
+        }
+    config = from_dict(ModelConfig, shape, str(chosen.path))
+    check_memory(config)
+    model = PretrainingModel(config)
     checkpoint.load_model_tensors(model, checkpoint.finished_tensors(chosen))
-    depth = from_dict(RunState, chosen.state["run"], str(chosen.path)).depth
+    depth = from_dict(RunState, chosen.state.get("run", {}), str(chosen.path)).depth
     if 0 < depth < model.config.num_layers:  # later layers begin as copies
         deepen(model, (), new_sets(plan_of(model.config), depth, model.config.num_layers), {})
-    save_model(model.eval(), out, _tokenizer_folder(run, manifest))
+    about = {"run": f"`{run.resolve().name}`", "weights of step": f"{chosen.step:,}"}
+    card = model_card(model.config, "pretraining", out.name, pretraining_section(about))
+    save_model(model.eval(), out, _tokenizer_folder(run, settings), card)
     return chosen.step
 
 
@@ -62,7 +71,7 @@ def _best_step(folder: Path, steps: Sequence[int]) -> int:
     """The best step by the latest checkpoint whose state can be read; that one if none is best."""
     for step in reversed(steps):
         try:
-            found = checkpoint.read(folder / f"step-{step}").state["run"]
+            found = checkpoint.read(folder / f"step-{step}").state.get("run", {})
         except CheckpointError:
             continue
         best = from_dict(RunState, found, str(folder)).best_step
@@ -70,11 +79,9 @@ def _best_step(folder: Path, steps: Sequence[int]) -> int:
     raise CheckpointError(f"none of the {len(steps)} checkpoints in {folder} can be read")
 
 
-def _tokenizer_folder(run: Path, manifest: Mapping[str, object]) -> Path:
+def _tokenizer_folder(run: Path, settings: Mapping[str, object]) -> Path:
     """The tokenizer of the run's shards, or of the model folder if the shards are gone."""
-    config = manifest["config"]
-    assert isinstance(config, Mapping), "written by the run"
-    candidates = [Path(str(config["data"])) / "tokenizer", run / "model"]
+    candidates = [Path(str(settings.get("data"))) / "tokenizer", run / "model"]
     for candidate in candidates:
         if has_tokenizer(candidate):
             return candidate

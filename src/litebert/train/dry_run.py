@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 import torch
@@ -32,6 +33,7 @@ Bound = Literal["steps", "tokens", "budget"]
 
 _MEASURED_STEPS = 3
 _MEASURED_TOKENS = 1024
+_DRAWN_BATCHES = 32
 
 
 @dataclass(frozen=True)
@@ -132,11 +134,17 @@ class _Bench:
         stage = stage_at(self.config, self.shape, share)
         config, corpora = self.config, self.corpora
         feed = Feed(corpora.train, config.examples, config.seed, corpora.vocabulary)
-        batch = max(feed.take(stage), key=lambda batch: batch.num_tokens)
+        # One batch may be a short left-over of its window: costs are means over many.
+        drawn = [
+            batch
+            for _ in range(-(-_DRAWN_BATCHES // stage.num_micro))
+            for batch in feed.take(stage)
+        ]
+        batch = max(drawn, key=lambda batch: batch.num_tokens)
         measured = rows_of(batch, 0, max(1, batch.input_ids.size // _MEASURED_TOKENS))
         compute_s, update_s = self._time(measured, stage)
         rate = batch_flops(self.shape, measured, stage.layers) / compute_s
-        flops = stage.num_micro * batch_flops(self.shape, batch, stage.layers)
+        flops = stage.num_micro * fmean(batch_flops(self.shape, b, stage.layers) for b in drawn)
         estimate = StageEstimate(
             from_share=share,
             layers=stage.layers,
@@ -144,7 +152,7 @@ class _Bench:
             batch_size=stage.batch_size,
             mask_rate=stage.mask_rate,
             micro_batches=stage.num_micro,
-            tokens_per_step=stage.num_micro * batch.num_tokens,
+            tokens_per_step=round(stage.num_micro * fmean(b.num_tokens for b in drawn)),
             flops_per_step=flops,
             step_s=flops / rate / self.process.world_size + update_s,
         )

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from litebert.common.errors import DataError, LitebertError
+from litebert.common.ownership import Inputs
 from litebert.common.signals import StopRequest, stop_request
 from litebert.dist.replica import Replica, whole
 from litebert.dist.runtime import DeviceName, Parallel, Process, this_process
 from litebert.optim.build import set_learning_rate
 from litebert.predict.backend import Threads
 from litebert.train.display import StatusLine
-from litebert.train.run import Run, TrainState
+from litebert.train.run import Run, RunKind, TrainState, owned_run
 from litebert.train.threads import ThreadWatch, thread_limit
 
 T = TypeVar("T")
@@ -96,18 +97,45 @@ class Cadence:
     """stop after so many steps in a row whose loss or gradient was not finite"""
 
 
+class ProcessConfig(Protocol):
+    """What the processes of a run need of its configuration."""
+
+    @property
+    def out(self) -> Path:
+        """The run folder."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the run reads, by flag."""
+
+    @property
+    def device(self) -> DeviceName:
+        """Where to train."""
+
+    @property
+    def threads(self) -> Threads:
+        """Processor threads."""
+
+
 @contextmanager
 def training_process(
-    out: Path, device: DeviceName, parallel: Parallel, threads: Threads = "auto"
+    kind: RunKind, config: ProcessConfig, parallel: Parallel
 ) -> Iterator[tuple[Process, StopRequest]]:
-    """This process of a run, which listens to signals; a file that fails becomes one line."""
+    """This process of a run, which owns its folder and listens to signals.
+
+    A file that fails becomes one line.
+    """
+    device, threads, out = config.device, config.threads, config.out
     with this_process(device, parallel) as process, stop_request() as stop, thread_limit(threads):
         try:
-            yield process, stop
+            with owned_run(process, kind, out, config.inputs):
+                yield process, stop
         except OSError as error:
+            remedy = "fix it, or choose another --out"
+            if (out / "checkpoints").is_dir():
+                remedy = "the checkpoints are intact: fix it and go on with --resume auto"
             raise LitebertError(
-                f"{error.filename or out} cannot be used: {error.strerror or error}; the "
-                "checkpoints are intact: fix it and go on with --resume auto"
+                f"{error.filename or out} cannot be used: {error.strerror or error}; {remedy}"
             ) from error
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -16,11 +16,14 @@ from litebert.common.progress import Progress, progress
 from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config, resolve
 from litebert.predict.backend import Backend, Runtime, Threads, open_backend, run_features
-from litebert.tasks.base import Feature, Prediction
+from litebert.tasks.base import Feature, Prediction, Task
 from litebert.tasks.linear import Vectors, is_linear, linear_predictions, word_predictions
 from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.setup import TaskData, load_task_data
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Weights = Literal["model", "random", "none"]
 """Whose states: the model's, those of random weights in its shape, or nobody's."""
@@ -86,6 +89,7 @@ def probe(
     runtime: Runtime = "auto",
     strict: bool = False,
     threads: Threads = "auto",
+    allow_unknown: bool = False,
 ) -> ProbeResult:
     """Fit linear models on frozen states of a model and score them on dev.
 
@@ -98,21 +102,24 @@ def probe(
         runtime: torch or ONNX; ``auto`` takes the ONNX file if the folder has one.
         strict: stop at the first bad row.
         threads: of the processor; ``auto`` lets the runtime decide.
+        allow_unknown: go on where the vocabulary does not know most of the text.
     """
     if max_train is not None and max_train < 2:
         raise ConfigError(f"max_train is {max_train}: use 2 or more.")
-    found, folder = find_task(task, data), resolve(model)
-    if not is_linear(found.form):
-        raise ConfigError(
-            f"probes are for classes and numbers; {found.name} is {found.form.kind}: "
-            "use `litebert finetune`"
-        )
-    _require_scikit_learn()
+    found, folder = _linear_task(task, data), resolve(model)
     tokenizer = Tokenizer.load(folder)
     backend = open_backend(folder, runtime, threads, device="auto")
     backend.info.require(("last_hidden_state",))
     length = min(found.max_length, backend.info.max_length)
-    examples = load_task_data(found, data_folder(found, data), tokenizer, length, max_train, strict)
+    examples = load_task_data(
+        found,
+        data_folder(found, data),
+        tokenizer,
+        length,
+        max_train,
+        strict,
+        allow_unknown=allow_unknown,
+    )
     for line in examples.report():
         print(line, file=sys.stderr)
     backends: dict[Weights, Backend] = {"model": backend, "random": _random_backend(folder, seed)}
@@ -124,11 +131,7 @@ def probe(
             bar.update("random weights" if weights == "random" else "")
             train_states = states(one, examples.train.features, tokenizer, bar)
             dev_states = states(one, dev.features, tokenizer, bar)
-            for name, vectors in train_states.items():
-                predictions = linear_predictions(
-                    found.form, examples.train.examples, dev.examples, vectors, dev_states[name]
-                )
-                probes.append(_score(examples, weights, name, predictions))
+            probes += _probes(examples, weights, train_states, dev_states)
     words = word_predictions(found.form, examples.train.examples, dev.examples)
     majority = found.form.baseline(examples.train.examples, dev.examples)
     probes.append(_score(examples, "none", "words", words))
@@ -145,8 +148,81 @@ def probe(
     )
 
 
+class LiveProbe:
+    """Probes of a model while it is trained: the same examples again and again.
+
+    Args:
+        check: ``TASK:DIR``, the task and the folder of its files; own tasks may leave it out.
+        tokenizer: of the model.
+        max_positions: longest input of the model.
+        max_train: fit on so many training examples.
+    """
+
+    def __init__(
+        self, check: str, tokenizer: Tokenizer, max_positions: int, max_train: int
+    ) -> None:
+        name, _, folder = check.partition(":")
+        data = Path(folder) if folder else None
+        task, self._tokenizer = _linear_task(name, data), tokenizer
+        where = data_folder(task, data)
+        length = min(task.max_length, max_positions)
+        self._examples = load_task_data(task, where, tokenizer, length, max_train, False)
+        self._words: float | None = None
+
+    def scores(self, model: nn.Module, layers: int | None) -> dict[str, float]:
+        """What the model's states reach now, by their names, and a bag of words beside them."""
+        from litebert.predict.torch_backend import TorchBackend
+
+        examples, form = self._examples, self._examples.task.form
+        train, dev = examples.train, examples.evals[0]
+        backend = TorchBackend(model, "pretraining")
+        found = [
+            states(backend, split.features, self._tokenizer, depth=layers) for split in (train, dev)
+        ]
+        if self._words is None:
+            words = word_predictions(form, train.examples, dev.examples)
+            self._words = _score(examples, "none", "words", words).score
+        probes = _probes(examples, "model", *found)
+        return {**{probe.features: probe.score for probe in probes}, "words": self._words}
+
+
+def _linear_task(name: str, data: Path | None) -> Task:
+    found = find_task(name, data)
+    if not is_linear(found.form):
+        raise ConfigError(
+            f"probes are for classes and numbers; {found.name} is {found.form.kind}: "
+            "use `litebert finetune`"
+        )
+    _require_scikit_learn()
+    return found
+
+
+def _probes(
+    examples: TaskData,
+    weights: Weights,
+    train_states: Mapping[Features, Vectors],
+    dev_states: Mapping[Features, Vectors],
+) -> list[ProbeScore]:
+    """One linear model for each kind of states."""
+    train, dev = examples.train.examples, examples.evals[0].examples
+    form = examples.task.form
+    return [
+        _score(
+            examples,
+            weights,
+            name,
+            linear_predictions(form, train, dev, vectors, dev_states[name]),
+        )
+        for name, vectors in train_states.items()
+    ]
+
+
 def states(
-    backend: Backend, features: Sequence[Feature], tokenizer: Tokenizer, bar: Progress | None = None
+    backend: Backend,
+    features: Sequence[Feature],
+    tokenizer: Tokenizer,
+    bar: Progress | None = None,
+    depth: int | None = None,
 ) -> Mapping[Features, Vectors]:
     """The frozen states of each feature: ``cls`` and ``mean`` [N, H], ``table`` [N, E].
 
@@ -155,7 +231,8 @@ def states(
     """
     found: dict[Features, Vectors] = {}
     outputs = ("last_hidden_state",)
-    for index, said in run_features(backend, features, outputs, tokenizer.pad_id, _MAX_TOKENS):
+    pad_id = tokenizer.pad_id
+    for index, said in run_features(backend, features, outputs, pad_id, _MAX_TOKENS, depth):
         sequence_SH = said["last_hidden_state"]
         if not found:
             shape = (len(features), sequence_SH.shape[1])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
@@ -17,8 +18,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from litebert.common.config import flat_settings, from_dict, to_dict
-from litebert.common.errors import CheckpointError
-from litebert.common.runs import MANIFEST_FILE, RunFolder
+from litebert.common.errors import CheckpointError, blame
+from litebert.common.ownership import Inputs, clear_leftovers, owned_folder
+from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, RunFolder
 from litebert.dist.replica import copy_into, whole
 from litebert.dist.runtime import Process
 from litebert.train import checkpoint
@@ -26,6 +28,11 @@ from litebert.train.average import WeightAverage
 from litebert.train.display import Display
 from litebert.train.trackers import Tracker, open_trackers, tag
 
+RunKind = Literal["pretraining", "fine-tuning"]
+
+_EARLY = ("random", "job.json", "log.txt")
+"""What may be in a run folder before its manifest: a comparison with random weights, which runs
+first, and what `litebert reproduce` tells and hears of a run."""
 _PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
 """Settings that may differ between processes: what is found there is compared instead."""
 
@@ -128,9 +135,10 @@ class Run(Generic[S_co]):
             if average is not None:
                 # An average that begins now begins with the weights.
                 tensors = checkpoint.finished_tensors(found)
-                for name, tensor in average.tensors.items():
-                    copy_into(tensor, tensors[name])
-            self.state = from_dict(type(self.state), found.state["run"], str(found.path))
+                with blame(found.path, CheckpointError):
+                    for name, tensor in average.tensors.items():
+                        copy_into(tensor, tensors[name])
+            self.state = from_dict(type(self.state), found.state.get("run", {}), str(found.path))
             self._saved_step = found.step
         return self.state
 
@@ -212,9 +220,14 @@ class Run(Generic[S_co]):
         if self.config.resume == "no" or not RunFolder.exists(self.folder):
             self._files = self._create()
             return None
-        checkpoint.clear_leftovers(self.checkpoints)
+        clear_leftovers(self.checkpoints)
         passed_over: list[str] = []
         found = checkpoint.latest_good(self.checkpoints, passed_over.append)
+        if found is None and (self.folder / MODEL_FOLDER).is_dir():
+            raise CheckpointError(
+                f"{self.folder} holds a finished run whose checkpoints are gone: there is nothing "
+                "to go on from; choose another --out, or delete that folder to start over"
+            )
         if found is None:
             # Nothing of the earlier start is used: the manifest must be of this one.
             (self.folder / MANIFEST_FILE).unlink()
@@ -239,13 +252,13 @@ class Run(Generic[S_co]):
         self, files: RunFolder, found: checkpoint.Checkpoint, passed_over: Sequence[str]
     ) -> None:
         """Forget what came after a checkpoint, and say what is different from before."""
-        manifest = files.manifest()
-        then, prints = manifest["config"], manifest["fingerprints"]
-        assert isinstance(prints, Mapping), "written by RunFolder"
+        then, prints = files.section("config"), files.section("fingerprints")
         data = {f"data.{name}": value for name, value in prints.items()}
-        earlier = {**data, **found.state.get("identity", {})}
+        with blame(found.path, CheckpointError):
+            earlier = {**data, **found.state.get("identity", {})}
+            position = int(found.state["metrics_position"])
         refuse_changes(found.path, earlier, self.identity)
-        files.truncate_metrics(found.state["metrics_position"])
+        files.truncate_metrics(position)
         for message in passed_over:
             files.event("damaged_checkpoint", found.step, message=message)
             self.screen.note(message)
@@ -262,6 +275,29 @@ class Run(Generic[S_co]):
             f"resuming {self.folder} at step {found.step:,}"
             + (f"; changed: {', '.join(news)}" if news else "")
         )
+
+
+@contextmanager
+def owned_run(process: Process, kind: RunKind, out: Path, inputs: Inputs = ()) -> Iterator[None]:
+    """Own a run folder: process 0 does, and all processes stop if it is refused.
+
+    A folder that holds a run of the other kind, or anything that is not of a run, is refused.
+    """
+
+    def is_ours(folder: Path) -> bool:
+        if not RunFolder.exists(folder):
+            return False
+        settings = RunFolder(folder).manifest()["config"]
+        is_task = isinstance(settings, Mapping) and "task" in settings
+        found = "fine-tuning" if is_task else "pretraining"
+        if found != kind:
+            raise CheckpointError(f"{folder} holds a {found} run; choose another --out")
+        return True
+
+    with ExitStack() as held:
+        owned = owned_folder(out, is_ours, inputs, _EARLY)
+        process.on_main(lambda: held.enter_context(owned))
+        yield
 
 
 def check_same_configuration(config: RunConfig, process: Process) -> None:

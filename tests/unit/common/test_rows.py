@@ -10,6 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from litebert.common import delimited, rows
 from litebert.common.errors import DataError
 from litebert.common.rows import read_rows, read_rows_or_errors
 
@@ -88,3 +89,48 @@ def test_reading_goes_on_behind_a_malformed_row_if_wished(tmp_path: Path) -> Non
         assert [number for number, row in rows if not isinstance(row, DataError)] == good
     with pytest.raises(DataError, match=r"a\.jsonl:2: not valid JSON"):
         list(read_rows(tmp_path / "a.jsonl"))
+
+
+def test_lines_and_cells_of_any_length_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is lowered here; a line of 200 MB costs no more than one of 16."""
+    for module in (rows, delimited):
+        monkeypatch.setattr(module, "LONGEST_LINE", 100_000)
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n{"a": "' + "x" * 500_000 + '"}\n{"a": 2}\n')
+    found = dict(read_rows_or_errors(path))
+    assert found[1] == {"a": 1}
+    assert isinstance(found[2], DataError)
+    assert found[3] == {"a": 2}
+    for name, text in {
+        "long.csv": "a,b\n" + "x" * 500_000 + ",1\nfine,2\n",
+        "many.csv": "a,b\n" + "x," * 500_000 + "\nfine,2\n",
+        "open.csv": 'a,b\n"' + "x,y\n" * 60_000 + "fine,2\n",
+        "words.conll": "x" * 500_000 + " O\n\nfine O\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+        found = dict(read_rows_or_errors(tmp_path / name))
+        assert isinstance(found[min(found)], DataError), name
+        assert isinstance(found[max(found)], dict), name
+    pyarrow.parquet.write_table(
+        pyarrow.table({"a": ["short", "y" * 500_000, *["z"] * 9]}), tmp_path / "a.parquet"
+    )
+    found = dict(read_rows_or_errors(tmp_path / "a.parquet"))
+    assert isinstance(found[2], DataError)
+    assert [number for number, row in found.items() if isinstance(row, dict)] == [1, *range(3, 12)]
+    pyarrow.parquet.write_table(pyarrow.table({"a": ["y" * 500_000]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="not a readable Parquet file: rows of more than"):
+        list(read_rows(tmp_path / "a.parquet"))
+
+
+def test_a_line_or_row_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\n{"a": "\xff"}\n\0\0\0\n{"a": 2}\n')
+    found = dict(read_rows_or_errors(tmp_path / "a.jsonl"))
+    assert [number for number, row in found.items() if isinstance(row, dict)] == [1, 4]
+    values = pyarrow.array([b"fine", b"\xff\xfe", b"good"]).view(pyarrow.string())
+    pyarrow.parquet.write_table(pyarrow.table({"text": values}), tmp_path / "a.parquet")
+    found = dict(read_rows_or_errors(tmp_path / "a.parquet"))
+    assert found[1] == {"text": "fine"}
+    assert isinstance(found[2], DataError)
+    assert found[3] == {"text": "good"}

@@ -20,8 +20,8 @@ def test_steps_of_fine_tuning_fit_into_their_share(
 ) -> None:
     """At the rate seen in pretraining, fine-tuning takes its share of the time, or its epochs."""
     out = tmp_path / "demo"
-    folder = DemoFolder.open(DemoConfig(out))
-    folder.task.mkdir()
+    folder = DemoFolder(DemoConfig(out))
+    folder.task.mkdir(parents=True)
     num_rows = 640
     lines = [json.dumps({"text": "the value of the object"})] * num_rows
     (folder.task / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")

@@ -48,6 +48,10 @@ def resolved(config: ModelConfig) -> tuple[object, ...]:
         ModelConfig(sharing="attention", classifier_dropout=0.2),
         ModelConfig(sharing="ffn", activation="relu"),
         ModelConfig(sharing="groups", num_groups=3, inner_group_num=2),
+        ModelConfig(sharing="groups", num_groups=12),
+        ModelConfig(sharing="groups", num_groups=1),
+        ModelConfig(sharing="none", num_layers=1),
+        ModelConfig(sharing="groups", num_layers=1, num_groups=1),
         ModelConfig(embedding_layout="projected_words", initializer_range=0.01),
         ModelConfig(embedding_size=768, embedding_projection=True),
         ModelConfig(num_heads=6, intermediate_size=100, max_positions=64, type_vocab_size=1),
@@ -139,3 +143,11 @@ def test_one_unnamed_output_is_a_regression() -> None:
 def test_refused_labels(labels: object) -> None:
     with pytest.raises(CheckpointError, match="id2label"):
         labels_of({"id2label": labels}, "config.json")
+
+
+def test_a_word_about_sharing_that_the_groups_contradict_is_not_believed() -> None:
+    """The key is litebert's; transformers and its weights go by the number of groups."""
+    for groups, word, found in ((1, "none", "all"), (12, "all", "none"), (3, "all", "groups")):
+        values = {**VALUES, "num_hidden_groups": groups, "sharing": word}
+        assert model_config(values, "config.json").sharing == found
+    assert "sharing" not in VALUES

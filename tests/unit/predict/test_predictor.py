@@ -719,6 +719,9 @@ def test_tables_in_and_out_by_the_tasks_own_columns(
         assert [row.get("label") for row in rows_in][:3] == ["x", "y", "z"]
         assert [bool(row.get("label")) for row in table] == [True, False, True, False]
         assert [bool(row.get("error")) for row in table] == [False, True, False, True]
+    with pytest.raises(SystemExit):
+        main(["predict", *asked, "--out", str(tmp_path / "new.csv")])
+    assert (tmp_path / "new.csv").read_bytes() == rows.encode("utf-16")
     (tmp_path / "new.csv").write_text("text\n \n")
     with pytest.raises(SystemExit) as stopped:
         main(["predict", *asked, "--out", str(tmp_path / "none.csv")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.common.errors import InputError
+from litebert.model.head_table import Head
 from litebert.predict import questions
 from litebert.predict.inputs import pad, split
 from litebert.tasks.base import Feature, Row
@@ -134,3 +136,29 @@ def test_padding_and_splitting_are_inverse() -> None:
 
 def test_no_mask_is_made_when_nothing_is_padded() -> None:
     assert pad([feature_of([2, 3], 2)] * 3, pad_id=0).attention_mask is None
+
+
+def test_the_filled_text_is_the_users_own(model_folder: Callable[[Head], Path]) -> None:
+    """Case, accents and spaces stay; a continuation joins the word before it."""
+    from litebert.predict.predictor import Predictor
+    from litebert.predict.questions import _MASK as MASK
+    from litebert.predict.questions import Candidate, _put
+
+    predictor = Predictor.load(model_folder("pretraining"))
+    given = "Où est la  [MASK], Zoë?\n[MASK] NOW [mask]"
+    (filled,) = predictor.fill_mask([given], 2)
+    for part in ("Où est la", ", Zoë?", " NOW"):
+        assert part in filled.text
+    assert "[MASK]" not in filled.text.upper()
+    for candidates in filled.masks:
+        for one in candidates:
+            assert one.is_continuation != predictor.tokenizer.spell(one.token_id)[0]
+    for text, word, part in (
+        ("walk [MASK].", "walk home.", "walking."),
+        ("walk[MASK].", "walk home.", "walking."),
+        ("walk \n[MASK]", "walk \nhome", "walking"),
+        ("[MASK] it", "home it", "ing it"),
+    ):
+        home, ing = Candidate("home", 1, 1.0), Candidate("ing", 2, 1.0, True)
+        assert MASK.sub(lambda found, c=home: _put(found, c), text) == word
+        assert MASK.sub(lambda found, c=ing: _put(found, c), text) == part

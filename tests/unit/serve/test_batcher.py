@@ -113,7 +113,7 @@ def test_lengths_mix_where_padding_is_not_computed() -> None:
         model.release()
         assert await first == [5.0]
         assert await asyncio.gather(*others) == [[float(n)] for n in lengths]
-        assert model.calls == [[5], [9, 100, 10, 101, 9], [120]], "the budget is 256 tokens"
+        assert model.calls == [[5], [9, 10, 9, 100, 101], [120]], "the budget is 256 tokens"
         await queue.drain()
 
     asyncio.run(scenario())
@@ -184,10 +184,58 @@ def test_a_large_question_is_taken_while_others_wait() -> None:
         large = asyncio.create_task(ask(queue, model, ask_sum(*[50] * 20)))
         await settle()
         with pytest.raises(QueueFullError):
-            await ask(queue, model, ask_sum(1))
+            await ask(queue, model, ask_sum(*[50] * 20))
+        small.append(asyncio.create_task(ask(queue, model, ask_sum(40))))  # not shut out by it
+        await settle()
         model.release()
         assert await large == [50.0] * 20
-        assert await asyncio.gather(*small) == [[40.0]] * 2
+        assert await asyncio.gather(*small) == [[40.0]] * 3
+        await queue.drain()
+
+    asyncio.run(scenario())
+
+
+def test_a_small_question_does_not_wait_for_the_whole_of_large_ones() -> None:
+    async def scenario() -> None:
+        model = GatedModel()
+        queue = batcher(max_queue_tokens=1_000_000)
+        large = [asyncio.create_task(ask(queue, model, ask_sum(*[200] * 50))) for _ in range(16)]
+        await settle()
+        small = asyncio.create_task(ask(queue, model, ask_sum(9)))
+        model.release(20)  # one running, one each of the large ones that came before, and itself
+        assert await small == [9.0]
+        assert not any(task.done() for task in large)
+        model.release(10_000)
+        assert await asyncio.gather(*large) == [[200.0] * 50] * 16
+        await queue.drain()
+
+    asyncio.run(scenario())
+
+
+def test_a_large_question_is_answered_while_small_ones_keep_coming() -> None:
+    async def scenario() -> None:
+        model = GatedModel()
+        model.release(100_000)
+        queue = batcher()
+        large = asyncio.create_task(ask(queue, model, ask_sum(*[200] * 20)))
+        while not large.done():
+            await asyncio.gather(*(ask(queue, model, ask_sum(200)) for _ in range(8)))
+        assert large.result() == [200.0] * 20
+        await queue.drain()
+
+    asyncio.run(scenario())
+
+
+def test_work_on_texts_counts_as_waiting() -> None:
+    async def scenario() -> None:
+        queue = batcher(max_queue_tokens=100)
+        with queue.admission(100):
+            with pytest.raises(QueueFullError), queue.admission(1):
+                pass
+            with queue.admission(1000):  # more than a batch: another queue
+                pass
+        with queue.admission(1):
+            pass
         await queue.drain()
 
     asyncio.run(scenario())

@@ -14,7 +14,14 @@ from litebert.serve.app import create_app
 from litebert.serve.config import ServeConfig
 from litebert.serve.service import Service
 
-HEADS = ("pretraining", "classification", "span", "multiple_choice", "token_classification")
+HEADS = (
+    "pretraining",
+    "classification",
+    "span",
+    "multiple_choice",
+    "token_classification",
+    "regression",
+)
 
 FIELDS = {
     "/fill-mask": ("text", "top_k", "model"),
@@ -25,7 +32,8 @@ FIELDS = {
     "/tag": ("text", "words"),
     "/tokenize": ("text",),
     "/layers": ("text",),
-    "/v1/embeddings": ("input", "encoding_format", "pooling", "user"),
+    "/rerank": ("query", "texts", "raw_scores", "return_text"),
+    "/v1/embeddings": ("input", "encoding_format", "pooling", "user", "dimensions"),
 }
 
 STRINGS = (

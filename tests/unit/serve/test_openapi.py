@@ -19,7 +19,10 @@ schemathesis = pytest.importorskip("schemathesis", reason="needs `pip install sc
 checks = pytest.importorskip("schemathesis.specs.openapi.checks")
 pytestmark = pytest.mark.slow
 
-HEADS = ("pretraining", "classification", "squad2", "multiple_choice", "token_classification")
+HEADS = (
+    "pretraining", "classification", "squad2", "multiple_choice", "token_classification",
+    "regression",
+)  # fmt: skip
 
 QUESTIONS = (
     "/fill-mask",
@@ -28,11 +31,12 @@ QUESTIONS = (
     "/answer",
     "/multiple-choice",
     "/tag",
+    "/rerank",
     "/v1/embeddings",
     "/tokenize",
     "/layers",
 )
-OPERATIONS = ("/health", "/ready", "/info", "/metrics")
+OPERATIONS = ("/health", "/ready", "/info", "/metrics", "/v1/models", "/v1/models/{name}")
 """Without a body, so nothing about a request can be wrong."""
 
 

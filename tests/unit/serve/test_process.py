@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,13 +53,17 @@ class Running:
 
 @contextmanager
 def running(
-    *arguments: str, program: tuple[str, ...] = (sys.executable, "-c", WITHOUT_TORCH)
+    *arguments: str,
+    program: tuple[str, ...] = (sys.executable, "-c", WITHOUT_TORCH),
+    stdin: int | None = None,
 ) -> Iterator[Running]:
     command = [*program, "serve", "--port", "0", "--threads", "1", *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, stdin=stdin)
     try:
         assert process.stderr is not None
         first = process.stderr.readline()
+        if "ulimit" in first:
+            first = process.stderr.readline()
         assert "serving" in first, first + process.stderr.read()
         yield Running(process, int(first.rsplit(":", 1)[1]))
     finally:
@@ -100,7 +104,7 @@ def test_export_needs_no_torch(tmp_path: Path, model_folder: Callable[..., Path]
 
 def test_sigterm_finishes_what_was_accepted(onnx_folder: Callable[..., Path]) -> None:
     folder = str(onnx_folder("pretraining"))
-    limits = ("--max-inputs", "500", "--max-queue-tokens", "1000000")
+    limits = ("--max-documents", "500", "--max-queue-tokens", "1000000")
     with running("--model", folder, *limits) as server:
         body = {"input": ["the value of a name " * 12] * 500}
         answers: list[tuple[int, dict]] = []
@@ -132,7 +136,7 @@ def active(server: Running) -> int:
 
 def test_requests_of_clients_that_left_are_dropped(onnx_folder: Callable[..., Path]) -> None:
     folder = str(onnx_folder("pretraining"))
-    limits = ("--max-inputs", "5000", "--max-queue-tokens", "1000000")
+    limits = ("--max-documents", "5000", "--max-queue-tokens", "1000000")
     with running("--model", folder, *limits) as server:
         body = json.dumps({"input": ["the value of a name " * 12] * 3000})
         leaving = http.client.HTTPConnection("127.0.0.1", server.port)
@@ -188,17 +192,30 @@ def test_a_body_that_does_not_come_is_answered_with_408(onnx_folder: Callable[..
         assert server.ask("/fill-mask", {"text": "a [MASK]"})[0] == 200
 
 
-def test_connections_beyond_the_limit_get_503(onnx_folder: Callable[..., Path]) -> None:
+def test_more_connections_than_files_stop_nothing(onnx_folder: Callable[..., Path]) -> None:
+    limited = ("bash", "-c", 'ulimit -n 200; exec "$0" "$@"', sys.executable, "-c", WITHOUT_TORCH)
     folder = str(onnx_folder("pretraining"))
-    with running("--model", folder, "--max-connections", "2") as server:
-        address = ("127.0.0.1", server.port)
-        with socket.create_connection(address):
+    with running("--model", folder, program=limited) as server, ExitStack() as stack:
+        assert server.ask("/info")[1]["limits"]["max_connections"] == 200 - 128
+        for _ in range(250):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        for _ in range(5):
             assert server.ask("/health")[0] == 200
-            with socket.create_connection(address):
-                while server.ask("/health")[0] != 503:  # until the server has seen them both
-                    time.sleep(0.01)
-        while server.ask("/health")[0] != 200:
-            time.sleep(0.01)
+
+
+def test_neither_an_unread_log_nor_the_signals_of_others_stop_the_server(
+    onnx_folder: Callable[..., Path],
+) -> None:
+    with running("--model", str(onnx_folder("pretraining")), stdin=subprocess.DEVNULL) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            server.process.send_signal(number)
+            for _ in range(200):  # lines of more than 300 characters, and a pipe holds 64 KB
+                connection.request("GET", "/" + "x" * 300)
+                assert connection.getresponse().read()
+        connection.close()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait() == 0
 
 
 def test_a_taken_port_and_a_missing_model_are_one_line_each(

@@ -41,7 +41,7 @@ KINDS = {
         FILES + '[columns]\ntext = "t"\nlabel = "l"\n',
         {"t": "a", "l": 2.5},
         2.5,
-        {"pearson", "spearman", "negative_mse"},
+        {"pearson", "spearman", "mae", "rmse", "negative_mse"},
     ),
     "multiple_choice": (
         FILES + '[columns]\ntext = "t"\nquestion = "q"\noptions = ["a", "b"]\nlabel = "l"\n',

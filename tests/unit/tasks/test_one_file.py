@@ -165,7 +165,11 @@ def test_a_plain_table_is_a_task(
     assert isinstance(task, CustomTask)
     assert (task.name, task.config.kind) == ("films", kind)
     (tmp_path / "films.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ConfigError, match="has the columns a, b: call them text"):
+    with pytest.raises(ConfigError, match=r"has the columns a, b: call two of them text"):
+        find_task(str(tmp_path / "films.csv"))
+    many = [f"{n},a longer text {n},{n % 2}" for n in range(20)]
+    (tmp_path / "films.csv").write_text("\n".join(["nr,plot,good", *many]))
+    with pytest.raises(ConfigError, match='text = "plot" and label = "good"'):
         find_task(str(tmp_path / "films.csv"))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.text.folder import build_fast_tokenizer, tokenizer_config
+from litebert.text.folder import build_fast_tokenizer, copy_tokenizer, tokenizer_config
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
@@ -118,6 +118,37 @@ def test_cased_and_byte_fallback(tmp_path: Path, python_text: Path) -> None:
         json.loads((tmp_path / "tok" / "tokenizer_config.json").read_text())["do_lower_case"]
         is False
     )
+
+
+def test_offsets_without_the_space_where_nothing_is_masked(
+    tiny_tokenizer: Tokenizer, tiny_tokenizer_dir: Path, tmp_path: Path, python_text: Path
+) -> None:
+    """The ids stay; slices are ours but for bare word marks; and there is a way back."""
+    from tokenizers import Tokenizer as FastTokenizer
+
+    for name in ("clean", "back"):
+        (tmp_path / name).mkdir()
+    copy_tokenizer(tiny_tokenizer_dir, tmp_path / "clean", masks=False)
+    clean = FastTokenizer.from_file(str(tmp_path / "clean" / "tokenizer.json"))
+    lines = python_text.read_text(encoding="utf-8").splitlines()[:300]
+    lines += [
+        " Ann  went to New\u00a0York (USA), in 1998, Cafe\u0301 \u0301x ",
+        "\u200ba",
+        "",
+        "▁ x",
+    ]
+    for line in lines:
+        found, ours = clean.encode(line, add_special_tokens=False), tiny_tokenizer.encode(line)
+        assert found.ids == ours
+        if line.isascii():
+            expected = tiny_tokenizer.encode_with_offsets(line)
+            rows = zip(found.offsets, expected.starts, expected.ends, strict=True)
+            assert all(span == (start, end) for span, start, end in rows if start < end)
+        assert not any(line[start:end] != line[start:end].strip() for start, end in found.offsets)
+    copy_tokenizer(tmp_path / "clean", tmp_path / "back")
+    original = (tiny_tokenizer_dir / "tokenizer.json").read_text(encoding="utf-8")
+    again = (tmp_path / "back" / "tokenizer.json").read_text(encoding="utf-8")
+    assert json.loads(again) == json.loads(original)
 
 
 def test_settings_for_other_tools(tiny_tokenizer: Tokenizer) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litebert.text.sentences import WINDOW_CHARACTERS, split_sentences
+from litebert.text.sentences import WINDOW_CHARACTERS, split_sentences, splitting_note
 
 pytest.importorskip("sentencex")
 
@@ -57,3 +57,13 @@ def test_a_quotation_that_never_ends_does_not_swallow_the_rest() -> None:
 
 def test_half_a_surrogate_pair_is_no_crash() -> None:
     assert split_sentences("One \ud800. Two.") == ["One \ufffd.", "Two."]
+
+
+def test_a_language_without_rules_says_so() -> None:
+    text = "Am 3. Mai kam er. Er ging."
+    assert split_sentences(text, "de-AT") == split_sentences(text, "de") != split_sentences(text)
+    assert splitting_note("de_AT") is splitting_note("en") is None
+    note = splitting_note("sv")
+    assert note is not None
+    assert "language sv: the sentence splitter has no rules for it" in note
+    assert split_sentences("你好。很好！", "zh") == ["你好。", "很好！"]

@@ -69,7 +69,7 @@ def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
 def test_last_and_best_are_kept_and_leftovers_cleared(tmp_path: Path) -> None:
     for step in (10, 20, 30, 40, 50):
         write(tmp_path, step)
-    (tmp_path / ".step-60.abc.tmp").mkdir()
+    (tmp_path / ".step-60.abcdefgh.tmp").mkdir()
     checkpoint.prune(tmp_path, keep_last=2, keep=[20])
     assert checkpoint.steps_in(tmp_path) == [20, 40, 50]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-20", "step-40", "step-50"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from litebert.common.config import check_range
 from litebert.common.errors import ConfigError
 from litebert.text.words import Borders, WordRule
 
@@ -74,10 +75,10 @@ order, swapped, from elsewhere; the label says in order or not), or one segment 
     def __post_init__(self) -> None:
         if self.length < 8:
             raise ConfigError(f"length {self.length} is too short for two segments; use 8 or more")
-        if self.micro_batch_size < 1:
-            raise ConfigError(f"micro_batch_size {self.micro_batch_size} must be at least 1")
-        if self.block_tokens < 1:
-            raise ConfigError(f"block_tokens {self.block_tokens} must be at least 1")
+        check_range(self, "1 or more", "length", most=1 << 20)
+        check_range(self, "1 or more", "micro_batch_size", most=1 << 20)
+        check_range(self, "1 or more", "block_tokens", most=1 << 32)
+        check_range(self, "1 or more", "window_blocks", most=1 << 20)
         if self.window_blocks < 2:
             raise ConfigError(f"window_blocks {self.window_blocks} must be at least 2")
         if not 0 <= self.short_probability <= 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from itertools import accumulate, count
 from pathlib import Path
 from typing import cast
@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.common.config import from_dict, to_dict
+from litebert.common.errors import blame
 from litebert.common.files import read_json, write_json, write_json_lines
 from litebert.data.corpus.build import PROBLEMS, BuildFolder
 from litebert.data.corpus.ingest import Problem
 from litebert.data.corpus.parts import read_hashes, read_part
 from litebert.data.corpus.shards import Documents, ShardCutter, shard_path, write_shard
+from litebert.text.coverage import Coverage
 
 _DROPPED = "dropped.npy"
 _SPILL = "hashes"
@@ -51,6 +53,8 @@ class Assembly:
     duplicate_documents: int
     empty_documents: int
     problems: dict[str, int]
+    coverage: tuple[int, ...] = (0, 0)
+    """tokens that count, and those that the vocabulary lacks"""
 
 
 def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens: int) -> Assembly:
@@ -67,7 +71,7 @@ def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens:
     dev_paths = (shard_path(build.out, "dev", index) for index in count())
     tokens_of_parts: list[int] = []
     text_bytes = train_documents = empty_documents = 0
-    problems = Counter[str]()
+    problems, coverage = Counter[str](), Coverage()
     named_problems: list[Problem] = []
     for path, first in zip(parts, first_documents, strict=False):
         part = read_part(path)
@@ -78,6 +82,7 @@ def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens:
         text_bytes += part.summary.text_bytes
         empty_documents += part.summary.empty_documents
         problems.update(part.summary.problem_counts)
+        coverage += Coverage(*part.summary.coverage)
         named_problems += part.summary.problems[: _NAMED_PROBLEMS - len(named_problems)]
         for shard in dev.add(part.documents.select(keep & part.is_dev)):
             write_shard(next(dev_paths), shard)
@@ -92,6 +97,7 @@ def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens:
         duplicate_documents=num_duplicates,
         empty_documents=empty_documents,
         problems=dict(sorted(problems.items())),
+        coverage=astuple(coverage),
     )
     write_json(build.assembly, to_dict(assembly))
     return assembly
@@ -139,7 +145,8 @@ def _kept(build: BuildFolder, first: int, number: int) -> NDArray[np.bool_]:
     path = build.work / _DROPPED
     if number == 0 or not path.is_file():
         return np.ones(number, np.bool_)
-    dropped = np.load(path, mmap_mode="r", allow_pickle=False)
+    with blame(path):
+        dropped = np.load(path, mmap_mode="r", allow_pickle=False)
     return cast(NDArray[np.bool_], ~dropped[first : first + number])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from pathlib import Path
 from litebert.common.config import from_dict
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_path, read_json, write_json
+from litebert.common.ownership import owned_folder
 from litebert.data.corpus.manifest import FORMAT, MANIFEST, Manifest
 from litebert.data.corpus.sources import Source, read_sources, write_sources
 
@@ -21,6 +20,7 @@ SOURCES = "sources.jsonl"
 PROBLEMS = "problems.jsonl"
 _WORK = ".work"
 _PLAN = "plan.json"
+_WORKED = (_PLAN, SOURCES, "parts", "assembly.json", "dropped.npy", "hashes")
 _MADE = (MANIFEST, SOURCES, PROBLEMS, "train", "dev", "tokenizer", _WORK)
 
 
@@ -38,7 +38,8 @@ class BuildPlan:
             return f"the tokenizer changed (fingerprint {old.tokenizer[:12]} before)"
         for key, value in self.settings.items():
             if old.settings.get(key) != value:
-                return f"{key} was {old.settings.get(key)} and is now {value}"
+                flag = "--dev-fraction" if key == "dev_share" else f"--{key.replace('_', '-')}"
+                return f"{flag} was {old.settings.get(key)} and is now {value}"
         for new_source, old_source in zip_longest(self.sources, old.sources):
             if new_source is None or old_source is None or new_source.path != old_source.path:
                 return (
@@ -64,22 +65,9 @@ class BuildFolder:
     @classmethod
     @contextmanager
     def open(cls, out: Path) -> Iterator[BuildFolder]:
-        """Make the folder if need be and lock it against a second process."""
-        if out.exists() and not out.is_dir():
-            raise DataError(f"{out} is a file; choose another --out")
-        is_new = not out.exists()
-        out.mkdir(parents=True, exist_ok=True)
-        handle = os.open(out, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DataError(f"another `litebert prepare` is writing to {out}") from None
+        """Make the folder if need be and own it."""
+        with owned_folder(out, _is_build):
             yield cls(out)
-        finally:
-            os.close(handle)
-            if is_new and not any(out.iterdir()):
-                out.rmdir()
 
     @property
     def is_finished(self) -> bool:
@@ -94,8 +82,6 @@ class BuildFolder:
 
     def begin(self, plan: BuildPlan, restart: bool) -> None:
         """Start a build, or go on with one of the same plan; refuse what would mix two."""
-        if any(self.out.iterdir()) and not self._is_ours():
-            raise DataError(f"{self.out} is not empty and holds no build; choose another --out")
         if restart:
             self._discard()
         old = self._finished_plan() if self.is_finished else self._unfinished_plan()
@@ -147,16 +133,6 @@ class BuildFolder:
         """Remove what only an unfinished build needs."""
         shutil.rmtree(self.work)
 
-    def _is_ours(self) -> bool:
-        """Whether a build made the folder: nothing else is ever written to or removed."""
-        path = self.out / MANIFEST
-        if self.work.is_dir() or not path.is_file():
-            return self.work.is_dir()
-        try:
-            return read_json(path).get("format") == FORMAT
-        except DataError:
-            return False
-
     def _finished_plan(self) -> BuildPlan:
         manifest = Manifest.read(self.out)
         path = self.out / SOURCES
@@ -189,3 +165,14 @@ class BuildFolder:
                 shutil.rmtree(path)
             else:
                 path.unlink()
+
+
+def _is_build(out: Path) -> bool:
+    """Whether a build made the folder: nothing else is ever written to or removed."""
+    path, work = out / MANIFEST, out / _WORK
+    if work.is_dir():
+        return all(item.name in _WORKED or item.suffix == ".tmp" for item in work.iterdir())
+    try:
+        return path.is_file() and read_json(path).get("format") == FORMAT
+    except DataError:
+        return False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from litebert.common.config import check_range
+from litebert.common.config import MOST_PROCESSES, check_range
 from litebert.common.errors import ConfigError
 
 Layout = Literal["auto", "sentences", "paragraphs", "files"]
@@ -48,6 +48,8 @@ class PrepareConfig:
     """where workers run: on this machine, or on a Ray cluster (RAY_ADDRESS, else a local one)"""
     strict: bool = False
     """stop at the first broken line or file instead of counting it"""
+    allow_unknown: bool = False
+    """go on where the vocabulary does not know most of the text"""
     restart: bool = False
     """discard what the output folder holds from another or an unfinished build"""
     shard_tokens: int = 1 << 24
@@ -59,7 +61,8 @@ class PrepareConfig:
         if not self.input:
             raise ConfigError("no input given; name files, folders or globs with --input")
         check_range(self, "0 or more and less than 1", "dev_fraction")
-        check_range(self, "1 or more", "workers", "block_bytes")
+        check_range(self, "1 or more", "workers", most=MOST_PROCESSES)
+        check_range(self, "1 or more", "block_bytes", most=1 << 28)
         if not 1 <= self.shard_tokens < 1 << 31:
             raise ConfigError(
                 f"shard_tokens {self.shard_tokens} is out of range; choose 1 to 2,147,483,647"

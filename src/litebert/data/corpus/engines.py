@@ -90,7 +90,14 @@ def on_ray(chunks: Iterable[Chunk], settings: PartSettings, workers: int | None)
         address = os.environ.get("RAY_ADDRESS", "local")
         cpus = workers if address == "local" else None
         quiet = {"log_to_driver": False, "logging_level": logging.WARNING}
-        ray.init(address=address, num_cpus=cpus, **quiet)
+        try:
+            ray.init(address=address, num_cpus=cpus, **quiet)
+        except (OSError, RuntimeError, ValueError) as error:  # ConnectionError is an OSError
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ConfigError(
+                f"Ray cannot be reached at RAY_ADDRESS={address}: {reason.rstrip('.')}; start a "
+                "cluster with `ray start --head`, or unset RAY_ADDRESS to use this machine"
+            ) from None
     pending: dict[object, Chunk] = {}
 
     def finished() -> tuple[Chunk, bytes]:

@@ -6,7 +6,6 @@ began, so an interrupted build goes on at the end of any chunk.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import tempfile
@@ -16,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
-from litebert.common.errors import DataError, install_command
-from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary
+from litebert.common.errors import DataError, blame, install_command
+from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary, read_json
+from litebert.common.limits import machine_memory
+from litebert.common.rows import parquet_rows
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.sources import Source
 
@@ -29,7 +30,6 @@ LARGEST = 4
 memory stays bounded."""
 
 _SKIP_BYTES = 1 << 20
-_BATCH_ROWS = 64
 _BINARY_BYTES = 1 << 16
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 
@@ -41,6 +41,7 @@ ProblemKind = Literal[
     "binary_line",
     "broken_utf8",
     "broken_json",
+    "broken_row",
     "overlong_line",
     "document_cut",
 ]
@@ -287,7 +288,8 @@ def _parquet_excerpts(
                 names = ", ".join(schema.names)
                 yield _failure(source, "missing_column", 0, f"no '{column}' among: {names}")
                 return
-            values = _parquet_values(file, column, offset)
+            rows = parquet_rows(file, offset, [column])
+            values = (row if isinstance(row, DataError) else row[column] for row in rows)
             for found in _excerpts_of_values(source, values, offset, block_bytes):
                 first_row = found.end_offset
                 yield found
@@ -300,14 +302,13 @@ def _parquet_excerpts(
 def _squad_excerpts(source: Source, offset: int, block_bytes: int) -> Iterator[Excerpt]:
     """Yield the articles of a SQuAD file, their passages as paragraphs; offsets are articles."""
     try:
-        with open_binary(source.path) as stream:
+        with blame("the file"):
             articles = [
                 "\n".join(" ".join(part["context"].split()) for part in article["paragraphs"])
-                for article in json.load(stream)["data"]
+                for article in read_json(source.path, machine_memory() // 2)["data"]  # type: ignore[attr-defined]
             ]
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        detail = f"not a SQuAD file: {str(error) or type(error).__name__}; it is left out"
-        yield _failure(source, "broken_json", 0, detail)
+    except DataError as error:
+        yield _failure(source, "broken_json", 0, f"not a SQuAD file: {error}; it is left out")
     except READ_ERRORS as error:
         _raise_if_the_machine_failed(error)
         yield _failure(source, "unreadable_file", 0, f"{error}; it is left out")
@@ -347,17 +348,3 @@ def _parquet_file(source: Source) -> Iterator[pyarrow.parquet.ParquetFile]:
         yield stack.enter_context(
             pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
         )
-
-
-def _parquet_values(
-    file: pyarrow.parquet.ParquetFile, column: str, first_row: int
-) -> Iterator[object]:
-    """Yield a column's values from a row on; row groups before it are not read."""
-    group = 0
-    while group < file.num_row_groups and first_row >= file.metadata.row_group(group).num_rows:
-        first_row -= file.metadata.row_group(group).num_rows
-        group += 1
-    groups = list(range(group, file.num_row_groups))
-    for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=[column]):
-        yield from batch.column(0).to_pylist()[first_row:]
-        first_row = max(0, first_row - batch.num_rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from litebert.common.config import from_dict, to_dict
+from litebert.common.config import check_range, from_dict, to_dict
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import read_json, write_json
 
@@ -27,6 +27,9 @@ class ShardEntry:
     tokens: int
     bin: str
     idx: str
+
+    def __post_init__(self) -> None:
+        check_range(self, "0 or more", "documents", "sentences", "tokens")
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,9 @@ class Manifest:
     format: str = FORMAT
     version: int = VERSION
 
+    def __post_init__(self) -> None:
+        check_range(self, "1 or more", "vocab_size", most=10_000_000)
+
     @classmethod
     def read(cls, folder: Path) -> Manifest:
         """Read the manifest of a folder of shards, or say why the folder is none."""
@@ -95,9 +101,16 @@ class Manifest:
         if values.get("format") != FORMAT or values.get("version") != VERSION:
             raise DataError(f"{path} is not a {FORMAT} manifest of version {VERSION}")
         try:
-            return from_dict(cls, values, str(path))
+            manifest = from_dict(cls, values, str(path))
         except ConfigError as error:
             raise DataError(f"{error}; run `litebert prepare` again") from None
+        for name, split in manifest.splits.items():
+            if split != SplitEntry.of(split.shards):
+                raise DataError(
+                    f"{path}: the counts of {name} are not the sums of its shards': the file was "
+                    "changed; put it back, or run `litebert prepare` into a new folder"
+                )
+        return manifest
 
     def write(self, folder: Path) -> None:
         """Write ``manifest.json``: the last file of a build."""

@@ -6,19 +6,24 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from litebert.common.errors import DataError, blame
+from litebert.common.limits import parse_json
 from litebert.data.corpus.ingest import Chunk, Excerpt, Position, Problem, ProblemKind
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.shards import Documents, Tokens, token_dtype
+from litebert.text.coverage import Coverage
 from litebert.text.sentences import split_sentences
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings, open_tokenizer
 
@@ -49,6 +54,8 @@ class PartSummary:
     problem_counts: dict[str, int]
     problems: tuple[Problem, ...]
     """the first hundred, with file and line"""
+    coverage: tuple[int, int] = (0, 0)
+    """tokens that count, and those that the vocabulary lacks"""
 
 
 @dataclass(frozen=True)
@@ -77,9 +84,19 @@ class Part:
         return file.getvalue()
 
 
+@contextmanager
+def _arrays(file: Path | io.BytesIO) -> Iterator[Mapping[str, NDArray[Any]]]:
+    source = f"{file}: `litebert prepare --restart` builds anew; the part"
+    try:
+        with blame(source), np.load(file, allow_pickle=False) as arrays:
+            yield arrays
+    except (BadZipFile, EOFError) as error:
+        raise DataError(f"{source} is damaged: {error}") from None
+
+
 def read_part(path: Path) -> Part:
     """Read a part's file."""
-    with np.load(path, allow_pickle=False) as arrays:
+    with _arrays(path) as arrays:
         documents = Documents(
             arrays["tokens"],
             arrays["sentence_lengths"].astype(np.int64),
@@ -90,13 +107,13 @@ def read_part(path: Path) -> Part:
 
 def read_hashes(path: Path) -> NDArray[np.uint64]:
     """Read only the hashes of a part's documents, uint64 [D, 2]."""
-    with np.load(path, allow_pickle=False) as arrays:
+    with _arrays(path) as arrays:
         return cast(NDArray[np.uint64], arrays["hashes"])
 
 
 def read_summary(file: Path | io.BytesIO) -> PartSummary:
     """Read only the summary of a part."""
-    with np.load(file, allow_pickle=False) as arrays:
+    with _arrays(file) as arrays:
         return _summary(arrays["summary"])
 
 
@@ -142,6 +159,7 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
         empty_documents=int((~keep).sum()),
         problem_counts=dict(counts),
         problems=tuple(problems[:_NAMED_PROBLEMS]),
+        coverage=astuple(Coverage.of([packed.tokens], tokenizer)),
     )
     return Part(packed, keys[keep], is_dev[keep], summary).to_bytes()
 
@@ -186,8 +204,8 @@ def _documents(excerpt: Excerpt, column: str, problems: list[Problem]) -> Iterat
             if line is None or not line.strip():
                 continue
             try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
+                record = parse_json(line)
+            except ValueError as error:
                 problems.append(Problem("broken_json", excerpt.source.path, number, str(error)))
                 continue
             value = record.get(column) if isinstance(record, dict) else None
@@ -206,6 +224,8 @@ def _document_of_value(
 ) -> Iterator[list[str]]:
     if isinstance(value, str):
         yield paragraphs_of(value.encode(errors="replace").decode())
+    elif isinstance(value, DataError):
+        problems.append(Problem("broken_row", path, line, f"{value}; row left out"))
     else:
         found = "nothing" if value is None else type(value).__name__
         detail = f"'{column}' holds {found}, expected text"

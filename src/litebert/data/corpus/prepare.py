@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_folder, sha256_file
+from litebert.common.ownership import keep_inputs
 from litebert.common.progress import progress
 from litebert.data.corpus.assemble import plan_assembly, write_train_shards
 from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, BuildPlan
@@ -30,10 +31,13 @@ from litebert.data.corpus.sources import (
     fingerprint_sources,
     write_sources,
 )
+from litebert.text.coverage import Coverage
 from litebert.text.folder import copy_tokenizer
+from litebert.text.sentences import splitting_note
 from litebert.text.tokenizer import Tokenizer
 
 _SHOWN_PROBLEMS = 10
+_ENOUGH_TOKENS = 100_000
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,9 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     interruptions and resumption change no byte of it. Progress goes to standard error.
     """
     started = time.monotonic()
+    named = [("--input", path) for path in (*config.input, *config.dev_input)]
+    read = [*named, ("--tokenizer", config.tokenizer)]
+    keep_inputs(config.out, read)
     tokenizer = Tokenizer.load(config.tokenizer)
     skip = config.out.absolute()
     inputs = [
@@ -75,6 +82,8 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     ]
     for found in inputs:
         _say(found.describe())
+    if config.layout != "sentences" and (note := splitting_note(config.language)):
+        _say(note)
     workers = config.workers or _num_cores()
     with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
         sources = _hashed_sources(inputs, build)
@@ -117,6 +126,7 @@ class _Work:
     num_resumed: int = 0
     num_bytes: int = 0
     num_problems: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
 
 
 def _tokenise(
@@ -152,6 +162,9 @@ def _tokenise(
             for chunk, data in results:
                 summary = read_summary(BytesIO(data))
                 _show_problems(summary, work, config.strict)
+                work.coverage += Coverage(*summary.coverage)
+                if work.coverage.tokens > _ENOUGH_TOKENS:  # wrong from the start: stop now
+                    work.coverage.check(str(config.input[0]), config.allow_unknown)
                 build.write_part(chunk.index, data)
                 work.num_bytes += summary.text_bytes
                 done_mb = min(left_mb, chunk.num_bytes / 1e6)
@@ -196,6 +209,9 @@ def _assemble(
     if not assembly.train_documents:
         found = _list(assembly.problems) or "no text"
         raise DataError(f"nothing to train on in {len(sources)} files ({found}); check --input")
+    warning = Coverage(*assembly.coverage).check(str(config.input[0]), config.allow_unknown)
+    if warning is not None:
+        _say(warning)
     with progress("writing shards", total=len(assembly.groups), unit="shard") as bar:
         for _ in write_train_shards(build, assembly):
             bar.advance()

@@ -161,6 +161,25 @@ class Shard:
         start = _HEADER_BYTES + 4 * first
         return np.fromfile(self.idx_path, "<u4", count, offset=start).astype(np.int64)
 
+    @property
+    def num_bytes(self) -> int:
+        """Size of both files."""
+        numbers = self.num_sentences + self.num_documents + 2
+        return self.num_tokens * self.dtype.itemsize + _HEADER_BYTES + 4 * numbers
+
+    def check_content(self, vocab_size: int) -> None:
+        """Raise DataError if a token is not in the vocabulary, or an offset not in order."""
+        tokens = self.tokens
+        for start in range(0, self.num_tokens, _COUNTED_AT_ONCE):
+            if tokens[start : start + _COUNTED_AT_ONCE].max() >= vocab_size:
+                raise DataError(f"{self.bin_path} has tokens beyond {vocab_size} pieces")
+        for offsets, end in (
+            (self.sentence_offsets, self.num_tokens),
+            (self.document_offsets, self.num_sentences),
+        ):
+            if offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
+                raise DataError(f"{self.idx_path} has offsets that are not in order")
+
     def check(self) -> None:
         """Raise DataError if a file is missing, cut short or of another shard."""
         expected = {
@@ -221,18 +240,30 @@ class ShardSet:
         if not self.shards:
             return np.zeros(self.vocab_size, np.int64)
         try:
-            return cast(Integers, np.load(path, allow_pickle=False))
-        except (OSError, ValueError):
+            counts = np.load(path, mmap_mode="r", allow_pickle=False)
+            if counts.shape != (self.vocab_size,) or counts.dtype != np.int64:
+                raise ValueError("not a count for each piece")
+            return cast(Integers, np.array(counts))
+        except (OSError, ValueError, EOFError):
             raise DataError(
                 f"{path} is missing or damaged; run `litebert prepare` into a new folder"
             ) from None
 
-    def verify(self) -> None:
-        """Read every file and compare it with the manifest's hashes; DataError on damage."""
-        for shard, entry in zip(self.shards, self._entries, strict=True):
+    def verify(self, numbers: Iterable[int] | None = None) -> None:
+        """Read shards and compare them with the manifest's hashes; DataError on damage.
+
+        ``numbers`` says which; by default all. Tokens and offsets must also make sense, for a
+        manifest may be wrong as well.
+        """
+        for number in range(len(self.shards)) if numbers is None else numbers:
+            shard, entry = self.shards[number], self._entries[number]
             for path, expected in ((shard.bin_path, entry.bin), (shard.idx_path, entry.idx)):
                 if sha256_file(path) != expected:
-                    raise DataError(f"{path} is damaged; run `litebert prepare` into a new folder")
+                    raise DataError(
+                        f"{path} is damaged: it is not what `litebert prepare` wrote; copy it "
+                        "again, or run `litebert prepare` into a new folder"
+                    )
+            shard.check_content(self.vocab_size)
 
 
 def tokenizer_of(sources: Sequence[ShardSet]) -> Tokenizer:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from litebert.common.config import from_dict
 from litebert.common.errors import DataError
 from litebert.common.files import (
     READ_ERRORS,
@@ -16,6 +16,7 @@ from litebert.common.files import (
     sha256_file,
     write_json_lines,
 )
+from litebert.common.rows import read_rows
 from litebert.data.corpus.config import Layout
 from litebert.data.corpus.layouts import TextLayout, detect_layout
 from litebert.data.corpus.manifest import Split
@@ -174,9 +175,8 @@ def write_sources(path: Path, sources: Iterable[Source], *, times: bool) -> None
 
 def read_sources(path: Path) -> Iterator[Source]:
     """Read what :func:`write_sources` wrote."""
-    with path.open(encoding="utf-8") as stream:
-        for line in stream:
-            yield Source(**json.loads(line))
+    for number, row in read_rows(path):
+        yield from_dict(Source, row, f"{path}:{number}")
 
 
 def _samples(files: Sequence[Path]) -> list[str]:

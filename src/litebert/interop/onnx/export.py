@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from litebert.common.errors import CheckpointError
-from litebert.common.files import atomic_folder, write_json
+from litebert.common.files import atomic_folder, write_json, write_text
+from litebert.interop.card import CARD_FILE, onnx_card
 from litebert.interop.folder import CONFIG_FILE, ModelFolder
 from litebert.interop.names import POOLER
 from litebert.interop.onnx.graph import Array, Int8, Precision
@@ -90,11 +91,12 @@ def export_onnx(
     with atomic_folder(out) as temporary:
         weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
         _write(model, temporary / MODEL_FILE, weight_bytes)
-        for name in (CONFIG_FILE, TASK_FILE, "README.md"):
+        for name in (CONFIG_FILE, TASK_FILE):
             if (folder.path / name).is_file():
                 shutil.copyfile(folder.path / name, temporary / name)
         if has_tokenizer(folder.path):
             copy_tokenizer(folder.path, temporary)
+        _write_card(folder, Path(out).name, "int8" if int8 else "float32", builder, temporary)
         if HEADS[head].pretrained:
             _write_embedding_files(temporary, folder.config, pooling)
         checked = verify_export(temporary / MODEL_FILE, folder.config, parameters, head, depth)
@@ -135,7 +137,19 @@ def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
             f"{folder.path} lacks {missing[0]} ({len(missing)} tensors in all); "
             "export a folder that litebert or transformers saved whole"
         )
+    folder.check(found.found, head, len(folder.labels) if HEADS[head].labelled else None)
     return found.found
+
+
+def _write_card(
+    folder: ModelFolder, name: str, precision: str, builder: ModelGraph, target: Path
+) -> None:
+    """Write the card of the new folder, with what the model's own says about its training."""
+    own = folder.path / CARD_FILE
+    text = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else ""
+    layers = builder.plan.num_layers
+    card = onnx_card(folder.config, folder.head, name, precision, layers, text)
+    write_text(target / CARD_FILE, card)
 
 
 def _mask_id(folder: Path) -> int:

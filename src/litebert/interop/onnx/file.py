@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from litebert.common.errors import CheckpointError, install_command
+from litebert.common.errors import CheckpointError, DataError, install_command
+from litebert.common.limits import check_regular
 
 
 class OnnxFile:
@@ -19,8 +20,11 @@ class OnnxFile:
             raise CheckpointError(f"reading {path} needs {install_command('onnx')}") from None
         self.path = path
         try:
+            check_regular(path)
             self._model = onnx.load(path, load_external_data=False)
-        except (DecodeError, OSError) as error:
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
+        except (DecodeError, OSError, ValueError) as error:
             raise CheckpointError(f"{path} is cut or not an ONNX model: {error}") from None
         self.metadata = {note.key: note.value for note in self._model.metadata_props}
         self.outputs = tuple(output.name for output in self._model.graph.output)

@@ -15,9 +15,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from litebert.common.errors import CheckpointError
+from litebert.common.errors import CheckpointError, DataError
+from litebert.common.files import read_bytes
+from litebert.common.limits import check_regular
 
 _FOOTER_BYTES = 48
+_LARGEST_INDEX = 1 << 28
 _TABLE_MAGIC = 0xDB4775248B80FB57
 _BLOCK_TRAILER_BYTES = 5
 
@@ -58,11 +61,13 @@ class TensorBundle:
         self.prefix = prefix
         self.index_path = prefix.with_name(prefix.name + ".index")
         try:
-            table = dict(_table_items(self.index_path.read_bytes()))
+            table = dict(_table_items(read_bytes(self.index_path, _LARGEST_INDEX)))
             header = dict(_fields(table.pop(b"")))
             self.num_shards = _integer(header, 1)
             big_endian = _integer(header, 2) != 0
             self.entries = {name.decode(): _entry(value) for name, value in table.items()}
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
         except OSError as error:
             raise CheckpointError(f"{self.index_path} cannot be read: {error.strerror}") from None
         except (IndexError, KeyError, ValueError) as error:
@@ -94,9 +99,14 @@ class TensorBundle:
         shard = f"{self.prefix.name}.data-{entry.shard:05d}-of-{self.num_shards:05d}"
         path = self.prefix.with_name(shard)
         try:
-            with path.open("rb") as stream:
-                stream.seek(entry.offset)
-                data = stream.read(entry.size)
+            is_within = entry.offset + entry.size <= check_regular(path)
+            data = b""
+            if is_within:
+                with path.open("rb") as stream:
+                    stream.seek(entry.offset)
+                    data = stream.read(entry.size)
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
         if len(data) != entry.size:

@@ -1,4 +1,4 @@
-// The four panels that ask a model: read the form, ask, show the answer.
+// The five panels that ask a model: read the form, ask, show the answer.
 
 import { post } from "/static/api.js";
 import { bar, make, percent, problem } from "/static/dom.js";
@@ -65,22 +65,28 @@ export function setUpMask(panel) {
     const { results } = await post("/fill-mask", { text: asked, top_k: Number(top.value) });
     const { masks } = results[0];
     const parts = asked.split(/\[MASK\]/i);
-    const sentence = make("p", { class: "sentence" }, parts[0]);
+    const sentence = make("p", { class: "sentence" });
     masks.forEach((candidates, index) => {
-      sentence.append(make("mark", {}, candidates[0].token), parts[index + 1] ?? "");
+      const { token, is_continuation: goesOn } = candidates[0];
+      sentence.append(goesOn ? parts[index].trimEnd() : parts[index], make("mark", {}, token));
     });
+    sentence.append(parts[masks.length] ?? "");
     const groups = masks.map((candidates, index) => {
-      const rows = candidates.map((candidate) =>
-        bar(candidate.token, candidate.score, () => put(index, candidate.token), "Put it into the text"));
+      const rows = candidates.map((candidate) => {
+        const name = `${candidate.is_continuation ? "+" : ""}${candidate.token}`;
+        return bar(name, candidate.score, () => put(index, candidate), "Put it into the text");
+      });
       const heading = masks.length > 1 ? [make("h3", {}, `Mask ${index + 1}`)] : [];
       return make("div", { class: "group" }, ...heading, ...rows);
     });
-    return [sentence, ...groups, make("p", { class: "hint" }, "Choose a word to put it into the text.")];
+    return [sentence, ...groups, make("p", { class: "hint" },
+      "Choose a word to put it into the text; + goes on with the word before it.")];
   };
 
-  const put = (index, word) => {
+  const put = (index, { token, is_continuation: goesOn }) => {
     let seen = -1;
-    text.value = text.value.replace(/\[MASK\]/gi, (mask) => ((seen += 1) === index ? word : mask));
+    text.value = text.value.replace(/(\s*)\[MASK\]/gi, (mask, space) =>
+      ((seen += 1) === index ? `${goesOn ? "" : space}${token}` : mask));
     text.focus();
     if (/\[MASK\]/i.test(text.value)) run(panel, ask);
   };
@@ -169,6 +175,31 @@ export function setUpClassify(panel) {
     const head = label ?? (labels.length ? labels.join(", ") : "none of the labels");
     return [make("div", { class: "verdict" }, make("p", { class: "big" }, head)),
       make("div", { class: "group" }, ...rows)];
+  };
+
+  onAsk(panel, ask);
+  onExample(panel, text, ask);
+  return ask;
+}
+
+export function setUpTag(panel) {
+  const text = panel.querySelector("#tag-text");
+
+  const ask = async () => {
+    const asked = text.value;
+    const { entities } = await post("/tag", { text: asked });
+    const characters = Array.from(asked); // as the server counts them
+    const shown = make("div", { class: "passage", tabindex: 0, "aria-label": "Text" });
+    let end = 0;
+    for (const entity of entities) {
+      shown.append(characters.slice(end, entity.start).join(""),
+        make("mark", { title: percent(entity.score) }, entity.text, make("sub", {}, ` ${entity.type}`)));
+      end = entity.end;
+    }
+    shown.append(characters.slice(end).join(""));
+    const rows = entities.map((entity) => bar(`${entity.type}: ${entity.text}`, entity.score));
+    const none = make("p", { class: "hint" }, "Nothing is marked in this text.");
+    return [shown, make("div", { class: "group" }, ...(rows.length ? rows : [none]))];
   };
 
   onAsk(panel, ask);

@@ -2,7 +2,7 @@
 
 import { get, setKey } from "/static/api.js";
 import { make, problem } from "/static/dom.js";
-import { run, setUpAsk, setUpClassify, setUpMask, setUpOrder } from "/static/panels.js";
+import { run, setUpAsk, setUpClassify, setUpMask, setUpOrder, setUpTag } from "/static/panels.js";
 import { drawLayers, setUpPicture } from "/static/picture.js";
 
 const $ = (selector) => document.querySelector(selector);
@@ -36,6 +36,12 @@ function setUpTabs() {
   });
   const wanted = tabs.find((tab) => `#${tab.getAttribute("aria-controls")}` === location.hash);
   if (wanted) select(wanted);
+  // Nobody asked for a tab: open one that a loaded model can do.
+  return () => {
+    const shown = tabs.find((tab) => tab.getAttribute("aria-selected") === "true");
+    const able = tabs.find((tab) => !tab.hasAttribute("data-missing"));
+    if (!location.hash && shown.hasAttribute("data-missing")) select(able);
+  };
 }
 
 function setUpTheme() {
@@ -98,6 +104,7 @@ function showModels() {
 function missing(ability) {
   const command = {
     classify: "litebert finetune sst2 --model DIR --data glue --out runs/sst2",
+    tag: "litebert finetune names.conll --model DIR --out runs/names",
     answer: "litebert finetune squad1 --model DIR --data squad --out runs/squad",
   }[ability] ?? "litebert pretrain --config FILE --data SHARDS --out RUN";
   return make("div", { class: "note" },
@@ -116,6 +123,7 @@ async function start() {
     return;
   }
   showModels();
+  openAbleTab();
   const answerer = models.find((model) => model.can.includes("answer"));
   $("#ask-none").checked = answerer?.may_be_unanswerable ?? false;
   for (const [id, ask] of Object.entries(asks)) {
@@ -142,7 +150,7 @@ function showLayers() {
     make("code", {}, "litebert export onnx"), "."));
 }
 
-setUpTabs();
+const openAbleTab = setUpTabs();
 setUpTheme();
 setUpKey();
 setUpPicture($("#picture"));
@@ -150,6 +158,7 @@ const asks = {
   mask: setUpMask($("#mask")),
   order: setUpOrder($("#order")),
   classify: setUpClassify($("#classify")),
+  tag: setUpTag($("#tag")),
   ask: setUpAsk($("#ask")),
 };
 $(".inline-form").addEventListener("submit", (event) => {

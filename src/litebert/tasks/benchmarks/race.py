@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import ascii_uppercase
 
 from litebert.common.errors import DataError
-from litebert.common.files import write_json
+from litebert.common.files import read_json, write_json
 from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Examples, Predictions
 from litebert.tasks.benchmarks.locate import with_compressions
@@ -112,10 +111,7 @@ def _level_files(folder: Path, split: str, level: str) -> list[Path]:
 
 def _file_passages(path: Path, level: str) -> Iterator[tuple[Path, int, str, object]]:
     if path.suffix == ".txt":
-        try:
-            yield path, 1, level, json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise DataError(f"{path} is not valid JSON: {error}") from None
+        yield path, 1, level, read_json(path)
         return
     for row, passage in read_rows(path, "jsonl"):
         yield path, row, level, passage

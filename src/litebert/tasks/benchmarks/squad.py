@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
+from litebert.common.limits import machine_memory
 from litebert.tasks.base import Answer, Example, Examples, Prediction, Predictions
 from litebert.tasks.benchmarks.locate import find_file
 from litebert.tasks.forms.requests import RowError
@@ -165,7 +166,7 @@ def _questions(path: Path) -> Iterator[_Question]:
     """Yield the questions of a file; a file of another shape is a DataError."""
     number = 0
     try:
-        for article in _list(read_json(path)["data"]):
+        for article in _list(read_json(path, machine_memory() // 2)["data"]):
             for paragraph in _list(article["paragraphs"]):
                 context = paragraph.get("context")
                 for question in _list(paragraph["qas"]):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -26,6 +29,9 @@ from litebert.tasks.forms.rows import encode_unique, single_row
 from litebert.tasks.forms.texts import label_index, num_wrong
 from litebert.tasks.metrics import entities, entity_scores
 
+if TYPE_CHECKING:
+    from litebert.tasks.task_file import TaskFile
+
 
 @dataclass(frozen=True)
 class TagForm(Form):
@@ -43,12 +49,30 @@ class TagForm(Form):
     needs_labels = True
 
     labels: tuple[str, ...]
+    split_punctuation: bool = True
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
-        """Read ``words``, or ``text`` to be split at spaces."""
+        """Read ``words``, or ``text`` to be cut as the words of the training data were."""
         if "words" in record:
             return Example(id, "", words=required_list(record, "words", at_least=1))
-        return Example(id, "", words=tuple(required_text(record, "text").split()))
+        text = required_text(record, "text")
+        return Example(id, text, words=split_words(text, self.split_punctuation))
+
+    @classmethod
+    def restore(cls, stored: TaskFile) -> Self:
+        """Return the form that a ``task.json`` describes."""
+        return cls(labels=stored.labels, split_punctuation=stored.split_punctuation)
+
+    def stored(self) -> dict[str, object]:
+        """Return how texts are cut."""
+        return {"split_punctuation": self.split_punctuation}
+
+    def fitted(self, train: Examples) -> Self:
+        """Cut at punctuation unless the training words have it at their ends."""
+        words = [word for example in train for word in example.words]
+        apart = sum(all(map(_is_punctuation, word)) for word in words)
+        attached = sum(len(word) > 1 and word[-1] in ",.;:!?)" for word in words) - apart
+        return replace(self, split_punctuation=apart >= attached)
 
     def read_row(self, cells: Cells, id: str) -> Example:
         """Read ``words``: a list, or a text split at spaces."""
@@ -91,13 +115,27 @@ class TagForm(Form):
         return {"token_logits": mean_log_probability(outputs, "token_logits")}
 
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
-        """Return the tag of each word, and the entities that the tags mark."""
+        """Return the words, the tag of each, and the entities that the tags mark.
+
+        ``start`` and ``end`` are characters of the text; of the words joined by spaces, if it was
+        words that were given.
+        """
         tags = self._names(prediction.value)
-        found = [
-            {"type": kind, "text": " ".join(example.words[begin:end]), "first_word": begin}
-            for kind, begin, end in sorted(entities(tags), key=lambda entity: entity[1])
-        ]
-        return {"tags": tags, "scores": list(prediction.scores), "entities": found}
+        text = example.text or " ".join(example.words)
+        starts, end = [], 0
+        for word in example.words:
+            starts.append(text.index(word, end))
+            end = starts[-1] + len(word)
+        found = []
+        for kind, begin, last in sorted(entities(tags), key=lambda entity: entity[1]):
+            start, end = starts[begin], starts[last - 1] + len(example.words[last - 1])
+            score = sum(prediction.scores[begin:last]) / (last - begin)
+            found.append(
+                {"type": kind, "text": text[start:end], "first_word": begin, "start": start,
+                 "end": end, "score": score}
+            )  # fmt: skip
+        scores = list(prediction.scores)
+        return {"words": list(example.words), "tags": tags, "scores": scores, "entities": found}
 
     def read_label(self, value: object, example: Example, separator: str) -> tuple[int, ...]:
         """Read as many tags as there are words: a list, or a text split at spaces."""
@@ -105,6 +143,10 @@ class TagForm(Form):
         if len(tags) != len(example.words):
             raise RowError("missing tags", f"{len(tags)} tags for {len(example.words)} words")
         return tags
+
+    def items(self, value: object) -> set[tuple[str, int, int]]:
+        """Return the entities."""
+        return entities(self._names(value))
 
     def written(self, prediction: Prediction) -> object:
         """Return the names of the tags."""
@@ -157,6 +199,36 @@ class TagForm(Form):
             target = np.full(len(row), IGNORED_LABEL, np.int64)
             target[word_positions] = np.array(example.gold[begin:end], np.int64)
         return Feature(index, (row,), target, word_positions=word_positions)
+
+
+def split_words(text: str, punctuation: bool = True) -> tuple[str, ...]:
+    """Cut a text at spaces and, as annotated corpora do, before and after punctuation.
+
+    >>> split_words("Ann's (old) house, U.S., cost $3.5.")
+    ('Ann', "'s", '(', 'old', ')', 'house', ',', 'U.S.', ',', 'cost', '$', '3.5', '.')
+    """
+    if not punctuation:
+        return tuple(text.split())
+    words: list[str] = []
+    for chunk in text.split():
+        first, last = 0, len(chunk)
+        while first < last and _is_punctuation(chunk[first]) and chunk[first] not in "#@":
+            first += 1
+        while last > first and _is_punctuation(chunk[last - 1]):
+            last -= 1
+        core, after = chunk[first:last], chunk[last:]
+        if after[:1] == "." and "." in core and _LETTERS.fullmatch(core):  # U.S.
+            core, after = core + ".", after[1:]
+        owner = core[:-2] if core[-2:] in ("'s", "’s") else core
+        words += [*chunk[:first], owner, core[len(owner) :], *after]
+    return tuple(word for word in words if word)
+
+
+_LETTERS = re.compile(r"([^\W\d]\.)*[^\W\d]")
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] == "P" or unicodedata.category(character) == "Sc"
 
 
 def _fitting_words(

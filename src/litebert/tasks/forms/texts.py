@@ -46,6 +46,7 @@ from litebert.tasks.metrics import (
     f1,
     macro_f1,
     matthews,
+    mean_absolute_error,
     mean_squared_error,
     multi_label_scores,
     pearson,
@@ -159,6 +160,10 @@ class ClassificationForm(TextForm):
             scores["f1"] = f1(gold, predicted)
         return scores
 
+    def items(self, value: object) -> set[tuple[object, ...]]:
+        """Return the class."""
+        return {(self.named(None, value),)}
+
     def confusion(self, examples: Examples, predictions: Predictions) -> dict[str, object]:
         """Return ``labels`` and counts ``matrix[gold][predicted]``."""
         matrix = confusion_matrix(*gold_and_predicted(examples, predictions), len(self.labels))
@@ -202,6 +207,11 @@ class MultiLabelForm(TextForm):
         assert isinstance(value, tuple)
         return [name for name, flag in zip(self.labels, value, strict=True) if flag]
 
+    def items(self, value: object) -> set[tuple[object, ...]]:
+        """Return the labels."""
+        assert isinstance(value, tuple)
+        return {(name,) for name, flag in zip(self.labels, value, strict=True) if flag}
+
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return micro and macro F1 and the share of examples with all labels right."""
         return multi_label_scores(*gold_and_predicted(examples, predictions))
@@ -234,12 +244,15 @@ class RegressionForm(TextForm):
         return finite_number(value)
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Return both correlations and the squared error, negative so that more is better."""
+        """Return both correlations, the errors, and one negative so that more is better."""
         gold, predicted = gold_and_predicted(examples, predictions)
+        squared = mean_squared_error(gold, predicted)
         return {
             "pearson": pearson(gold, predicted),
             "spearman": spearman(gold, predicted),
-            "negative_mse": -mean_squared_error(gold, predicted),
+            "mae": mean_absolute_error(gold, predicted),
+            "rmse": math.sqrt(squared),
+            "negative_mse": -squared,
         }
 
     def baseline(self, train: Examples, examples: Examples) -> list[Prediction]:

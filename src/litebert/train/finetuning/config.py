@@ -32,7 +32,8 @@ class FinetuneConfig:
     out: Path
     """run folder to write"""
     model: str = BUNDLED
-    """model folder (pretrained, or fine-tuned on another task) or hub name to start from"""
+    """model folder, run folder or hub name to start from (pretrained, or fine-tuned on another \
+task); default: the small model that comes with litebert"""
     data: Path | None = None
     """folder with the task's files (or the GLUE root); own tasks may leave it out"""
     steps: int | None = None
@@ -89,6 +90,8 @@ weights (models that share all parameters)"""
     """tokens processed at once, padding included; a step of more is accumulated"""
     strict: bool = False
     """stop at the first bad row"""
+    allow_unknown: bool = False
+    """go on where the vocabulary does not know most of the text"""
     track: str = "tensorboard"
     """where the numbers go besides metrics.jsonl: tensorboard, wandb, mlflow, with commas"""
     resume: Literal["no", "auto"] = "no"
@@ -112,6 +115,9 @@ is, to the bit"""
             "log_every_steps",
         )  # fmt: skip
         check_range(self, "1 or more", *at_least_one)
+        check_range(self, "1 or more", "batch_size", "max_tokens", most=10_000_000)
+        check_range(self, "8 or more", "max_length", most=1 << 20)
+        check_range(self, "1 or more", "seeds", "keep_checkpoints", most=1_000)
         names = tuple(dict.fromkeys(n for part in self.baseline for n in part.split(",") if n))
         object.__setattr__(self, "baseline", names)
         for name in names:
@@ -124,6 +130,11 @@ is, to the bit"""
         tracker_names(self.track)
         check_range(self, "more than 0", "epochs", "lr")
         check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout")
+
+    @property
+    def inputs(self) -> list[tuple[str, Path | str | None]]:
+        """What the run reads, by flag: none of it may lie in the run folder."""
+        return [("--model", self.model), ("--data", self.data), ("the task file", self.task)]
 
 
 PAPER_HIDDEN_SIZE = 768

@@ -47,14 +47,14 @@ from litebert.train.finetuning.setup import (
     resolve_settings,
 )
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
-from litebert.train.run import Run, check_same_configuration
+from litebert.train.run import Run, check_same_configuration, owned_run
 
 _SECONDS_BETWEEN_SAVES = 60.0
 
 
 def finetune(config: FinetuneConfig) -> FinetuneResult:
     """Fine-tune a model on a task and write a run folder with the best model in it."""
-    with training_process(config.out, config.device, "ddp", config.threads) as (process, stop):
+    with training_process("fine-tuning", config, "ddp") as (process, stop):
         check_same_configuration(config, process)
         finished = process.on_main(lambda: earlier_result(config))
         if finished is not None and finished.baselines.keys() >= set(config.baseline):
@@ -65,7 +65,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
             others |= process.on_main(lambda: word_baseline(data))
         if "random" in config.baseline:
             beside = replace(config, start="random", baseline=(), out=config.out / "random")
-            result = _run(beside, data, {}, process, stop)
+            with owned_run(process, "fine-tuning", beside.out):
+                result = _run(beside, data, {}, process, stop)
             if result.interrupted_by:
                 return replace(result, run=config.out)
             others["random"] = result.scores
@@ -93,7 +94,8 @@ def _run(
     process.on_main(lambda: open_seeds_run(config))
     results = []
     for one in seed_configs(config):
-        result = _run(one, data, baselines, process, stop)
+        with owned_run(process, "fine-tuning", one.out):
+            result = _run(one, data, baselines, process, stop)
         if result.interrupted_by:
             return replace(result, run=config.out)
         results.append(result)
@@ -286,6 +288,9 @@ class FineTuning:
         by_split: dict[str, dict[str, float]] = {}
         for place, step in reversed(list(enumerate(state.kept_steps(), start=1))):
             self.model.load_state_dict(self.record.weights(step))
+            if data.scale is not None:
+                data.scale.fold(self.model)
+                self.scorer.scale = None
             by_split = {
                 split.name: self.scorer.scores(split, is_shown=True, is_written=place == 1)
                 for split in data.evals

@@ -28,7 +28,7 @@ from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Prediction
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.linear import is_linear, word_predictions
-from litebert.tasks.scoring import TaskSplit, score_split, worst_mistakes
+from litebert.tasks.scoring import TaskSplit, score_split, scores_by_class, worst_mistakes
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.setup import TaskData, check_same_settings
@@ -127,6 +127,8 @@ class Scorer:
         self, config: FinetuneConfig, data: TaskData, model: nn.Module, process: Process
     ) -> None:
         self.config, self.data, self.model, self.process = config, data, model, process
+        self.scale = data.scale
+        """that of what the model says; None once it is folded into the head"""
 
     def scores(
         self,
@@ -156,6 +158,8 @@ class Scorer:
         def score() -> dict[str, float]:
             every = range(len(split.features))
             in_order = [parts[index % world_size][index // world_size] for index in every]
+            if self.scale is not None:
+                in_order = [self.scale.restored(outputs) for outputs in in_order]
             scores, predictions = score_split(data.task, split, in_order)
             if is_written:
                 write_predictions(config.out, data, split, predictions)
@@ -182,6 +186,7 @@ def write_predictions(
         "split": split.name,
         "kind": form.kind,
         "confusion": form.confusion(split.examples, predictions),
+        "classes": scores_by_class(form, split.examples, predictions),
         "worst": worst_mistakes(form, split.examples, predictions),
     }
     write_json(run / MISTAKES_FILE, content)
@@ -203,7 +208,7 @@ def save_task_model(
     ``scores`` are on dev: a tuned no-answer threshold goes into ``task.json``, like ``depths``,
     which ``--depth`` may ask for; ``about`` is Markdown for the card.
     """
-    form = data.task.form
+    form = data.task.form.fitted(data.train.examples)
     task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
     if isinstance(data.task, CustomTask):
         task_file = replace(task_file, columns=data.task.columns)

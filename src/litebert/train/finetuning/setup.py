@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +15,7 @@ from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.rng import derived_seed
 from litebert.common.runs import RunFolder
+from litebert.common.statistics import in_percent, wilson_interval
 from litebert.dist.runtime import Precision, autocast
 from litebert.interop import hf
 from litebert.interop.folder import load_config, resolve
@@ -22,7 +24,7 @@ from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import TaskModel
 from litebert.predict.inputs import PaddedBatch
 from litebert.predict.torch_backend import head_inputs
-from litebert.tasks.base import Example, Task
+from litebert.tasks.base import Example, Outputs, Task
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
@@ -31,7 +33,50 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig, Recipe, Settings, recipe_for
 from litebert.train.run import TrainState, refuse_changes
 
-_FREE_SETTINGS = ("out", "resume", "log_every_steps", "device", "max_tokens", "baseline")
+_FREE_SETTINGS = (
+    "out", "resume", "log_every_steps", "device", "max_tokens", "baseline", "allow_unknown",
+)  # fmt: skip
+FEW_EXAMPLES = 50
+"""A dev split of fewer says little; the interval is shown."""
+
+
+@dataclass(frozen=True)
+class LabelScale:
+    """Mean and deviation of the training labels: a head learns numbers around 0 and of size 1.
+
+    When the model is written both go into its head, so that everybody reads the user's scale.
+    """
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, examples: Sequence[Example]) -> LabelScale:
+        """Measure the labels of a regression task."""
+        labels = np.array([example.gold for example in examples], np.float64)
+        return cls(float(labels.mean()), float(labels.std()) or 1.0)
+
+    def standardized(self, split: TaskSplit) -> TaskSplit:
+        """Return a split with targets to learn."""
+        features = []
+        for feature in split.features:
+            label = np.asarray(feature.target, np.float64)
+            target = ((label - self.mean) / self.deviation).astype(np.float32)
+            features.append(replace(feature, target=target))
+        return replace(split, features=features)
+
+    def restored(self, outputs: Outputs) -> Outputs:
+        """Return what a model in training says on the user's scale."""
+        return {name: value * self.deviation + self.mean for name, value in outputs.items()}
+
+    @torch.no_grad()
+    def fold(self, model: nn.Module) -> None:
+        """Put the scale into the head's weight and bias."""
+        name = HEADS["regression"].linear
+        assert name is not None, "one number is one linear map"
+        weight, bias = (model.get_parameter(f"{name}.{part}") for part in ("weight", "bias"))
+        weight.mul_(self.deviation)
+        bias.mul_(self.deviation).add_(self.mean)
 
 
 @dataclass(frozen=True)
@@ -48,7 +93,9 @@ class TaskData:
     available: Mapping[str, int]
     """usable examples of each split, before a subset was drawn"""
     found: Sequence[str] = ()
-    """what the files of an own task turned out to hold, as lines for people"""
+    """what the files turned out to hold, and what is doubtful about it, as lines for people"""
+    scale: LabelScale | None = None
+    """that of the training targets, where they are not the labels themselves"""
 
     def report(self) -> list[str]:
         """Return lines for people: what was found in the files, bad rows, too small a dev set."""
@@ -73,6 +120,7 @@ def load_task_data(
     max_train_examples: int | None,
     strict: bool,
     max_scored_examples: int | None = None,
+    allow_unknown: bool = False,
 ) -> TaskData:
     """Read and tokenise the training split and the splits with labels, or a part of each.
 
@@ -99,15 +147,26 @@ def load_task_data(
     def split(name: str, examples: Sequence[Example]) -> TaskSplit:
         return TaskSplit.make(task.form, name, examples, tokenizer, max_length)
 
+    train = split("train", sample(usable, max_train_examples))
+    scored = [split(name, sample(found, max_scored_examples, "scored")) for name, found in evals]
+    lines = task.describe_files(data) if isinstance(task, CustomTask) else []
+    for part in (train, *scored):
+        warning = part.coverage(tokenizer).check(f"{task.name}, {part.name}", allow_unknown)
+        lines += [] if warning is None else [warning]
+    if (num_scored := len(scored[0].examples)) < FEW_EXAMPLES:
+        lines.append(
+            f"warning: {scored[0].name} has {num_scored} examples: a score of 80 % may stand for "
+            f"{in_percent(wilson_interval(0.8, num_scored))} (95 % interval)"
+        )
     return TaskData(
         task,
         tokenizer,
-        split("train", sample(usable, max_train_examples)),
-        tuple(split(name, sample(found, max_scored_examples, "scored")) for name, found in evals),
+        train,
+        tuple(scored),
         problems,
         max_length,
         {"train": len(usable), **{name: len(found) for name, found in evals}},
-        task.describe_files(data) if isinstance(task, CustomTask) else (),
+        lines,
     )
 
 
@@ -130,7 +189,12 @@ def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:
         config.max_train_examples,
         config.strict,
         config.max_scored_examples,
+        config.allow_unknown,
     )
+    if isinstance(task, CustomTask) and task.form.kind == "regression":
+        # Benchmarks stay as they are published.
+        scale = LabelScale.of(data.train.examples)
+        data = replace(data, train=scale.standardized(data.train), scale=scale)
     if not quiet:
         for line in data.report():
             print(line, file=sys.stderr)
@@ -172,8 +236,7 @@ def finetuning_identity(config: FinetuneConfig) -> dict[str, object]:
 
 def check_same_settings(config: FinetuneConfig) -> None:
     """Refuse to go on with the run in ``config.out`` if its settings were others."""
-    theirs = RunFolder.open(config.out).manifest()["config"]
-    assert isinstance(theirs, Mapping), "written by RunFolder"
+    theirs = RunFolder.open(config.out).section("config")
     # Settings that the run's version did not have yet had what is their default now.
     before = from_dict(FinetuneConfig, theirs, str(config.out))
     refuse_changes(config.out, _settings(before), _settings(config))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from litebert.bundled import BUNDLED
-from litebert.common.config import from_dict
+from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import ConfigError, LitebertError, suggestion
-from litebert.common.files import write_json, write_text
+from litebert.common.files import read_json, write_json, write_text
+from litebert.common.ownership import owned_folder
 from litebert.common.runs import is_main_process
 from litebert.train.finetuning.config import FinetuneConfig
 
 if TYPE_CHECKING:
+    from litebert.dist.runtime import Process
     from litebert.train.finetuning.results import FinetuneResult
 
+SWEEP_FILE = "sweep.json"
+"""What a sweep was told to do; it makes the folder the sweep's."""
 _DECIDED_BY_THE_SWEEP = ("task", "out", "data", "seeds", "resume")
 
 
@@ -32,7 +37,7 @@ class SweepConfig:
     out: Path
     """folder for the runs and the table"""
     model: str = BUNDLED
-    """model folder or hub name to start from"""
+    """model folder, run folder or hub name to start from; default: the small bundled model"""
     data: Path | None = None
     """folder with the tasks' files"""
     grid: tuple[str, ...] = ()
@@ -65,6 +70,24 @@ class SweepRow:
     """why there is no score"""
 
 
+@contextmanager
+def owned_sweep(config: SweepConfig, process: Process) -> Iterator[None]:
+    """Own the folder of a sweep: process 0 does, and all processes stop if it is refused."""
+    inputs: list[tuple[str, Path | str | None]] = [
+        ("--model", config.model),
+        ("--data", config.data),
+    ]
+    inputs += [("the task file", task) for task in config.tasks]
+    with ExitStack() as held:
+
+        def own() -> None:
+            held.enter_context(owned_folder(config.out, _is_sweep, inputs))
+            write_json(config.out / SWEEP_FILE, to_dict(config))
+
+        process.on_main(own)
+        yield
+
+
 def sweep(
     config: SweepConfig, run: Callable[[FinetuneConfig], FinetuneResult]
 ) -> tuple[list[SweepRow], int]:
@@ -92,6 +115,12 @@ def sweep(
             write_json(config.out / "table.json", {"rows": [vars(row) for row in rows]})
             write_text(config.out / "table.md", sweep_table(rows))
     return rows, 0
+
+
+def _is_sweep(out: Path) -> bool:
+    """Whether a sweep made the folder; the first versions wrote the table alone."""
+    marks = [out / SWEEP_FILE, out / "table.json"]
+    return any(mark.is_file() and {"tasks", "rows"} & read_json(mark).keys() for mark in marks)
 
 
 def combinations(grid: Sequence[str]) -> list[dict[str, object]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
-from litebert.common.config import check_range
+from litebert.common.config import MOST_PROCESSES, check_range
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig, Task
 from litebert.model.config import ModelConfig, ModelSection
@@ -19,6 +19,9 @@ from litebert.train.trackers import tracker_names
 Table = tuple[tuple[float, float], ...]
 """Rows of (share of the run, value): the value holds from that share on."""
 
+MOST_EXAMPLES = 10_000_000
+"""Of an evaluation."""
+
 Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
 
 
@@ -28,8 +31,13 @@ class InitialWeights:
 
     attention: Literal["random", "neighbours"] = "random"
     """neighbours: each head begins by looking at one neighbour, which frees small models at once"""
+    neighbour_heads: int = 8
+    """most heads that begin at a neighbour; the others look everywhere, as [CLS] needs it"""
     word_bias: Literal["zero", "frequencies"] = "zero"
     """frequencies: the output bias begins at the log frequency of each word in the shards"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "1 or more", "neighbour_heads", table="initial")
 
 
 @dataclass(frozen=True)
@@ -68,12 +76,16 @@ bag) alone, joins the step; 0: never"""
 class Curriculum:
     """Settings that change while training: tables of [share of the run, value] rows.
 
+    On the command line `--curriculum.layers 0 2 0.5 4` is a table of two rows; the flag with
+    nothing after it empties the table of a recipe.
+
     >>> Curriculum(layers=((0.0, 2), (0.5, 4), (0.75, 6))).layers[0]
     (0.0, 2)
     """
 
     layers: Table = ()
-    """how many layers run; layers with parameters of their own begin as copies of those that run"""
+    """how many layers run; layers with parameters of their own begin as copies of those that run. \
+As a flag `0 2 0.5 4` is two rows, and nothing empties a recipe's table: as for all tables"""
     length: Table = ()
     """longest example in tokens"""
     batch_size: Table = ()
@@ -118,6 +130,16 @@ class Evaluation:
     """examples evaluated at once"""
     metric: Metric = "mlm_loss"
     """decides which checkpoint is the best"""
+    probe: str | None = None
+    """TASK:DIR, such as sst2:glue: what linear models on the frozen states reach on a task, in \
+every evaluation"""
+    probe_examples: int = 2000
+    """training examples that these are fitted on"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "0 or more", "every_steps", table="evaluation")
+        sizes = ("examples", "final_examples", "batch_size", "probe_examples")
+        check_range(self, "1 or more", *sizes, table="evaluation", most=MOST_EXAMPLES)
 
 
 @dataclass(frozen=True)
@@ -128,6 +150,9 @@ class Checkpoints:
     """steps between checkpoints; 0: only at the end and when interrupted"""
     keep_last: int = 2
     """number of latest checkpoints kept, besides the best"""
+
+    def __post_init__(self) -> None:
+        check_range(self, "0 or more", "every_steps", "keep_last", table="checkpoint")
 
 
 @dataclass(frozen=True)
@@ -165,9 +190,11 @@ the data; nothing is learned from them"""
     """where the numbers go besides metrics.jsonl: tensorboard, wandb, mlflow, with commas"""
     resume: Literal["no", "auto"] = "no"
     """auto: go on from the last good checkpoint in the run folder, if there is one"""
+    verify: bool = False
+    """check every shard against its checksum at the start; without it, of more than 4 GB a tenth"""
     init_from: str | None = None
-    """model folder or hub name whose shape and weights are the start, with the same vocabulary: \
-continued pretraining"""
+    """model folder, run folder or hub name whose shape and weights are the start, with the same \
+vocabulary: continued pretraining"""
     batch_size: int = 256
     """examples of full length per step over all processes; shorter ones come in larger numbers"""
     accumulation: int = 1
@@ -221,6 +248,8 @@ accumulation"""
             raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
         counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
         check_range(self, "1 or more", "steps", "tokens", *counts)
+        check_range(self, "1 or more", "batch_size", most=10_000_000)
+        check_range(self, "0 or more", "workers", most=MOST_PROCESSES)
         check_range(self, "0 or more and less than 1", "average")
         num_threads(self.threads)
         tracker_names(self.track)
@@ -251,6 +280,13 @@ accumulation"""
     def corpora(self) -> tuple[Path, ...]:
         """All folders of shards."""
         return (self.data, *self.extra_data)
+
+    @property
+    def inputs(self) -> list[tuple[str, Path | str | None]]:
+        """What the run reads, by flag: none of it may lie in the run folder."""
+        extra = [("--extra-data", folder) for folder in self.extra_data]
+        dev = [("--dev-data", folder) for folder in self.dev_data]
+        return [("--data", self.data), *extra, *dev, ("--init-from", self.init_from)]
 
     def learning_rate(self, model: ModelConfig) -> float:
         """The peak learning rate, with the default resolved for this model."""

@@ -116,7 +116,8 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
     if max(lengths) > model.max_positions:
         raise ConfigError(
             f"examples of {max(lengths)} tokens exceed the {model.max_positions} positions of the "
-            "model: shorten them, or raise model.max_positions."
+            "model: shorten them (examples.length, curriculum.length), or raise "
+            "model.max_positions."
         )
     for name, least in (("layers", 1), ("length", 8), ("batch_size", 1)):
         for _, value in getattr(table, name):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from litebert.train.average import WeightAverage
 from litebert.train.display import Display, StatusLine, display
 from litebert.train.estimate import measured_gemm_rate, step_flops
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
-from litebert.train.pretraining.config import Objective, PretrainConfig
+from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.curriculum import (
     Stage,
     pairs_stage,
@@ -36,9 +35,9 @@ from litebert.train.pretraining.evaluate import (
     Scores,
 )
 from litebert.train.pretraining.feed import Feed, without_masks
+from litebert.train.pretraining.figures import StepWork, averages_of, describe_dev
 from litebert.train.pretraining.growth import deepen, new_sets
 from litebert.train.pretraining.objective import (
-    STATISTICS,
     Bag,
     PretrainingLoss,
     batch_flops,
@@ -53,7 +52,9 @@ from litebert.train.pretraining.setup import (
     open_corpora,
     pretraining_identity,
     resolve_model,
+    verify_corpora,
 )
+from litebert.train.probe import LiveProbe
 from litebert.train.run import Run
 
 SLOW_STEP_S = 30.0
@@ -80,29 +81,10 @@ class PretrainResult:
 def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
     """Train a model on token shards and write a run folder with the model in it."""
     with (
-        training_process(config.out, config.device, config.parallel, config.threads) as (
-            process,
-            stop,
-        ),
+        training_process("pretraining", config, config.parallel) as (process, stop),
         closing(display(is_main=process.is_main, quiet=quiet)) as screen,
     ):
         return Pretraining(config, process, stop, screen).run()
-
-
-@dataclass(frozen=True)
-class StepWork:
-    """The step that is computed; counts over all processes, time and arithmetic of this one."""
-
-    stage: Stage
-    lr_factor: float
-    predictions: int
-    pairs: int
-    tokens: int
-    wait_s: float
-    flops: float
-    bag: Bag | None = None
-    short: Stage | None = None
-    """of the batches of short pairs in it"""
 
 
 class Pretraining:
@@ -113,6 +95,7 @@ class Pretraining:
     ) -> None:
         self.config, self.process, self.stop, self.screen = config, process, stop, screen
         self.corpora = corpora = open_corpora(config)
+        verify_corpora(corpora.all, config.seed, config.verify, process, screen.note)
         self.shape = resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
         identity, keep_last = pretraining_identity(config, self.shape), config.checkpoint.keep_last
@@ -156,7 +139,9 @@ class Pretraining:
         ).to(process.device)
         size = config.evaluation.batch_size
         self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
-        self.evaluator = Evaluator(config, self.replica, self.dev, self.record, self.finished)
+        self.evaluator = Evaluator(
+            config, self.replica, self.dev, self.record, self.finished, self._live_probe()
+        )
         self.gemm_rate = measured_gemm_rate(str(process.device))
         self.since_line: list[tuple[StepWork, Outcome]] = []
         """steps since the last line of metrics"""
@@ -178,8 +163,8 @@ class Pretraining:
         bag = self._bag(1, stage)
         loss = PretrainingLoss.of(self.config, 1, num_pairs, stage, device, bag)
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
-        if not self.dev.has_documents:
-            self.screen.note("no dev documents: the run goes without evaluation")
+        if self.corpora.dev_note:
+            self.screen.note(self.corpora.dev_note)
         self._note_slow_steps()
         try:
             signum = self.loop.train()
@@ -198,7 +183,10 @@ class Pretraining:
         folder = None
         if not signum:
             with self.finished():
-                folder = write_results(self.record.folder, self.replica, self.corpora, self.dev)
+                run, latest = self.record.folder, self.evaluator.latest
+                folder = write_results(
+                    run, self.replica, self.corpora, self.dev, self.state, latest
+                )
         self.record.finish(keep_checkpoints=True)
         state, scores = self.state, None if signum else self.evaluator.latest
         return PretrainResult(
@@ -295,7 +283,9 @@ class Pretraining:
         if "gemm_share" in values:
             figures.append(f"{values['gemm_share']:.0%} of GEMM")
         settings = f"{stage.layers} layers, {stage.batch_size} x {stage.length}"
-        dev = _describe(self.evaluator.latest)
+        dev = describe_dev(self.evaluator.latest)
+        if "cls" in self.evaluator.probed:
+            dev += f", probe of [CLS] {self.evaluator.probed['cls']:.3g}"
         return StatusLine(share, self.state.step, eta_s, tuple(figures), settings, dev)
 
     def evaluate(self, *, is_last: bool) -> bool:
@@ -329,6 +319,13 @@ class Pretraining:
             return None
         return Bag(weight, num_examples, self.piece_weights, objective.bag_words == "masked")
 
+    def _live_probe(self) -> LiveProbe | None:
+        wanted = self.config.evaluation
+        if wanted.probe is None:
+            return None
+        positions, tokenizer = self.shape.max_positions, self.corpora.tokenizer
+        return LiveProbe(wanted.probe, tokenizer, positions, wanted.probe_examples)
+
     def _note_slow_steps(self) -> None:
         """Tell who starts a large model on a small machine, before the first step has passed."""
         stage = self._stage()
@@ -341,58 +338,3 @@ class Pretraining:
                 f"a step takes at least {format_duration(step_s)} on this machine; --dry-run "
                 "estimates the whole run, and --config tiny, mini and small are made for CPUs"
             )
-
-
-def averages_of(
-    steps: Sequence[tuple[StepWork, Outcome]], objective: Objective, gemm_rate: float | None
-) -> dict[str, float]:
-    """Means over some steps, weighted by their tokens and pairs."""
-    predictions = sum(work.predictions for work, _ in steps)
-    pairs = sum(work.pairs for work, _ in steps)
-    seconds = max(1e-9, sum(outcome.seconds for _, outcome in steps))
-    mlm_loss, mlm_correct, sentence_loss, sentence_correct, bag_loss = (
-        sum(outcome.sums[place] for _, outcome in steps) for place in range(len(STATISTICS))
-    )
-    mlm_loss /= max(1, predictions)
-    values = {
-        "loss": objective.mlm_weight * mlm_loss,
-        "mlm_loss": mlm_loss,
-        "mlm_accuracy": mlm_correct / max(1, predictions),
-    }
-    if pairs:
-        sentence_loss /= pairs
-        weighted = sum(work.stage.sentence_factor * outcome.sums[2] for work, outcome in steps)
-        values["loss"] += objective.sentence_weight * weighted / pairs
-        values["sentence_loss"] = sentence_loss
-        values["sentence_accuracy"] = sentence_correct / pairs
-    with_bag = [(work.bag, outcome.sums[-1]) for work, outcome in steps if work.bag is not None]
-    if examples := sum(bag.num_examples for bag, _ in with_bag):
-        values["loss"] += sum(bag.weight * loss_sum for bag, loss_sum in with_bag) / examples
-        values["bag_loss"] = bag_loss / examples
-    if gemm_rate is not None:
-        values["gemm_share"] = sum(work.flops for work, _ in steps) / seconds / gemm_rate
-    return {
-        **values,
-        "grad_norm": sum(outcome.grad_norm for _, outcome in steps) / len(steps),
-        "tokens_per_s": sum(work.tokens for work, _ in steps) / seconds,
-        "step_s": seconds / len(steps),
-        "wait_share": sum(work.wait_s for work, _ in steps) / seconds,
-    }
-
-
-def _describe(scores: Scores | None) -> str:
-    if scores is None:
-        return ""
-    text = (
-        f"dev loss {scores.mlm_loss:.2f} (at masks {scores.masked_loss:.2f}, "
-        f"unigram {scores.unigram_loss:.2f}), words {scores.mlm_accuracy:.1%}"
-    )
-    if scores.sop_accuracy is not None:
-        text += f", sop {scores.sop_accuracy:.1%}"
-    if scores.sop_length_rule is not None:
-        text += f" (length rule {scores.sop_length_rule:.1%})"
-    if scores.nsp_accuracy is not None:
-        text += f", nsp {scores.nsp_accuracy:.1%}"
-    if scores.nsp_overlap_rule is not None:
-        text += f" (overlap rule {scores.nsp_overlap_rule:.1%})"
-    return text

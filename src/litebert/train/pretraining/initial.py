@@ -27,7 +27,6 @@ PEAK_SCORE = 8.0
 """Attention score of the neighbour, were there no words in the way: e^8 times that of strangers."""
 USED_WAVES = 0.4
 """Share of the waves, shortest first, that heads compare: long ones tell neighbours little."""
-MAX_NEIGHBOUR_HEADS = 8
 
 
 def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
@@ -41,13 +40,14 @@ def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
         model.mlm.bias.copy_((smoothed / smoothed.sum()).log())
 
 
-def look_at_neighbours(encoder: Encoder, generator: torch.Generator) -> None:
+def look_at_neighbours(encoder: Encoder, generator: torch.Generator, most_heads: int = 8) -> None:
     """Give each head a neighbour to look at: the piece before, the one after, the second before...
 
     Positions become waves, of which a shift by n tokens is a rotation R_n. With queries G R_n x and
     keys G x, where G picks some waves, the score of tokens i and j is largest for j = i + n.
     Projection, values and outputs get the variance that keeps what they read at its size, so that
-    a neighbour's word arrives audibly. At most eight heads are set, the others stay as drawn.
+    a neighbour's word arrives audibly. At most ``most_heads`` are set; the others stay as drawn,
+    look everywhere alike, and are what [CLS] can gather a text with.
     """
     config, embeddings = encoder.config, encoder.embeddings
     width = config.position_size
@@ -62,12 +62,14 @@ def look_at_neighbours(encoder: Encoder, generator: torch.Generator) -> None:
                 back = torch.linalg.pinv(embeddings.projection.weight)
         for attention in encoder.attention:
             assert isinstance(attention, Attention)
-            _set_heads(attention, config.heads, waves, back)
+            _set_heads(attention, config.heads, most_heads, waves, back)
             _draw(attention.value.weight, generator)
             _draw(attention.output.weight, generator)
 
 
-def _set_heads(attention: Attention, num_heads: int, waves: Tensor, back: Tensor) -> None:
+def _set_heads(
+    attention: Attention, num_heads: int, most_heads: int, waves: Tensor, back: Tensor
+) -> None:
     """Write queries and keys of the heads that get a neighbour; ``back`` is [width, H]."""
     head_size = attention.query.weight.shape[0] // num_heads
     num_picked = head_size // 2
@@ -79,7 +81,7 @@ def _set_heads(attention: Attention, num_heads: int, waves: Tensor, back: Tensor
     keys[rows, picked] = scale
     keys[rows + num_picked, picked + len(waves)] = scale
     keys = nn.functional.pad(keys, (0, back.shape[0] - keys.shape[1]))
-    for head in range(min(num_heads, MAX_NEIGHBOUR_HEADS)):
+    for head in range(min(num_heads, most_heads)):
         shift = (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
         rotation = nn.functional.pad(
             _rotation(waves * shift), (0, back.shape[0] - 2 * len(waves)) * 2

@@ -8,12 +8,15 @@ import numpy as np
 import torch
 
 from litebert.common.files import write_json
-from litebert.common.runs import SAMPLES_FILE
+from litebert.common.runs import MODEL_FOLDER, SAMPLES_FILE
+from litebert.data.corpus.manifest import Manifest
 from litebert.dist.replica import Replica
+from litebert.interop.card import model_card, pretraining_section
 from litebert.interop.hf import save_model
+from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.train import checkpoint
-from litebert.train.pretraining.evaluate import DevSet
+from litebert.train.pretraining.evaluate import DevSet, RunState, Scores
 from litebert.train.pretraining.setup import Corpora
 
 NUM_SAMPLES = 8
@@ -21,22 +24,62 @@ NUM_CANDIDATES = 5
 _CONTEXT_TOKENS = 24
 
 
-def write_results(run: Path, replica: Replica, corpora: Corpora, dev: DevSet) -> Path:
+def write_results(
+    run: Path,
+    replica: Replica,
+    corpora: Corpora,
+    dev: DevSet,
+    state: RunState,
+    scores: Scores | None,
+) -> Path:
     """Write ``model/`` and ``samples.json`` into the run folder; the path of the model."""
     weights = checkpoint.model_tensors(replica.model)
     shape = replica.model.config
-    folder = run / "model"
+    assert isinstance(shape, ModelConfig), "every model carries its configuration"
+    folder = run / MODEL_FOLDER
 
     def write() -> None:
-        model = PretrainingModel(shape)  # type: ignore[arg-type]
+        model = PretrainingModel(shape)
         model.load_state_dict(weights)
-        save_model(model.eval(), folder, corpora.tokenizer_folder, replace=True)
+        card = pretraining_card(
+            shape, corpora, state, scores, f"{run.resolve().name}/{folder.name}"
+        )
+        save_model(model.eval(), folder, corpora.tokenizer_folder, card, replace=True)
         if dev.has_documents:
             samples = fill_mask_samples(model, corpora, dev)
             write_json(run / SAMPLES_FILE, {"fill_mask": samples})
 
     replica.process.on_main(write)
     return folder
+
+
+def pretraining_card(
+    shape: ModelConfig, corpora: Corpora, state: RunState, scores: Scores | None, name: str
+) -> str:
+    """The card of a pretrained model: data, language, length of the run, and what it learned."""
+    data = [
+        f"`{shards.folder.resolve().name}`: {shards.num_documents:,} documents, "
+        f"{shards.num_tokens:,} tokens"
+        for shards, _ in corpora.train
+    ]
+    settings = [Manifest.read(shards.folder).settings for shards, _ in corpora.train]
+    languages = list(dict.fromkeys(s["language"] for s in settings if s.get("language")))
+    rows: dict[str, object] = {"data": "; ".join(data)}
+    if languages:
+        rows["language"] = ", ".join(languages)
+    rows |= {"steps": f"{state.step:,}", "tokens seen": f"{state.tokens:,}"}
+    if scores is None:
+        rows["dev loss"] = "not measured: there were no dev documents"
+    else:
+        rows["dev loss"] = (
+            f"{scores.mlm_loss:.3f} nats, {scores.mlm_accuracy:.1%} of the words right; at masks "
+            f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f})"
+        )
+    found = None if scores is None else scores.sop_accuracy
+    if found is not None:
+        rows["dev sentence order"] = f"{found:.1%} right"
+    about = pretraining_section(rows)
+    return model_card(shape, "pretraining", name, about, languages)
 
 
 def fill_mask_samples(

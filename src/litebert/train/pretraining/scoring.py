@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from litebert.common.errors import DataError
+from litebert.common.errors import ConfigError, DataError
 from litebert.common.statistics import wilson_interval
 from litebert.data.batches.example import ExampleConfig, Rules, Vocabulary
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
@@ -16,8 +17,15 @@ from litebert.dist.replica import parallelize
 from litebert.dist.runtime import DeviceName, this_process
 from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
+from litebert.train.pretraining.config import MOST_EXAMPLES
 from litebert.train.pretraining.evaluate import DevSet, Scores, evaluate
-from litebert.train.pretraining.setup import check_vocabulary, documents_to_evaluate
+from litebert.train.pretraining.setup import (
+    check_vocabulary,
+    documents_to_evaluate,
+    verify_corpora,
+)
+
+_say = logging.getLogger(__name__).warning
 
 LENGTH = 128
 """Longest example in tokens where none is asked for, as far as the model reads."""
@@ -58,6 +66,7 @@ def evaluate_pretraining(
     length: int | None = None,
     frequencies: Sequence[Path] = (),
     device: DeviceName = "auto",
+    verify: bool = False,
 ) -> list[CorpusScores]:
     """Score a model folder with the pretraining heads on shards: each corpus, then all together.
 
@@ -70,7 +79,10 @@ def evaluate_pretraining(
         length: longest example in tokens; 128 if the model reads so much.
         frequencies: shards whose training documents give the unigram model; default: ``data``.
         device: where to run.
+        verify: check every shard against its checksum; without it, of more than 4 GB a tenth.
     """
+    if not 1 <= examples <= MOST_EXAMPLES:
+        raise ConfigError(f"--examples {examples}: use 1 or more, at most {MOST_EXAMPLES:,}")
     folder = resolve(model)
     shape = load_config(folder)
     length = min(LENGTH, shape.max_positions) if length is None else length
@@ -90,6 +102,7 @@ def evaluate_pretraining(
     settings = ExampleConfig(length=length)
     found = []
     with this_process(device, "ddp") as process:
+        verify_corpora([one for sources in opened for one in sources], 0, verify, process, _say)
         loaded = load_model(folder, "pretraining").to(process.device)
         replica = parallelize(loaded, "ddp", process)
         for reading in rules:

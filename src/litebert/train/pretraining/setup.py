@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +12,16 @@ import torch
 from litebert.common.config import to_dict
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
+from litebert.common.statistics import small_dev_split
 from litebert.data.batches.example import Vocabulary, WordChoice
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
+from litebert.data.corpus.verify import verify_shards
+from litebert.dist.runtime import Process
 from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
 from litebert.model.config import ModelConfig
+from litebert.model.counts import check_memory
 from litebert.model.heads import PretrainingModel
 from litebert.text.tokenizer import Tokenizer, has_tokenizer
 from litebert.train.pretraining import curriculum
@@ -45,6 +49,11 @@ class Corpora:
     words: WordChoice = "auto"
 
     @property
+    def all(self) -> tuple[ShardSet, ...]:
+        """Every set of shards."""
+        return (*(shards for shards, _ in self.train), *self.dev)
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """What drawing examples needs."""
         return Vocabulary.of(self.tokenizer, self.words)
@@ -53,6 +62,14 @@ class Corpora:
         """How often each piece occurs in the training documents, int64 [V]."""
         counts = [shards.unigram_counts() for shards, _ in self.train]
         return np.asarray(np.sum(counts, axis=0))
+
+    @property
+    def dev_note(self) -> str:
+        """What is to be said about the dev documents before a run: none, or too few."""
+        documents = sum(shards.num_documents for shards in self.dev)
+        if not documents:
+            return "no dev documents: the run goes without evaluation"
+        return small_dev_split(documents, sum(shards.num_tokens for shards in self.dev))
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
@@ -81,6 +98,23 @@ def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[Shar
     return tuple(ShardSet.open(folder, split) for folder in folders for split in splits)
 
 
+def verify_corpora(
+    sets: Sequence[ShardSet],
+    seed: int,
+    everything: bool,
+    process: Process,
+    say: Callable[[str], object],
+) -> None:
+    """Check shards against their checksums, and say what was not read.
+
+    The processes of a machine share the work, for each machine may have files of its own.
+    """
+    part, parts = process.place_on_machine
+    note = verify_shards(sets, seed, everything=everything, part=part, parts=parts)
+    if note is not None:
+        say(note)
+
+
 def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
     """The shape of the model, from the config or from the folder to start from."""
     if config.init_from is None:
@@ -99,10 +133,12 @@ def build_pretraining_model(
 ) -> PretrainingModel:
     """A fresh model, the same for equal seeds, or the one in ``init_from``."""
     generator = torch.Generator().manual_seed(derived_seed(config.seed, "initial weights"))
+    # Gradient and two averages of the optimiser beside the weights, unless a GPU holds them.
+    check_memory(shape, copies=1 if torch.cuda.is_available() else 4)
     if config.init_from is None:
         model = PretrainingModel(shape, generator=generator)
         if config.initial.attention == "neighbours":
-            look_at_neighbours(model.encoder, generator)
+            look_at_neighbours(model.encoder, generator, config.initial.neighbour_heads)
         if config.initial.word_bias == "frequencies":
             set_word_frequencies(model, corpora.unigram_counts())
     else:

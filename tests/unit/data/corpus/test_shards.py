@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,13 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.common.errors import DataError
+from litebert.data.corpus import verify as verify_module
 from litebert.data.corpus.manifest import MANIFEST
 from litebert.data.corpus.shards import (
     Documents,
     ShardCutter,
     ShardSet,
+    seal_split,
     token_dtype,
 )
+from litebert.data.corpus.verify import verify_shards
 from small_shards import write_documents
 
 VOCAB_SIZE = 50
@@ -138,3 +143,77 @@ def test_a_folder_without_a_manifest_is_no_corpus(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text('{"format": "litebert-shards", "version": 1, "colour": 3}')
     with pytest.raises(DataError, match="colour"):
         ShardSet.open(tmp_path, "train")
+
+
+def test_shards_are_verified_all_or_a_seeded_tenth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = [[[number % 90 + 5] * 8] for number in range(40)]
+    shards = write_documents(tmp_path, documents, 100, shard_tokens=8)
+    assert len(shards.shards) == 40
+    read: list[int] = []
+    verify = ShardSet.verify
+
+    def noted(self: ShardSet, numbers: Iterable[int]) -> None:
+        numbers = list(numbers)
+        read.extend(numbers)
+        verify(self, numbers)
+
+    monkeypatch.setattr(ShardSet, "verify", noted)
+    assert verify_shards([shards], seed=0) is None
+    assert read == list(range(40))
+    read.clear()
+    for part in range(3):
+        verify_shards([shards], seed=0, part=part, parts=3)
+    assert sorted(read) == list(range(40))
+    monkeypatch.setattr(verify_module, "READ_WHOLE_BYTES", 100)
+    drawn = []
+    for seed in (0, 0, 1):
+        read.clear()
+        note = verify_shards([shards], seed=seed)
+        assert note is not None
+        assert "4 of 40 shards" in note
+        assert "--verify" in note
+        drawn.append(tuple(read))
+    assert drawn[0] == drawn[1] != drawn[2]
+    read.clear()
+    assert verify_shards([shards], seed=0, everything=True) is None
+    assert read == list(range(40))
+
+
+def test_tokens_and_offsets_that_a_wrong_manifest_vouches_for_are_refused(tmp_path: Path) -> None:
+    shards = write_documents(tmp_path, [[[5, 6], [7]], [[8]]], 100)
+    (shard,) = shards.shards
+    tokens = np.fromfile(shard.bin_path, "<u2")
+    for change, path, said in (
+        (np.array([5, 6, 7, 100], "<u2"), shard.bin_path, "beyond 100 pieces"),
+        (None, shard.idx_path, "not in order"),
+    ):
+        content = path.read_bytes()
+        if change is not None:
+            change.tofile(path)
+        else:
+            damaged = np.frombuffer(content[32:], "<u4").copy()
+            damaged[1] = 4_000_000_000
+            path.write_bytes(content[:32] + damaged.tobytes())
+        seal_split(tmp_path, "train", 101)
+        with pytest.raises(DataError, match="damaged"):
+            ShardSet.open(tmp_path, "train").verify()
+        with pytest.raises(DataError, match=said):
+            shard.check_content(100)
+        path.write_bytes(content)
+    assert len(tokens) == 4
+
+
+def test_counts_that_are_not_the_sums_of_the_shards_are_refused(tmp_path: Path) -> None:
+    write_documents(tmp_path, [[[5, 6], [7]], [[8]]], 100)
+    path = tmp_path / "manifest.json"
+    values = json.loads(path.read_text())
+    for key, value in {"tokens": 10**12, "documents": -1}.items():
+        changed = json.loads(path.read_text())
+        changed["splits"]["train"][key] = value
+        path.write_text(json.dumps(changed))
+        with pytest.raises(DataError, match=r"manifest\.json"):
+            ShardSet.open(tmp_path, "train")
+        path.write_text(json.dumps(values))
+    ShardSet.open(tmp_path, "train")

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from litebert import __version__
 from litebert.common.errors import CheckpointError
+from litebert.interop.card import model_card
 from litebert.interop.folder import ModelFolder
 from litebert.interop.names import Head
 from litebert.interop.onnx import export as onnx_export
@@ -163,6 +165,28 @@ def test_the_folder_is_whole(tmp_path: Path, tiny_tokenizer_dir: Path) -> None:
     export_onnx(source, tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"model.onnx", "config.json", "spiece.model", "tokenizer.json"} <= names
+
+
+def test_the_card_is_that_of_the_onnx_folder(tmp_path: Path) -> None:
+    source = random_model_folder(tmp_path / "model", "pretraining", None)
+    about = "\n## Pretraining\n\n| steps | 7 |\n"
+    card = model_card(TINY, "pretraining", "model", about, ["ko", "en"])
+    (source / "README.md").write_text(card)
+    for int8, precision in ((False, "float32"), (True, "int8")):
+        export_onnx(source, tmp_path / precision, int8=int8, depth=2)
+        text = (tmp_path / precision / "README.md").read_text()
+        assert text.startswith("---\nlibrary_name: onnx\nlanguage:\n- ko\n- en\ntags:\n")
+        assert f"# {precision}\n" in text
+        assert "model.onnx" in text
+        assert f"| format | ONNX, {precision} |" in text
+        assert "| layers | 2 |" in text
+        assert "from_pretrained" not in text
+        assert text.endswith(about)
+        model = onnx.load(tmp_path / precision / "model.onnx")
+        assert (model.producer_name, model.producer_version) == ("litebert", __version__)
+    (source / "README.md").unlink()
+    export_onnx(source, tmp_path / "without")
+    assert "ONNX, float32" in (tmp_path / "without" / "README.md").read_text()
 
 
 def test_a_failed_verification_leaves_nothing(

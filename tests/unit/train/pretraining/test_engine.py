@@ -22,6 +22,7 @@ from litebert.common.runs import RunFolder
 from litebert.interop.folder import load_config
 from litebert.interop.hf import load_model
 from litebert.model.heads import PretrainingModel
+from litebert.report.write import write_report
 from litebert.train import checkpoint
 from litebert.train.checkpoint_export import export_checkpoint
 from litebert.train.pretraining.config import (
@@ -142,6 +143,21 @@ def test_levers_are_exact_after_a_resume(
     tokens = [0, *(line["tokens"] for line in expected)]
     steps = [after - before for before, after in pairwise(tokens)]
     assert min(steps[0::2]) > max(steps[1::2])
+
+
+def test_probes_stand_in_every_evaluation(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    task = Path(__file__).resolve().parents[4] / "examples" / "custom_task" / "classification.toml"
+    evaluation = Evaluation(2, examples=16, final_examples=16, probe=str(task), probe_examples=20)
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=4, evaluation=evaluation)
+    pretrain(config, quiet=True)
+    found = lines(tmp_path / "run", "dev_probe_cls")
+    assert [line["step"] for line in found] == [2, 4]
+    for name in ("cls", "mean", "table", "words"):
+        assert all(0.0 <= line[f"dev_probe_{name}"] <= 1.0 for line in found)
+    assert "Linear probes" in write_report(tmp_path / "run").read_text()
+    with pytest.raises(ConfigError, match="probes are for classes and numbers"):
+        wrong = replace(evaluation, probe=f"squad1:{tmp_path}")
+        pretrain(replace(config, out=tmp_path / "wrong", evaluation=wrong), quiet=True)
 
 
 def test_the_model_folder_holds_the_average(tiny_shards_dir: Path, tmp_path: Path) -> None:
@@ -529,9 +545,21 @@ def test_continued_pretraining_needs_the_same_vocabulary(
         pretrain(config, quiet=True)
     save_model(PretrainingModel(replace(shape, vocab_size=1000)), tmp_path / "unknown")
     unknown = replace(config, init_from=str(tmp_path / "unknown"))
-    with pytest.raises(CheckpointError, match=r"has no spiece\.model.*copy the model's tokenizer"):
+    with pytest.raises(CheckpointError, match=r"has no tokenizer.*copy the model's tokenizer"):
         pretrain(unknown, quiet=True)
     assert not (tmp_path / "b").exists()
+
+
+def test_changed_tokens_are_seen_when_a_run_starts(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    shards = Path(shutil.copytree(tiny_shards_dir, tmp_path / "shards"))
+    for split in ("train", "dev"):
+        path = shards / split / "00000.bin"
+        content = path.read_bytes()
+        path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+        with pytest.raises(DataError, match=f"{split}/00000.bin is damaged"):
+            pretrain(small_config(shards, tmp_path / "run"), quiet=True)
+        assert not (tmp_path / "run").exists()
+        path.write_bytes(content)
 
 
 def test_a_budget_ends_the_run_and_the_decay(tiny_shards_dir: Path, tmp_path: Path) -> None:

@@ -47,6 +47,18 @@ def test_every_head_looks_at_its_neighbour(shape: ModelConfig) -> None:
             assert looks[wanted] > 0.3
 
 
+def test_other_heads_look_everywhere() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shape = preset("albert-tiny", vocab_size=300, num_heads=4)
+    model = PretrainingModel(shape, generator=generator)
+    drawn = model.encoder.attention[0].query.weight.detach().clone()  # type: ignore[union-attr, operator]
+    look_at_neighbours(model.encoder, generator, most_heads=2)
+    now = model.encoder.attention[0].query.weight.detach()  # type: ignore[union-attr, operator]
+    half = len(now) // 2
+    assert torch.equal(now[half:], drawn[half:])
+    assert not torch.equal(now[:half], drawn[:half])
+
+
 def test_the_bias_is_the_log_frequency() -> None:
     model = PretrainingModel(ModelConfig(vocab_size=4, hidden_size=64, num_layers=1))
     set_word_frequencies(model, np.array([0, 7, 1]))

@@ -60,6 +60,14 @@ def test_a_run_with_its_report(
     config = json.loads((out / "manifest.json").read_text())["config"]
     assert (config["seed"], config["batch_size"]) == (7, 4)
     assert config["curriculum"]["layers"] == [[0.0, 1.0], [0.5, 2.0]]
+    card = (out / "model" / "README.md").read_text()
+    data = f"| data | `{tiny_shards_dir.name}`: "
+    tokens = f"| tokens seen | {result['tokens']:,} |"
+    loss = f"| dev loss | {result['scores']['mlm_loss']:.3f} nats"
+    for line in ("language:\n- en\n", data, "| language | en |", "| steps | 3 |", tokens, loss):
+        assert line in card
+    main(["export", "checkpoint", str(out), str(tmp_path / "last"), "--step", "3"])
+    assert "| weights of step | 3 |" in (tmp_path / "last" / "README.md").read_text()
 
 
 def test_an_estimate_writes_nothing(
@@ -81,6 +89,20 @@ def test_an_estimate_writes_nothing(
     assert found["parameters"] == embeddings + projection + block + heads
     assert found["expected_s"] == pytest.approx(sum(50 * s["step_s"] for s in found["stages"]))
     assert not (tmp_path / "run").exists()
+
+
+def test_the_tokens_that_are_announced_are_those_that_come(
+    recipe: Path, tiny_shards_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the first batch is: one of a few left-over rows, for some seeds."""
+    arguments = ["pretrain", "--config", str(recipe), "--data", str(tiny_shards_dir), "--json"]
+    arguments += ["--steps", "40", "--out", str(tmp_path / "run")]
+    run(arguments)
+    tokens = json.loads(capsys.readouterr().out)["tokens"]
+    for seed in range(2):
+        run([*arguments, "--dry-run", "--seed", str(seed)])
+        expected = json.loads(capsys.readouterr().out)["expected_tokens"]
+        assert expected == pytest.approx(tokens, rel=0.15)
 
 
 def test_only_the_first_process_prints_an_estimate(

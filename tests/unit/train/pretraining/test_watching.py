@@ -16,8 +16,8 @@ from litebert.train.display import StatusLine, display
 from litebert.train.loop import Outcome
 from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
 from litebert.train.pretraining.curriculum import stage_at
-from litebert.train.pretraining.engine import StepWork, averages_of
-from litebert.train.pretraining.evaluate import RunState, Scores, advice, watch_plateau
+from litebert.train.pretraining.evaluate import RunState, Scores
+from litebert.train.pretraining.figures import StepWork, advice, averages_of, watch_plateau
 from litebert.train.pretraining.objective import Bag
 
 CONFIG = PretrainConfig(data=Path(), out=Path(), steps=100)

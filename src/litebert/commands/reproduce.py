@@ -1,0 +1,194 @@
+"""`litebert reproduce`: the paper's tables and figures, run, judged and written up."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from litebert.commands.flags import SWITCH
+from litebert.common.errors import ConfigError
+from litebert.common.progress import format_duration
+
+if TYPE_CHECKING:
+    from litebert.experiments.plan import Assignment
+
+_RATE = 1e11
+"""Operations per second of matrix products, where other work on the machine hides it."""
+SEVERAL = Parameter(consume_multiple=True, negative="")
+
+
+def reproduce(
+    what: Annotated[tuple[str, ...], Parameter(negative="")],
+    /,
+    *,
+    scale: Literal["cpu", "paper"] = "cpu",
+    data: Annotated[tuple[Path, ...], SEVERAL] = (),
+    dev: Annotated[tuple[Path, ...], SEVERAL] = (),
+    task_data: Path | None = None,
+    tokens: str | None = None,
+    seeds: int | None = None,
+    out: Path = Path("evidence"),
+    evidence: Path | None = None,
+    workers: int = 2,
+    engine: Literal["local", "ray"] = "local",
+    gpus: int = 64,
+    dry_run: Annotated[bool, SWITCH] = False,
+) -> None:
+    """Run tables and figures of the paper, and say which findings hold.
+
+    Runs are kept by their configuration: what has come to its end is not run again, and the same
+    command goes on after an interruption. Each experiment gets a page, OUT/NAME/report.html, and
+    all together OUT/evidence.md.
+
+    Examples:
+        litebert reproduce table4 --data shards/wiki shards/novels --dev shards/squad shards/race
+        litebert reproduce all --data shards/wiki --out runs/evidence --task-data glue
+        litebert reproduce table4 --data shards --tokens 20k --seeds 2 --out try
+        litebert reproduce all --scale paper --dry-run
+
+    Args:
+        what: table1 to table14, figure1, figure2a, figure2b, or all.
+        scale: cpu: small models, minutes a run; paper: the full-size runs, of which --dry-run
+            writes the configurations and the planner's hours.
+        data: folders of token shards; the first is the plain corpus, the others are more data.
+        dev: shards of other text to measure on; default: the dev documents of the data.
+        task_data: folder of GLUE, for the tables that fine-tune; without it they do not.
+        tokens: length of a run, such as 20k or 1.5M; default: the recipe's.
+        seeds: runs of each condition; default: the experiment's.
+        out: folder for runs, tables and pages.
+        evidence: file for all results; default: evidence.md in --out.
+        workers: runs side by side, of one thread each.
+        engine: where runs go: processes of this machine, or a Ray cluster with the same files.
+        gpus: for --scale paper: GPUs that the planner counts with.
+        dry_run: list runs, minutes and disk, and stop.
+    """
+    from litebert.experiments.config import experiment_names, load_experiment
+    from litebert.experiments.plan import Assignment
+
+    names = experiment_names() if "all" in what else list(what)
+    if not names:
+        raise ConfigError("reproduce what? table1 to table14, figure1, figure2a, figure2b or all")
+    for name in names:
+        load_experiment(name)
+    request = Assignment(out, scale, data, dev, task_data, _number(tokens), seeds)
+    if scale == "paper":
+        if not dry_run:
+            raise ConfigError(
+                "--scale paper needs a cluster: write its configurations with --dry-run and start "
+                "each with torchrun ... -m litebert pretrain --config FILE"
+            )
+        _plan_paper(names, out, gpus)
+        return
+    if not data:
+        raise ConfigError("reproduce needs --data SHARDS: `litebert prepare` makes them")
+    _run(names, request, evidence or out / "evidence.md", workers, engine, dry_run)
+
+
+def _run(
+    names: list[str],
+    request: Assignment,
+    evidence: Path,
+    workers: int,
+    engine: Literal["local", "ray"],
+    dry_run: bool,
+) -> None:
+    from litebert.data.corpus.shards import ShardSet
+    from litebert.experiments.config import load_experiment
+    from litebert.experiments.evidence import conclude, write_evidence
+    from litebert.experiments.execute import execute
+    from litebert.experiments.plan import distinct, plan_runs
+
+    plans = {name: plan_runs(load_experiment(name), request) for name in names}
+    runs, vocab_size = distinct(plans.values()), ShardSet.open(request.data[0], "train").vocab_size
+    if dry_run:
+        _list(names, request, workers, vocab_size)
+        return
+    signum = execute(runs, workers, engine, vocab_size)
+    if signum:
+        print("stopped and saved; go on with the same command", file=sys.stderr)
+        sys.exit(128 + signum)
+    command = f"litebert {shlex.join(sys.argv[1:])}" if "reproduce" in sys.argv else ""
+    for name in names:
+        result = conclude(name, request, plans[name], command)
+        print(f"{load_experiment(name).title}: {request.out / name / 'report.html'}")
+        for finding in result.findings:
+            print(f"  {finding.claim}: {finding.detail or finding.answer}")
+    write_evidence(request.out, evidence)
+    print(f"evidence: {evidence}")
+
+
+def _list(names: list[str], request: Assignment, workers: int, vocab_size: int) -> None:
+    """Print the runs of each experiment and what they take; a run is counted where it is first."""
+    from litebert.experiments.config import load_experiment
+    from litebert.experiments.plan import distinct, plan_runs
+    from litebert.model.counts import count_parameters
+    from litebert.train.estimate import measured_gemm_rate
+
+    rate, seen, total_s, disk = 0.5 * (measured_gemm_rate() or _RATE), set[str](), 0.0, 0.0
+    for name in names:
+        runs = plan_runs(load_experiment(name), request)
+        new = [run for run in distinct([runs]) if run.key not in seen]
+        seen |= {run.key for run in new}
+        left = [run for run in new if run.measures() is None]
+        seconds = sum(
+            run.flops(vocab_size) / rate if run.config.budget_s is None else run.config.budget_s
+            for run in left
+        )
+        size = sum(
+            4 * 4 * count_parameters(run.config.model.resolve(vocab_size)).total for run in left
+        )
+        total_s, disk = total_s + seconds, disk + size
+        print(
+            f"{name:<9} {len(runs):>3} runs, {len(left):>3} to do, "
+            f"{format_duration(seconds):>9} of one thread, {size / 1e6:,.0f} MB"
+        )
+    print(f"all: {format_duration(total_s / workers)} with {workers} at once, {disk / 1e6:,.0f} MB")
+
+
+def _plan_paper(names: list[str], out: Path, gpus: int) -> None:
+    """Print parameters and hours of every full-size run, and write its configuration."""
+    from litebert.experiments.config import load_experiment
+    from litebert.experiments.paper import write_recipe
+    from litebert.experiments.plan import paper_config
+    from litebert.train.estimate import ClusterRun, estimate_training
+
+    for name in names:
+        experiment = load_experiment(name)
+        print(f"{experiment.title}")
+        if not experiment.rows("paper"):
+            print("  nothing to pretrain")
+        for condition in experiment.rows("paper"):
+            config, shape = paper_config(experiment, condition.name)
+            length, steps = config.examples.length, config.steps or 0
+            parallel: Literal["ddp", "fsdp"] = "fsdp" if shape.hidden_size > 1024 else "ddp"
+            run = ClusterRun(
+                batch_size=config.batch_size, length=length, steps=steps, parallel=parallel
+            )
+            found = estimate_training(shape, gpus, run)
+            config = replace(config, parallel=parallel, activation_checkpointing=found.recompute)
+            path = write_recipe(out / "paper", f"{name}-{condition.name}", config)
+            print(
+                f"  {condition.name:<24} {found.parameters:>13,} parameters, {found.hours:>7,.1f} "
+                f"hours on {gpus} {run.gpu}: {path}"
+            )
+
+
+def _number(text: str | None) -> int | None:
+    """``20k`` and ``1.5M`` as numbers."""
+    if text is None:
+        return None
+    digits, factor = text, 1.0
+    if text[-1:].lower() in ("k", "m", "g"):
+        digits, factor = text[:-1], {"k": 1e3, "m": 1e6, "g": 1e9}[text[-1].lower()]
+    try:
+        number = round(float(digits) * factor)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ConfigError(f"--tokens {text} is not a number of tokens: write 20k, 1.5M or 20000")
+    return number

@@ -1,0 +1,1 @@
+"""The paper's tables and figures: a file each, one runner, one judge."""

@@ -1,0 +1,262 @@
+"""What runs have shown: our table beside the paper's, verdicts, pictures, pages, the evidence."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean, stdev
+
+from litebert.common.config import from_dict, load_toml, recipe_path
+from litebert.common.files import read_json, write_json, write_text
+from litebert.experiments.config import Exact, Experiment, experiment_names, load_experiment
+from litebert.experiments.judge import Values, judge
+from litebert.experiments.plan import Assignment, Runs, of_conditions
+from litebert.experiments.work import LAYERS_FILE
+from litebert.model.config import PRESETS
+from litebert.model.counts import count_parameters
+from litebert.report.page import page, table, tiles
+from litebert.report.plots import curve, plot_curves
+from litebert.train.finetuning.config import Recipe
+
+RESULT_FILE = "result.json"
+PICTURE_FILE = "figure.png"
+
+Rows = list[list[str]]
+Found = dict[tuple[str, int], dict[str, float]]
+"""What was measured, by condition and seed."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim of the paper and what our runs say of it."""
+
+    claim: str
+    answer: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is known of an experiment; the page and the evidence are made of it."""
+
+    name: str
+    heading: list[str]
+    rows: Rows
+    findings: list[Finding]
+    command: str
+    runs: int = 0
+    seeds: int = 0
+    minutes: float = 0.0
+    """of training, one thread each"""
+    tokens: float = 0.0
+    note: str = ""
+    picture: str = ""
+    """file name beside it"""
+
+
+def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result:
+    """Judge an experiment by its runs; write its result, table, picture and page."""
+    experiment, folder = load_experiment(name), request.out / name
+    folder.mkdir(parents=True, exist_ok=True)
+    measured = {key: run.measures() for key, run in runs.items()}
+    found = {key: values for key, values in measured.items() if values is not None}
+    heading, rows = _table(experiment, request, runs, found)
+    findings = [_exact(one) for one in experiment.exact]
+    for contrast in experiment.contrasts:
+        values = _values(contrast.measure, found)
+        verdict = judge(contrast, values)
+        findings.append(Finding(contrast.claim, verdict.answer, verdict.describe()))
+    once = {runs[key].key: values for key, values in found.items()}
+    result = Result(
+        name,
+        heading,
+        rows,
+        findings,
+        command,
+        runs=len(once),
+        seeds=len({seed for _, seed in found}),
+        minutes=sum(values["seconds"] for values in once.values()) / 60,
+        tokens=sum(values["tokens"] for values in once.values()),
+        note=_note(experiment, request, runs),
+        picture=_draw(experiment, runs, folder) if found else "",
+    )
+    write_json(folder / RESULT_FILE, asdict(result))
+    write_text(folder / "table.md", markdown_table(heading, rows))
+    write_text(folder / "report.html", _page(experiment, result, folder))
+    return result
+
+
+def write_evidence(out: Path, target: Path) -> None:
+    """Write all results of a folder as one Markdown page."""
+    parts = [
+        "# Evidence: the paper's tables and figures\n",
+        "Written by `litebert reproduce`: for each finding of the paper what small runs say.",
+        "A verdict compares conditions in pairs by seed: *holds* and *does not hold* need the",
+        "whole 95 % interval on one side, all else is *cannot tell*",
+        "([decision 0013](decisions/0013-the-judge.md)).\n",
+    ]
+    results = [one for name in experiment_names() if (one := _read(out / name)) is not None]
+    rows = [
+        [experiment.title, finding.claim, finding.answer]
+        for result in results
+        for experiment in [load_experiment(result.name)]
+        for finding in result.findings or [Finding(experiment.finding, "not run", "")]
+    ]
+    parts.append(markdown_table(["", "finding", "verdict"], rows))
+    minutes = sum(result.minutes for result in results)
+    parts.append(f"{minutes / 60:.1f} hours of one thread in all.\n")
+    for result in results:
+        experiment = load_experiment(result.name)
+        parts += [f"## {experiment.title}\n", f"{experiment.finding}\n"]
+        if result.rows:
+            parts.append(markdown_table(result.heading, result.rows))
+        parts += [f"- {f.claim}: **{f.answer}**; {f.detail}" for f in result.findings]
+        parts.append("")
+        if result.note:
+            parts.append(f"{result.note}\n")
+        if result.runs:
+            parts.append(
+                f"{result.runs} runs, {result.seeds} seeds, {result.minutes:.0f} minutes of one "
+                f"thread, {result.tokens / 1e6:.0f} M tokens: `{result.command}`\n"
+            )
+    write_text(target, "\n".join(parts))
+
+
+def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [f"| {' | '.join(heading)} |", f"|{' --- |' * len(heading)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+def _read(folder: Path) -> Result | None:
+    path = folder / RESULT_FILE
+    return from_dict(Result, read_json(path), str(path)) if path.is_file() else None
+
+
+def _values(measure: str, found: Found) -> Values:
+    values: dict[str, dict[int, float]] = {}
+    for (condition, seed), measures in found.items():
+        if measure in measures:
+            values.setdefault(condition, {})[seed] = measures[measure]
+    return values
+
+
+def _table(
+    experiment: Experiment, request: Assignment, runs: Runs, found: Found
+) -> tuple[list[str], Rows]:
+    """Ours, then the paper's; conditions that only the paper has stand below."""
+    if experiment.exact:
+        names = dict.fromkeys(key for one in experiment.exact for key in one.expected)
+        rows = [
+            [one.name, *(f"{one.expected.get(key, ''):}" for key in names)]
+            for one in experiment.exact
+        ]
+        return ["", *names], rows
+    known = {key for values in found.values() for key in values}
+    ours = [name for name in (*experiment.measures, *_task_measures(experiment)) if name in known]
+    paper = dict.fromkeys(key for one in experiment.conditions for key in one.figures)
+    rows = []
+    for condition in experiment.conditions:
+        if not condition.is_row:
+            continue
+        measured = [
+            found[condition.name, seed]
+            for seed, _ in of_conditions(runs, condition.name)
+            if (condition.name, seed) in found
+        ]
+        if not measured and not condition.figures:
+            continue
+        cells = [_cell(name, [one[name] for one in measured if name in one]) for name in ours]
+        rows.append([condition.name, *cells, *(condition.figures.get(key, "") for key in paper)])
+    return ["", *ours, *(f"paper: {key}" for key in paper)], rows
+
+
+def _task_measures(experiment: Experiment) -> list[str]:
+    kinds = ("score", "random", "words", "always")
+    return [f"{task}.{kind}" for task in experiment.tasks for kind in kinds]
+
+
+def _cell(name: str, values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    if name in ("parameters", "tokens_per_s", "tokens", "seconds"):
+        return f"{fmean(values):,.0f}"
+    is_share = "accuracy" in name or name.endswith(("rule", ".score", ".random", ".words"))
+    scale, digits = (100.0, 1) if is_share else (1.0, 3)
+    spread = f" ± {stdev(values) * scale:.{digits}f}" if len(values) > 1 else ""
+    return f"{fmean(values) * scale:.{digits}f}{spread}"
+
+
+def _exact(one: Exact) -> Finding:
+    """Whether a preset or a recipe has the paper's figures."""
+    if one.name in PRESETS:
+        shape = PRESETS[one.name]
+        counts = {"parameters": count_parameters(shape).encoder}
+        found = {key: counts.get(key, getattr(shape, key, None)) for key in one.expected}
+    else:
+        recipe = load_toml(Recipe, recipe_path("finetune", one.name))
+        found = {key: getattr(recipe, key) for key in one.expected}
+    wrong = [key for key, value in one.expected.items() if found[key] != value]
+    said = ", ".join(f"{key} is {found[key]}" for key in wrong) or "all equal"
+    return Finding(one.name, "does not hold" if wrong else "holds", said)
+
+
+def _note(experiment: Experiment, request: Assignment, runs: Runs) -> str:
+    missing = ""
+    if not runs and len(request.data) < experiment.corpora and experiment.rows(request.scale):
+        missing = f"Not run: it needs {experiment.corpora} folders of --data. "
+    return missing + experiment.note
+
+
+def _draw(experiment: Experiment, runs: Runs, folder: Path) -> str:
+    """Draw the curves of all runs, or Figure 1; the file's name, nothing without matplotlib."""
+    rows = [one.name for one in experiment.rows("cpu")]
+    try:
+        if experiment.layers:
+            from litebert.predict.layers import LayerAnalysis, plot_layers
+
+            paths = {name: runs[name, 0].folder / LAYERS_FILE for name in rows}
+            analyses = [
+                replace(from_dict(LayerAnalysis, read_json(path), str(path)), model=name)
+                for name, path in paths.items()
+                if path.is_file()
+            ]
+            plot_layers(analyses, folder / PICTURE_FILE)
+        else:
+            curves = {
+                name: [curve(run.folder, experiment.curve) for _, run in of_conditions(runs, name)]
+                for name in rows
+            }
+            plot_curves(curves, folder / PICTURE_FILE, experiment.curve)
+    except ModuleNotFoundError:
+        return ""
+    return PICTURE_FILE
+
+
+def _page(experiment: Experiment, result: Result, folder: Path) -> str:
+    verdicts = [[finding.claim, finding.answer, finding.detail] for finding in result.findings]
+    figures = [
+        (f"{result.runs}", "runs"),
+        (f"{result.seeds}", "seeds"),
+        (f"{result.minutes:.0f}", "minutes of one thread"),
+        (f"{result.tokens / 1e6:.1f} M", "tokens"),
+    ]
+    picture = ""
+    if result.picture:
+        data = base64.b64encode((folder / result.picture).read_bytes()).decode()
+        picture = f'<p><img alt="" style="max-width:100%" src="data:image/png;base64,{data}"></p>'
+    return page(
+        experiment.title,
+        experiment.finding,
+        [
+            tiles(figures),
+            table(("finding", "verdict", ""), verdicts, title="Verdicts"),
+            table(result.heading, result.rows, title="Ours, and the paper's"),
+            picture,
+            f"<p>{html.escape(result.note)}</p>" if result.note else "",
+            f"<h2>Command</h2><pre>{html.escape(result.command)}</pre>",
+        ],
+    )

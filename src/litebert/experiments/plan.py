@@ -1,0 +1,200 @@
+"""Which runs an experiment needs: each a configuration with a hash, cached by it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.common.config import from_dict, read_toml, recipe_path, to_dict
+from litebert.common.errors import ConfigError
+from litebert.common.files import read_json
+from litebert.data.corpus.shards import ShardSet
+from litebert.experiments.config import RECIPES, Experiment, Scale
+from litebert.model.config import ModelConfig
+from litebert.report.log import number
+from litebert.train.estimate import MASK_RATE, step_flops
+from litebert.train.pretraining.config import PretrainConfig, parse_duration
+from litebert.train.pretraining.curriculum import stage_at
+
+JOB_FILE = "job.json"
+MEASURES_FILE = "measures.json"
+PAPER_PIECES = 30_000
+_OTHER_SETTINGS = ("data", "extra_data", "dev_data", "out", "init_from", "resume", "threads")
+"""No part of a run's hash: what lies in the folders, and the start's own hash, is."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What a person asks of experiments, besides their names."""
+
+    out: Path
+    """folder of runs, tables and pages"""
+    scale: Scale = "cpu"
+    data: tuple[Path, ...] = ()
+    """folders of shards; the first is the plain corpus, the others are more data"""
+    dev: tuple[Path, ...] = ()
+    """folders of shards of other text to measure on; default: the dev documents of the data"""
+    task_data: Path | None = None
+    """folder of fine-tuning tasks; without it none is run"""
+    tokens: int | None = None
+    """length of a run; default: the recipe's"""
+    seeds: int | None = None
+    """default: the experiment's"""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One pretraining with all that is measured of its model."""
+
+    key: str
+    """hash of everything that decides it"""
+    config: PretrainConfig
+    start: PlannedRun | None
+    tasks: tuple[str, ...]
+    task_data: Path | None
+    layers: bool
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.config.out
+
+    def job(self) -> dict[str, object]:
+        """What the worker reads."""
+        return {
+            "pretrain": to_dict(self.config),
+            "tasks": list(self.tasks),
+            "task_data": str(self.task_data or ""),
+            "layers": self.layers,
+        }
+
+    def measures(self) -> dict[str, float] | None:
+        """What was measured, None before the run has come to its end with all of it."""
+        path = self.folder / MEASURES_FILE
+        found = read_json(path) if path.is_file() else {}
+        wanted = {"masked_loss", *(f"{task}.score" for task in self.tasks)}
+        wanted |= {"distance_step"} if self.layers else set()
+        is_whole = wanted <= found.keys()
+        return {k: float(v) for k, v in found.items()} if is_whole else None  # type: ignore[arg-type]
+
+    def flops(self, vocab_size: int) -> float:
+        """Operations of the pretraining, about; 0 if it is as long as a time."""
+        config, shape = self.config, self.config.model.resolve(vocab_size)
+        stages = [share for share, _ in config.curriculum.layers] or [0.0]
+        total = 0.0
+        for begin, end in zip(stages, [*stages[1:], 1.0], strict=True):
+            stage = stage_at(config, shape, begin)
+            predictions = round(stage.length * MASK_RATE)
+            per_token = step_flops(shape, 1, stage.length, predictions, stage.layers) / stage.length
+            total += (end - begin) * (config.tokens or 0) * per_token
+        return total
+
+
+Runs = dict[tuple[str, int], PlannedRun]
+"""By condition and seed."""
+
+
+def paper_config(experiment: Experiment, condition: str) -> tuple[PretrainConfig, ModelConfig]:
+    """The full-size run of a condition, and its shape."""
+    request = Assignment(Path("runs"), "paper", (Path("shards"),))
+    config = _config(experiment, condition, request, 0, {})
+    return config, config.model.resolve(PAPER_PIECES)
+
+
+def plan_runs(experiment: Experiment, request: Assignment) -> Runs:
+    """All runs of an experiment, starts before those that need them."""
+    runs: Runs = {}
+    if len(request.data) < experiment.corpora:
+        return runs
+    prints = [ShardSet.open(folder, "train").fingerprint for folder in request.data]
+    dev = [ShardSet.open(folder, "train").fingerprint for folder in request.dev]
+    for seed in range(request.seeds or experiment.seeds):
+        for condition in experiment.conditions:
+            variant = condition.at(request.scale)
+            if variant is None:
+                continue
+            start = runs[variant.start, seed] if variant.start else None
+            config = _config(experiment, condition.name, request, seed, runs)
+            settings = {k: v for k, v in to_dict(config).items() if k not in _OTHER_SETTINGS}
+            used = prints[: variant.corpora or None]
+            decided = [settings, used, dev, "" if start is None else start.key]
+            key = hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:16]
+            config = _with(config, {"out": str(request.out / "runs" / key)})
+            tasks = experiment.tasks if request.task_data and condition.is_row else ()
+            layers = experiment.layers and condition.is_row
+            runs[condition.name, seed] = PlannedRun(
+                key, config, start, tasks, request.task_data, layers
+            )
+    return runs
+
+
+def distinct(plans: Iterable[Runs]) -> list[PlannedRun]:
+    """Every run once, with all that some experiment measures of it, starts first."""
+    found: dict[str, PlannedRun] = {}
+    for runs in plans:
+        for run in runs.values():
+            old = found.get(run.key, run)
+            tasks = tuple(dict.fromkeys((*old.tasks, *run.tasks)))
+            layers = old.layers or run.layers
+            found[run.key] = PlannedRun(
+                run.key, run.config, run.start, tasks, run.task_data, layers
+            )
+    return list(found.values())
+
+
+def _config(
+    experiment: Experiment, name: str, request: Assignment, seed: int, runs: Runs
+) -> PretrainConfig:
+    condition = next(one for one in experiment.conditions if one.name == name)
+    variant = condition.at(request.scale)
+    if variant is None:
+        raise ConfigError(f'{experiment.title}: "{name}" is not part of scale {request.scale}')
+    values = read_toml(recipe_path("pretrain", RECIPES[request.scale]))
+    length = "tokens" if request.scale == "cpu" else "steps"
+    whole = values[length]
+    assert isinstance(whole, int), "the recipe has its length"
+    factor = (request.tokens or whole) / whole if request.scale == "cpu" else 1.0
+    changes = {**(experiment.settings if request.scale == "cpu" else {}), **variant.change}
+    if isinstance(budget := changes.get("budget"), str):
+        changes["budget"] = f"{parse_duration(budget) * factor:g}s"
+        values.pop(length)
+    elif length not in changes:
+        changes[length] = max(1, round(whole * factor * variant.share))
+    if factor < 1.0:  # as many evaluations and checkpoints, of examples in proportion
+        for key in (
+            "evaluation.every_steps",
+            "evaluation.final_examples",
+            "checkpoint.every_steps",
+        ):
+            changes[key] = max(10, round(number(values, *key.split(".")) * factor))
+    for key, value in changes.items():
+        _set(values, key, value)
+    data = [str(folder) for folder in request.data[: variant.corpora or None]]
+    decided = {"data": data[0], "extra_data": data[1:], "seed": seed, "out": str(request.out)}
+    if request.scale == "cpu":
+        decided |= {"dev_data": [str(folder) for folder in request.dev], "resume": "auto"}
+    if variant.start and runs:
+        decided["init_from"] = str(runs[variant.start, seed].folder / "model")
+    return from_dict(PretrainConfig, {**values, **decided}, f"{experiment.title}, {name}")
+
+
+def _with(config: PretrainConfig, changes: dict[str, object]) -> PretrainConfig:
+    return from_dict(PretrainConfig, {**to_dict(config), **changes})
+
+
+def _set(values: dict[str, object], key: str, value: object) -> None:
+    """Set ``a.b`` in nested tables."""
+    *path, last = key.split(".")
+    for part in path:
+        inner = values.setdefault(part, {})
+        assert isinstance(inner, dict), "a table of the recipe"
+        values = inner
+    values[last] = value
+
+
+def of_conditions(runs: Runs, name: str) -> Sequence[tuple[int, PlannedRun]]:
+    """The runs of a condition by seed."""
+    return [(seed, run) for (condition, seed), run in runs.items() if condition == name]

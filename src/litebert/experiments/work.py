@@ -1,0 +1,173 @@
+"""One run of an experiment in a process of its own: train, measure, write what was found."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from litebert.common.config import from_dict
+from litebert.common.files import read_json, write_json
+from litebert.common.runs import RunFolder
+from litebert.data.corpus.shards import ShardSet
+from litebert.experiments.plan import JOB_FILE, MEASURES_FILE
+from litebert.model.counts import count_parameters
+from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.evaluate import Scores
+
+LAYERS_FILE = "layers.json"
+TRAIN_EXAMPLES = 9000
+"""Of a task: as many as fit a run of minutes."""
+_LAYER_WINDOWS, _LAYER_TOKENS = 200, 62
+
+
+def work(folder: Path) -> int:
+    """Do the job of a folder, or what is left of it; the signal that stopped it, or 0."""
+    job = read_json(folder / JOB_FILE)
+    config = from_dict(PretrainConfig, job["pretrain"], str(folder))  # type: ignore[arg-type]
+    path = folder / MEASURES_FILE
+    found = read_json(path) if path.is_file() else {}
+    if "masked_loss" not in found:
+        from litebert.train.pretraining.engine import pretrain
+
+        result = pretrain(config, quiet=True)
+        if result.interrupted_by:
+            return result.interrupted_by
+        if result.scores is None:
+            raise SystemExit(f"{folder}: there are no dev documents to measure on; give --dev")
+        found = {**_cost(folder), **_scores(config, result.scores)}
+        write_json(path, found)
+    if job["layers"] and "distance_step" not in found:
+        found |= _layers(config, folder)
+        write_json(path, found)
+    for task in job["tasks"]:  # type: ignore[attr-defined]
+        if f"{task}.score" not in found:
+            scores = _finetune(task, Path(str(job["task_data"])), config, folder)
+            if isinstance(scores, int):
+                return scores
+            found |= scores
+            write_json(path, found)
+    return 0
+
+
+def _scores(config: PretrainConfig, scores: Scores) -> dict[str, object]:
+    """Scores on all dev text together, and the words of each corpus of it."""
+    from litebert.train.pretraining.scoring import evaluate_pretraining
+
+    together = {key: value for key, value in asdict(scores).items() if value is not None}
+    for task, rule in (("sop", "length"), ("nsp", "overlap")):
+        if f"{task}_accuracy" in together and f"{task}_{rule}_rule" in together:
+            above = together[f"{task}_accuracy"] - together[f"{task}_{rule}_rule"]
+            together[f"{task}_above_rule"] = above
+    apart: dict[str, object] = {}
+    for corpus in config.dev_data if len(config.dev_data) > 1 else ():
+        (one,) = evaluate_pretraining(
+            config.out / "model",
+            [corpus],
+            every_document=True,
+            rules=["paper"],
+            examples=config.evaluation.final_examples,
+            length=config.examples.length,
+            frequencies=config.corpora,
+        )
+        for key in ("masked_loss", "mlm_accuracy"):
+            apart[f"{corpus.name}.{key}"] = getattr(one.scores, key)
+    return {**together, **apart}
+
+
+def _cost(folder: Path) -> dict[str, object]:
+    """What the run took, and how fast it was: the middle of the lines of its log."""
+    from litebert.interop.folder import load_config
+
+    lines = [line for line in RunFolder.open(folder).metrics() if "tokens_per_s" in line]
+    rates = [float(line["tokens_per_s"]) for line in lines]  # type: ignore[arg-type]
+    return {
+        "parameters": count_parameters(load_config(folder / "model")).encoder,
+        "tokens": lines[-1]["tokens"],
+        "seconds": lines[-1]["elapsed_s"],
+        "tokens_per_s": statistics.median(rates),
+    }
+
+
+def _layers(config: PretrainConfig, folder: Path) -> dict[str, object]:
+    """Figure 1 on dev text: how far each layer moves, and how unevenly from layer to layer."""
+    from litebert.predict.backend import open_backend
+    from litebert.predict.layers import LayerAnalysis, movements
+
+    model = folder / "model"
+    sequences = _windows(config.dev_data or config.corpora, every=bool(config.dev_data))
+    layers = movements(open_backend(model, packed=False), sequences)
+    analysis = LayerAnalysis(str(folder), sum(map(len, sequences)), layers)
+    write_json(folder / LAYERS_FILE, asdict(analysis))
+    distances = [layer.distance.mean for layer in layers]
+    angles = [layer.angle_degrees.mean for layer in layers]
+    return {
+        "distance_step": float(np.abs(np.diff(distances)).mean()),
+        "angle_step": float(np.abs(np.diff(angles)).mean()),
+        "distance_least": min(distances),
+        "angle_least": min(angles),
+    }
+
+
+def _windows(folders: Sequence[Path], *, every: bool) -> list[list[int]]:
+    shards = ShardSet.open(folders[0], "train" if every else "dev").shards[0]
+    tokens = np.asarray(shards.tokens[: _LAYER_WINDOWS * _LAYER_TOKENS])
+    cut = [tokens[i : i + _LAYER_TOKENS].tolist() for i in range(0, len(tokens), _LAYER_TOKENS)]
+    return [[2, *window, 3] for window in cut]
+
+
+def _finetune(
+    task: str, data: Path, config: PretrainConfig, folder: Path
+) -> dict[str, object] | int:
+    """Scores of a task; for the first seed beside a bag of words and random weights."""
+    from litebert.train.finetuning.config import FinetuneConfig
+    from litebert.train.finetuning.engine import finetune
+
+    result = finetune(
+        FinetuneConfig(
+            task,
+            out=folder / "tasks" / task,
+            model=str(folder / "model"),
+            data=data,
+            seed=config.seed,
+            baseline=("words", "random") if config.seed == 0 else (),
+            max_train_examples=TRAIN_EXAMPLES,
+            resume="auto",
+        )
+    )
+    if result.interrupted_by:
+        return result.interrupted_by
+    beside = {f"{task}.{name}": scores[result.metric] for name, scores in result.baselines.items()}
+    always = {f"{task}.always": result.baseline[result.metric]}
+    return {f"{task}.score": result.scores[result.metric], **always, **beside}
+
+
+def _follow(parent: int) -> None:
+    """Save and leave when the parent is gone, instead of training on for nobody."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main() -> None:
+    """``python -m litebert.experiments.work FOLDER``."""
+    folder = Path(sys.argv[1])
+    threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
+    # A worker of a killed parent may still be saving: wait for it.
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        signum = work(folder)
+    sys.exit(128 + signum if signum else 0)
+
+
+if __name__ == "__main__":
+    main()

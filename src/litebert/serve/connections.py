@@ -1,0 +1,256 @@
+"""Connections: as many as the process can hold, slow ones in bounds, none cut off at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from litebert.common.errors import ConfigError
+from litebert.serve.config import ServeConfig
+
+_ACCEPTED_AT_ONCE = 64
+"""Connections that the event loop takes from the listening socket before it does anything else."""
+
+_RESERVED_FILES = 64 + _ACCEPTED_AT_ONCE
+"""Files beside the connections: models, logs, threads, and what was just accepted."""
+
+_LAST_REQUEST_S = 1.0
+"""How long a kept connection may ask once more when the server stops: the client cannot know yet
+that it does, and its next request may be on the way."""
+
+_LINGER_S = 0.5
+"""How long a closed connection is read on: closing over unread bytes resets it."""
+
+
+def connection_limit(wanted: int) -> int:
+    """Return how many connections the process can hold, at most as many as wanted.
+
+    Each is an open file. The process's own limit is raised for them as far as it may be.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _RESERVED_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        soft = raised
+    except (OSError, ValueError):
+        pass  # as it was, then
+    if soft <= _RESERVED_FILES:
+        raise ConfigError(
+            f"the process may open {soft} files, and serving needs more than {_RESERVED_FILES}; "
+            "raise the limit (`ulimit -n`)"
+        )
+    return min(wanted, soft - _RESERVED_FILES)
+
+
+@dataclass
+class Connections:
+    """What the connections of one server share."""
+
+    limit: int
+    timeout_s: float
+    stopping: bool = False
+    waiting: dict[TimedProtocol, None] = field(default_factory=dict)
+    """connections whose client has not sent a whole request, longest first"""
+
+
+class TimedProtocol(H11Protocol):
+    """uvicorn's connection, with time limits, and room made for new ones.
+
+    uvicorn itself closes a connection that is silent after an answer; one that says nothing from
+    the start, never ends its headers or never reads its answer it keeps. With a limit of 0 this one
+    does too. When there are too many connections, the one that has kept us waiting longest goes.
+    """
+
+    def __init__(self, shared: Connections, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._shared = shared
+        self._closing: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        self._half_closed = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request; if there are too many connections, close one."""
+        super().connection_made(transport)
+        oldest = next(iter(self._shared.waiting), None)
+        if oldest is not None and len(self.connections) > self._shared.limit:
+            del self._shared.waiting[oldest]
+            oldest.transport.abort()
+        self._watch()
+        if self._shared.stopping:
+            self.shutdown()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; the time ends when the headers are whole, and begins with the next ones."""
+        if self._half_closed:
+            return  # too late: there is no way left to answer
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or leave if there is to be none."""
+        super().on_response_complete()
+        self._note_waiting()
+        if self._shared.stopping and not self.transport.is_closing():
+            self.shutdown()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timers with the connection."""
+        self._forget()
+        self.resume_writing()
+        self._shared.waiting.pop(self, None)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait for a client that does not read its answer, but not for ever."""
+        super().pause_writing()
+        self._expect_reading()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that is silent after an answer."""
+        self._leave()
+
+    def shutdown(self) -> None:
+        """Stop: an answer under way is given (and says that it is the last), then one more."""
+        if self.cycle is None or self.cycle.response_complete:
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(_LAST_REQUEST_S, self._leave)
+
+    def _leave(self) -> None:
+        """Close our side; the client closes the other, or it is closed a little later."""
+        if self.transport.is_closing() or self._half_closed:
+            return
+        if self.transport.get_write_buffer_size():
+            self.transport.close()  # which sends what is left
+            self._expect_reading()
+            return
+        self._half_closed = True
+        self.transport.write_eof()
+        self.loop.call_later(_LINGER_S, self.transport.abort)
+
+    def _expect_reading(self, unsent: float = float("inf")) -> None:
+        """Cut the client off if it reads nothing at all for as long as a request may take."""
+        left = self.transport.get_write_buffer_size()
+        if left >= unsent:
+            self.transport.abort()
+        elif left and self._shared.timeout_s:
+            self._unread = self.loop.call_later(self._shared.timeout_s, self._expect_reading, left)
+
+    def _watch(self) -> None:
+        """Let the timer run if and only if no request is under way."""
+        self._note_waiting()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._forget()
+        elif self._closing is None and self._shared.timeout_s:
+            self._closing = self.loop.call_later(self._shared.timeout_s, self.transport.close)
+
+    def _note_waiting(self) -> None:
+        """Take the place among those that keep us waiting, or give it up with a whole request."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            self._shared.waiting.setdefault(self)
+        else:
+            self._shared.waiting.pop(self, None)
+
+    def _forget(self) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, for which being asked to stop is not a failure."""
+
+    def __init__(self, app: FastAPI, config: ServeConfig) -> None:
+        self._connections = Connections(config.max_connections, config.timeout_s)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                access_log=False,
+                log_config=None,
+                log_level="warning",
+                server_header=False,
+                ws="none",
+                http=partial(TimedProtocol, self._connections),  # type: ignore[arg-type]
+                backlog=_ACCEPTED_AT_ONCE,
+                limit_concurrency=config.max_connections + 1,  # uvicorn refuses from there on
+                timeout_graceful_shutdown=max(1, round(config.drain_s)),
+            )
+        )
+        self._app = app
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept; more connections may queue in the kernel than are accepted at once."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(socket.SOMAXCONN)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, and let every connection finish."""
+        self._connections.stopping = True
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop; ``/ready`` says so on connections that are still open."""
+        self._app.state.stopping = True
+        super().handle_exit(sig, frame)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop gracefully on a signal; uvicorn itself would then die of it."""
+        signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP} - stray_signals()
+        before = {number: signal.signal(number, self.handle_exit) for number in signals}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def stray_signals() -> set[signal.Signals]:
+    """Return signals that would end the process though nobody asked it to stop.
+
+    SIGHUP means that the terminal was closed, if there is one. Without, it is what others reload
+    or rotate logs on, which is not needed here.
+    """
+    stray = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+    has_terminal = sys.stdin is not None and sys.stdin.isatty()
+    return stray - {signal.SIGHUP} if has_terminal else stray
+
+
+def listen(config: ServeConfig) -> socket.socket:
+    """Take the port before loading anything, so that a taken one is known at once."""
+    try:
+        family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((config.host, config.port), family=family, backlog=512)
+        # Connections inherit it. Otherwise the body of an answer waits 40 ms for the client to
+        # confirm the headers: asyncio only sees to this for sockets that it makes itself.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {config.host}:{config.port} ({error.strerror or error}); "
+            "choose another --port or --host"
+        ) from None
