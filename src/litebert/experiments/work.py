@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import statistics
@@ -17,6 +16,7 @@ import numpy as np
 
 from litebert.common.config import from_dict
 from litebert.common.files import read_json, write_json
+from litebert.common.ownership import folder_lock
 from litebert.common.runs import RunFolder
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.plan import JOB_FILE, MEASURES_FILE
@@ -163,8 +163,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
     # A worker of a killed parent may still be saving: wait for it.
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with folder_lock(folder / ".lock", folder, wait_s=-1):
         signum = work(folder)
     sys.exit(128 + signum if signum else 0)
 
