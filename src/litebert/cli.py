@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn, get_type_hints
 
-from cyclopts import App, CycloptsError, UnknownOptionError
+from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionError
 from cyclopts.config import Dict
 
 from litebert import __version__
@@ -106,7 +106,12 @@ def run(arguments: Sequence[str]) -> None:
             values = {word: values}
         app.config = (Dict(values, source=str(config_file)),)
     _check_whole_numbers(app, arguments)
-    app(list(arguments), exit_on_error=False, print_error=False)
+    try:
+        app(list(arguments), exit_on_error=False, print_error=False)
+    except ConfigError as error:
+        if _is_to_blame(config_file, str(error)):
+            raise ConfigError(f"{config_file}: {error}") from None
+        raise
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -124,6 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except UnknownOptionError as error:
         _refuse(_explain(error))
+    except MissingArgumentError as error:
+        rows = "Only got" in str(error) and ", ...]" in str(getattr(error.argument, "hint", ""))
+        flag = error.argument.name if error.argument else ""
+        _refuse(f"{flag} takes pairs: a share of the run and a value" if rows else str(error))
     except CycloptsError as error:
         _refuse(str(error))
     except LitebertError as error:
@@ -188,7 +197,7 @@ def _with_flags(message: str, arguments: Sequence[str]) -> str:
     left: they may be words. So are those of a file of settings, in which they are called so.
     """
     words = _command_words(arguments)
-    if not words or (words[0] in ("pretrain", "finetune", "prepare") and ".toml: " in message):
+    if not words or re.search(r"\.(toml|json): ", message):
         return message
     flags = {
         name[2:].replace("-", "_"): name
@@ -213,6 +222,16 @@ def _flags(app: App, words: Sequence[str]) -> dict[str, object]:
         for name in argument.names
         if name.startswith("--")
     }
+
+
+def _is_to_blame(config_file: Path | None, message: str) -> bool:
+    """Whether a message names a setting of a table in a user's file of settings."""
+    if config_file is None or config_file.is_relative_to(Path(__file__).parent):
+        return False  # none, or a recipe that comes with the package
+    tables = read_toml(config_file)
+    nested = ((name, table) for name, table in tables.items() if isinstance(table, dict))
+    keys = [f"{name}.{key}" for name, table in nested for key in table]
+    return str(config_file) not in message and any(key in message for key in keys)
 
 
 def _check_whole_numbers(app: App, arguments: Sequence[str]) -> None:

@@ -47,6 +47,9 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("[curriculum]\nlayers = [[0.0, 2], [0.5, 4, 6]]",
          "curriculum.layers[1] = [0.5, 4, 6] should have 2 values"),
         ("[curriculum]\nlength = [[0.0]]", "curriculum.length[0] = [0.0] should have 2 values"),
+        ("steps = 3\n[curriculum]\nlayers = [[0.5, 2], [0.0, 4]]", "curriculum.layers is [[0.5, 2"),
+        ("steps = 3\n[curriculum]\nlength = [[0.1, 2]]", "curriculum.length covers shares [0.1]"),
+        ("steps = 3\n[schedule]\nwarmup_share = 2.0", "schedule.warmup_share is 2.0: use 0 to 1"),
         ("[curriculum]\nlayers = [0.0, 2]", "curriculum.layers[0] = 0.0 should be of type"),
     ],
 )  # fmt: skip
@@ -69,6 +72,7 @@ def test_a_file_of_settings_is_checked_by_file_key_and_type(
         (["finetune", "sst2", "--learning-rate", "1"], "Did you mean --lr?"),
         (["finetune", "sst2", "--num-train-epochs", "1"], "Did you mean --epochs?"),
         (["prepare", "--dev-share", "0.1"], "Did you mean --dev-fraction?"),
+        (["pretrain", "--curriculum.layers", "0", "2", "0.5"], "--curriculum.layers takes pairs"),
         (["pretrain", "--steps", "5.5"], "--steps is 5.5: use a whole number"),
         (["pretrain", "--checkpoint.every-steps=0.5"], "--checkpoint.every-steps is 0.5"),
         (["fill-mask", "[MASK]", "--top-k", "2.5"], "--top-k is 2.5: use a whole number"),

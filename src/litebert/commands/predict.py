@@ -67,29 +67,35 @@ def predict(
     from litebert.common.progress import progress
     from litebert.common.rows import check_writable, read_rows_or_errors, write_rows
     from litebert.predict.predictor import Predictor, answer_rows
+    from litebert.tasks.custom import CustomTask
+    from litebert.tasks.registry import find_task
 
     if out is not None:
         check_writable(out)  # known before the work is done
-        if input is not None and out.resolve() == input.resolve():
-            raise DataError(f"--out {out} is the input; name another file")
         keep_files(out, [("--input", input), ("--model", model), ("the task file", task)])
     predictor = Predictor.load(
         model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth
     )
     source = "standard input" if input is None else str(input)
-    rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
+    found = find_task(task) if task is not None and Path(task).is_file() else None
+    if input is not None and isinstance(found, CustomTask):
+        rows = found.rows(input, by_name=True)  # written as the task's own files are
+    else:
+        rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
     asked, kept = tee(rows) if with_input else (rows, repeat((0, {})))
     answers = answer_rows(
         predictor, task, asked, source=source, strict=strict, pooling=pooling, top_k=top_k
     )
     num_rows = num_failed = 0
+    first_error = ""
 
     def answered() -> Iterator[dict[str, object]]:
-        nonlocal num_rows, num_failed
+        nonlocal num_rows, num_failed, first_error
         with progress("predicting", unit="rows") as bar:
             for answer, (_, row) in zip(answers, kept, strict=False):
                 num_rows += 1
                 num_failed += "error" in answer
+                first_error = first_error or str(answer.get("error", ""))
                 bar.advance()
                 is_shown = with_input and not isinstance(row, DataError)
                 yield {"input": row, **answer} if is_shown else answer
@@ -101,6 +107,7 @@ def predict(
         write_rows(out, answered())
         print(f"wrote {num_rows:,} rows to {out}", file=sys.stderr)
     if num_failed:
-        print(f"{num_failed:,} of {num_rows:,} rows could not be answered", file=sys.stderr)
+        failed = f"{num_failed:,} of {num_rows:,} rows could not be answered"
+        print(f"{failed}; the first: {first_error}", file=sys.stderr)
         if num_failed == num_rows:
             sys.exit(1)

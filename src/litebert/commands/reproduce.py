@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from litebert.commands.flags import SWITCH
 from litebert.common.errors import ConfigError
+from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
 
 if TYPE_CHECKING:
@@ -108,18 +109,25 @@ def _run(
     if dry_run:
         _list(names, request, workers, vocab_size)
         return
-    signum = execute(runs, workers, engine, vocab_size)
-    if signum:
-        print("stopped and saved; go on with the same command", file=sys.stderr)
-        sys.exit(128 + signum)
-    command = f"litebert {shlex.join(sys.argv[1:])}" if "reproduce" in sys.argv else ""
-    for name in names:
-        result = conclude(name, request, plans[name], command)
-        print(f"{load_experiment(name).title}: {request.out / name / 'report.html'}")
-        for finding in result.findings:
-            print(f"  {finding.claim}: {finding.detail or finding.answer}")
-    write_evidence(request.out, evidence)
-    print(f"evidence: {evidence}")
+    inputs = [("--data", folder) for folder in (*request.data, *request.dev)]
+    with owned_folder(request.out, _is_evidence, inputs, early=("paper", "runs")):
+        signum = execute(runs, workers, engine, vocab_size)
+        if signum:
+            print("stopped and saved; go on with the same command", file=sys.stderr)
+            sys.exit(128 + signum)
+        command = f"litebert {shlex.join(sys.argv[1:])}" if "reproduce" in sys.argv else ""
+        for name in names:
+            result = conclude(name, request, plans[name], command)
+            print(f"{load_experiment(name).title}: {request.out / name / 'report.html'}")
+            for finding in result.findings:
+                print(f"  {finding.claim}: {finding.detail or finding.answer}")
+        write_evidence(request.out, evidence)
+        print(f"evidence: {evidence}")
+
+
+def _is_evidence(out: Path) -> bool:
+    """Whether an earlier call made the folder: it has written down the job of a run."""
+    return any(out.glob("runs/*/job.json"))
 
 
 def _list(names: list[str], request: Assignment, workers: int, vocab_size: int) -> None:

@@ -72,7 +72,7 @@ class Dialect:
         if self.delimiter is not None and len(self.delimiter) != 1:
             raise ConfigError(f"{source}: delimiter {self.delimiter!r} should be one character")
 
-    def describe(self, usual: str = ",") -> str:
+    def describe(self, usual: str | None = ",") -> str:
         """Say what is not as everybody expects it; empty if nothing is."""
         parts = []
         if self.encoding not in ("utf-8", "utf-8-sig"):
@@ -131,6 +131,8 @@ def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> 
     for number, cells in records:
         if isinstance(cells, DataError):
             yield number, cells
+        elif header is None and not any(cells):
+            continue  # blank lines before the header
         elif header is None:
             if number == 1 and _SEP_LINE.match("".join(cells) if len(cells) == 1 else
                                                (dialect.delimiter or ",").join(cells)):  # fmt: skip

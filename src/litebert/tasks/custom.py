@@ -53,7 +53,9 @@ class CustomTask:
         """Features and decoding of the kind."""
         config = self.config
         kind = form_kind(config.kind)
-        labels = self._checked(tuple(self.label_counts)) if FORMS[kind].needs_labels else ()
+        labels = tuple(self.label_counts) if FORMS[kind].needs_labels else ()
+        if kind == "token_classification":
+            check_tags(labels, f"task {self.name}")
         return TaskFile(config.name, kind, labels, config.max_length, config.unanswerable).form()
 
     @cached_property
@@ -62,25 +64,25 @@ class CustomTask:
         if self.config.labels:
             return dict.fromkeys(self.config.labels, 0)
         path = self._file(self.data or self.folder, "train")
-        found, num_rows = Counter[str](), 0
-        for _, row in self._rows(path):
+        column = self.config.columns.label
+        assert column is not None, "the task file was checked for it"
+        found, num_rows, columns = Counter[str](), 0, dict[str, None]()
+        for _, row in self.rows(path):
             if not isinstance(row, DataError):
-                value = row.get(self.config.columns.label or "")
-                found.update(self._names_in(value))
+                found.update(self._names_in(row.get(column)))
+                columns |= dict.fromkeys(row)
                 num_rows += 1
         found.pop("", None)
+        if column not in columns:
+            near = suggestion(column, columns) or f" It has: {', '.join(columns) or 'none'}."
+            raise DataError(f"{path} has no column '{column}'.{near}")
         if len(found) < 2 or (len(found) > 20 and len(found) > num_rows / 2):
             shown = ", ".join(map(repr, list(found)[:3]))
             raise DataError(
-                f"{path}: column '{self.config.columns.label}' has {len(found):,} different values "
+                f"{path}: column '{column}' has {len(found):,} different values "
                 f"in {num_rows:,} rows ({shown}): not labels; check columns.label, or name `labels`"
             )
         return {name: found[name] for name in sorted(found, key=_label_order)}
-
-    def _checked(self, labels: tuple[str, ...]) -> tuple[str, ...]:
-        if self.config.kind == "token_classification":
-            check_tags(labels, f"task {self.name}")
-        return labels
 
     def with_labels(self, labels: Sequence[str]) -> CustomTask:
         """Return the task with a model's labels, if it names none itself."""
@@ -117,7 +119,7 @@ class CustomTask:
         examples = []
         found: set[str] = set()
         num_rows, unknown = 0, Counter[str]()
-        for index, (number, row) in enumerate(self._rows(path)):
+        for index, (number, row) in enumerate(self.rows(path)):
             if isinstance(row, DataError):
                 problems.add(path, number, "malformed row", str(row))
                 continue
@@ -157,24 +159,26 @@ class CustomTask:
         kind = self._format(path)
         if kind in ("csv", "tsv", "conll"):
             dialect = find_dialect(path, self._dialect, kind == "tsv")
-            about = dialect.describe("\t" if kind == "tsv" else dialect.delimiter or ""
-                                     if kind == "conll" else ",")  # fmt: skip
+            about = dialect.describe({"csv": ",", "tsv": "\t"}.get(kind, dialect.delimiter))
             lines += [f"{path}: {about}"] if about else []
         if not self.config.labels and self.form.labels:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.label_counts.items())
             lines.append(f"{path}: labels found: {counts}")
         return lines
 
+    def rows(self, path: Path, *, by_name: bool = False) -> NumberedRecords:
+        """Read a file as the task's own are written; ``by_name``: of the format its name says."""
+        return read_rows_or_errors(path, self._format(path, by_name), self._dialect)
+
     @property
     def _dialect(self) -> Dialect:
         return Dialect(self.config.files.delimiter, self.config.files.encoding)
 
-    def _format(self, path: Path) -> RowFormat:
+    def _format(self, path: Path, by_name: bool = False) -> RowFormat:
         tags = self.config.kind == "token_classification"
-        return self.config.files.format or row_format(path, "conll" if tags else "csv")
-
-    def _rows(self, path: Path) -> NumberedRecords:
-        return read_rows_or_errors(path, self._format(path), self._dialect)
+        given = self.config.files.format
+        text = given or ("conll" if tags else "csv")
+        return row_format(path, text) if by_name or given is None else given
 
     def _names_in(self, value: object) -> tuple[str, ...]:
         """Return the labels in a cell."""
@@ -202,9 +206,11 @@ class CustomTask:
         if total <= max(10, num_rows // 10) or self.config.other_labels == "skip":
             return
         named = ", ".join(f"{label!r} {count:,}" for label, count in unknown.most_common(5))
+        reason = f"labels that task {self.name} does not list ({named}); add them to `labels`"
+        if self.config.kind == "regression":
+            reason = f"labels that are not numbers ({named}); check columns.label"
         raise DataError(
-            f"{path}: {total:,} of {num_rows:,} rows have labels that task {self.name} does not "
-            f'list ({named}); add them to `labels`, or set other_labels = "skip"'
+            f'{path}: {total:,} of {num_rows:,} rows have {reason}, or set other_labels = "skip"'
         )
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
@@ -266,8 +272,13 @@ class CustomTask:
 
 def example_of_row(form: Form, row: Mapping[str, object], columns: Columns, id: str) -> Example:
     """Make an example of a row to predict, by a task's column names, or else by the usual ones."""
-    if not any(name in row for name in _inputs(columns)):
-        return form.parse(row, id)
+    own = list(_inputs(columns))
+    if not any(name in row for name in own):
+        try:
+            return form.parse(row, id)
+        except InputError as error:
+            about = f" The task's own columns: {', '.join(own)}." if own else ""
+            raise InputError(f"{error}{about}") from None
     try:
         example = form.read_row(Cells(row, columns), id)
     except RowError as error:

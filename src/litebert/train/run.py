@@ -30,9 +30,8 @@ from litebert.train.trackers import Tracker, open_trackers, tag
 
 RunKind = Literal["pretraining", "fine-tuning"]
 
-_EARLY = ("random", "job.json", "log.txt")
-"""What may be in a run folder before its manifest: a comparison with random weights, which runs
-first, and what `litebert reproduce` tells and hears of a run."""
+_EARLY = ("random",)
+"""What may be in a run folder before its manifest: a comparison with random weights runs first."""
 _PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
 """Settings that may differ between processes: what is found there is compared instead."""
 

@@ -70,6 +70,11 @@ def test_the_first_line_of_excel_names_the_separator(tmp_path: Path) -> None:
     assert list(read_rows(tmp_path / "a.csv")) == [(3, {"text": "a, b, c", "team": "x"})]
 
 
+def test_blank_lines_may_stand_before_the_header(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\n\r\ntext,team\n\na,x\n")
+    assert list(read_rows(tmp_path / "a.csv")) == [(5, {"text": "a", "team": "x"})]
+
+
 def bad_and_good(path: Path) -> tuple[list[int], list[int]]:
     rows = list(read_rows_or_errors(path))
     bad = [number for number, row in rows if isinstance(row, DataError)]

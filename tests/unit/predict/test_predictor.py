@@ -742,3 +742,21 @@ def test_a_benchmarks_own_columns_are_known(model_folder: Folders, tmp_path: Pat
     rows = [(1, {"sentence1": "a", "sentence2": "b"}), (2, {"text": "a", "text_pair": "b"})]
     first, second = answer_rows(Predictor.load(tmp_path / "m"), "stsb", rows)
     assert first == second
+
+
+def test_input_is_read_as_the_tasks_own_files_are_written(
+    tmp_path: Path, model_folder: Folders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Keys of the task file hold for the rows to predict too; a known suffix says the format."""
+    (tmp_path / "task.toml").write_text(
+        'name = "x"\nkind = "token_classification"\n[files]\ntrain = "train.txt"\n'
+        'encoding = "cp1251"\n'
+    )
+    (tmp_path / "new.txt").write_bytes("Анна O\n\nБорис O\n".encode("cp1251"))
+    (tmp_path / "new.jsonl").write_bytes('{"text": "Анна."}\n'.encode("cp1251"))
+    model = str(model_folder("token_classification"))
+    for name, words in (("new.txt", [["Анна"], ["Борис"]]), ("new.jsonl", [["Анна", "."]])):
+        source = str(tmp_path / name)
+        main(["predict", str(tmp_path / "task.toml"), "--model", model, "--input", source])
+        answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [answer["words"] for answer in answers] == words

@@ -25,6 +25,7 @@ MISTAKES = {
     "split": "dev",
     "kind": "classification",
     "confusion": {"labels": ["yes", "<no>"], "matrix": [[30, 10], [5, 55]]},
+    "classes": [{"class": "<no>", "precision": 0.8462, "recall": 0.9167, "f1": 0.88, "count": 60}],
     "worst": [{"id": "1", "text": "a <b>", "text_pair": "c", "gold": "yes", "predicted": "<no>",
                "badness": 0.973}],
 }  # fmt: skip
@@ -76,6 +77,16 @@ def test_every_part_is_on_one_page_without_outside_resources(tmp_path: Path) -> 
         assert figure in text, figure
     assert "a &lt;b&gt;\nc" in page
     assert "53 tokens per second" in re.sub(r"\s+", " ", text)  # 4,000 in 80 s less 4 s of dev
+
+
+def test_every_class_has_its_scores_and_numbers_their_error(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    page = visible(write_report(path).read_text())
+    assert re.search(r"&lt;no&gt;\s+0\.8462\s+0\.9167\s+0\.88\s+60", page)
+    result = json.loads((path / "result.json").read_text())
+    result["scores"], result["baseline"] = {"accuracy": 0.9, "mae": 0.3}, {"mae": 1.2}
+    (path / "result.json").write_text(json.dumps(result))
+    assert "always saying the mean: 1.2" in visible(write_report(path).read_text())
 
 
 def test_the_confusion_matrix_has_gold_labels_as_rows(tmp_path: Path) -> None:

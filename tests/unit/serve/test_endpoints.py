@@ -87,6 +87,10 @@ def test_multiple_choice_and_tags(client: TestClient) -> None:
     tags = client.post("/tag", json={"text": "Ann Lee sat"}).json()
     assert len(tags["tags"]) == 3
     assert client.post("/tag", json={"words": ["Ann", "Lee", "sat"]}).json() == tags
+    text = "Is it Ann Lee, or  the value (of a name)?"
+    tags = client.post("/tag", json={"text": text}).json()
+    assert tags["words"][-3:] == ["name", ")", "?"]
+    assert all(text[one["start"] : one["end"]] == one["text"] for one in tags["entities"])
 
 
 def test_embeddings_have_openais_shape(client: TestClient, service: Service) -> None:

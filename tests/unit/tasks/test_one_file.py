@@ -127,6 +127,13 @@ def test_a_column_that_does_not_hold_labels_is_refused(tmp_path: Path) -> None:
         _ = CustomTask.load(path).form
 
 
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = write_task(tmp_path, rows(9))
+    path.write_text(path.read_text().replace('"team"', '"taem"'))
+    with pytest.raises(DataError, match=r"has no column 'taem'\. Did you mean 'team'"):
+        _ = CustomTask.load(path).form
+
+
 def test_a_forgotten_label_stops_unless_that_is_wished(tmp_path: Path) -> None:
     known = 'labels = ["billing", "repair"]'
     task = CustomTask.load(write_task(tmp_path, rows(90), known, 'dev = "tickets.csv"'))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from litebert.cli import main
 from litebert.common.errors import DataError
+from litebert.model.head_table import Head
 from litebert.tasks.registry import find_task
 from litebert.text.coverage import Coverage
 from litebert.text.tokenizer import Tokenizer
@@ -91,3 +93,26 @@ def test_a_task_of_another_script_stops_unless_allowed(
     assert any("labels found: no 30, yes 30" in line for line in lines)
     num_dev = len(data.evals[0].examples)
     assert any(f"dev has {num_dev} examples" in line and "%" in line for line in lines)
+
+
+def test_an_evaluation_in_another_script_stops_unless_allowed(
+    tmp_path: Path, model_folder: Callable[[Head], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = load_labels(model_folder("classification"))
+    rows = [f"{FOREIGN},{label}" for label in labels]
+    (tmp_path / "a.csv").write_text("\n".join(["text,label", *rows]))
+    command = ["evaluate", str(tmp_path / "a.csv"), "--data", str(tmp_path / "a.csv"), "--model"]
+    command.append(str(model_folder("classification")))
+    with pytest.raises(SystemExit):
+        main(command)
+    assert "--allow-unknown" in capsys.readouterr().err
+    main([*command, "--allow-unknown"])
+    said = capsys.readouterr()
+    assert "accuracy" in said.out
+    assert "another language or script" in said.err
+
+
+def load_labels(folder: Path) -> tuple[str, ...]:
+    from litebert.predict.purpose import Purpose
+
+    return Purpose.read(folder).labels

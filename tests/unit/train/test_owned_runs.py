@@ -127,14 +127,3 @@ def test_what_a_killed_run_left_is_removed_by_the_next(run: Path, tiny_shards_di
     pretrain(small_config(tiny_shards_dir, run, steps=2, resume="auto"), quiet=True)
     assert not list(run.rglob(".*"))
     assert (run / "notes.txt").read_text() == "mine"
-
-
-def test_what_comes_before_the_manifest_is_known(tmp_path: Path, tiny_shards_dir: Path) -> None:
-    """`litebert reproduce` writes a job and a log into the folder of a run that has not begun."""
-    out = tmp_path / "run"
-    out.mkdir()
-    for name in ("job.json", "log.txt"):
-        (out / name).write_text(name)
-    pretrain(small_config(tiny_shards_dir, out, steps=1), quiet=True)
-    assert (out / "job.json").read_text() == "job.json"
-    assert (out / "model").is_dir()

@@ -166,6 +166,8 @@ class FineTuning:
                 "train_examples": len(train.examples),
                 "train_features": len(train.features),
                 "bad_rows": self.data.problems.counts(),
+                "labels": list(self.data.task.form.labels),
+                "found": list(self.data.found),
             }
             self.record.event("data", fields=counts)
             answers = self.data.task.form.window_counts(train.examples, train.features)
