@@ -106,6 +106,7 @@ def foreign_config(
     }
     if not foreign:
         values["embedding_layout"] = config.embedding_layout
+        values["pooling"] = config.pooling
     if not foreign or _sharing_of(values) != config.sharing:
         values["sharing"] = config.sharing
     if config.has_projection != (config.embedding_size != config.hidden_size):
@@ -155,6 +156,7 @@ def model_config(
         sharing = present.get("sharing", sharing)
     if own:
         fields["embedding_layout"] = present.get("embedding_layout", "factorized")
+        fields["pooling"] = present.get("pooling", "cls")
     fields["sharing"] = sharing
     if sharing == "groups":
         fields["num_groups"] = num_groups

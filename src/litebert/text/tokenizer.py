@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol, cast, get_args
 
@@ -163,6 +163,22 @@ class Tokenizer(Protocol):
     def special_ids(self) -> tuple[int, ...]:
         """Ids of the pieces that are not words: padding, unknown, [CLS], [SEP], [MASK]."""
         return self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
+
+    def agrees_with(self, other: Tokenizer) -> bool:
+        """Whether two tokenizers give the same ids, as far as their files tell.
+
+        A folder that another tool saved again is read by another library, so its hash differs:
+        then pieces and settings must be equal.
+        """
+        if self.fingerprint == other.fingerprint:
+            return True
+        sizes = replace(self.settings, model_max_length=other.settings.model_max_length)
+        if type(self) is type(other) or sizes != other.settings:
+            return False
+        ids = range(max(self.vocab_size, other.vocab_size))
+        return self.vocab_size == other.vocab_size and all(
+            self.id_to_piece(index) == other.id_to_piece(index) for index in ids
+        )
 
     def word_borders(self, rule: WordRule) -> Borders:
         """Where words begin when they are masked whole, for :func:`begins_words`; [V]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def saved_again(tiny_tokenizer_dir: Path, tmp_path: Path) -> Path:
     shutil.copytree(tiny_tokenizer_dir, tmp_path / "tok")
     (tmp_path / "tok" / "spiece.model").unlink()
     return tmp_path / "tok"
+
+
+def test_another_vocabulary_does_not_agree(wordpiece: Path, tiny_tokenizer: Tokenizer) -> None:
+    assert not Tokenizer.load(wordpiece).agrees_with(tiny_tokenizer)
+    cased = replace(tiny_tokenizer.settings, lower=False)
+    assert not open_tokenizer(tiny_tokenizer.model, cased).agrees_with(tiny_tokenizer)
 
 
 def test_wordpiece_ids_offsets_and_words(wordpiece: Path) -> None:
@@ -70,6 +77,8 @@ def test_a_folder_saved_again_gives_the_same(tiny_tokenizer: Tokenizer, saved_ag
     assert again.special_ids == tiny_tokenizer.special_ids
     assert again.vocab_size == tiny_tokenizer.vocab_size
     assert again.word_rule == "official"
+    assert again.agrees_with(tiny_tokenizer)
+    assert tiny_tokenizer.agrees_with(again)
     assert (again.word_starts == tiny_tokenizer.word_starts).all()
     text = " The  value of Cafe\u0301 (x) in 1998, a-b"
     ours, theirs = tiny_tokenizer.encode_with_offsets(text), again.encode_with_offsets(text)

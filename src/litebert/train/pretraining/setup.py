@@ -208,7 +208,7 @@ def check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> 
             f"{folder} has no tokenizer to compare its vocabulary with that of the shards: "
             "copy the model's tokenizer files into that folder"
         )
-    if Tokenizer.load(folder).fingerprint != tokenizer.fingerprint:
+    if not Tokenizer.load(folder).agrees_with(tokenizer):
         raise CheckpointError(
             f"{folder} has another tokenizer than the shards: prepare the text with the one of "
             "that folder"
