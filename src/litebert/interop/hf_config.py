@@ -114,6 +114,8 @@ def foreign_config(
     if row.problem_type is not None:
         several = multi_label and row.has_classes
         values["problem_type"] = MULTI_LABEL if several else row.problem_type
+    if head == "regression":  # otherwise CrossEncoder takes one output for a probability
+        values["sentence_transformers"] = {"activation_fn": "torch.nn.modules.linear.Identity"}
     if row.labelled and labels is not None:
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
