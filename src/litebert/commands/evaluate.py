@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -25,6 +25,7 @@ def evaluate(
     null_odds: Path | None = None,
     split: str | None = None,
     choose: Annotated[bool, SWITCH] = False,
+    ensemble: Literal["official", "probabilities"] | None = None,
     examples: int | None = None,
     length: int | None = None,
     verify: Annotated[bool, SWITCH] = False,
@@ -57,6 +58,8 @@ def evaluate(
             split with a leaderboard is predicted for it, not scored. For pretraining: dev, or all
             for text that is kept apart.
         choose: of several models take those that make the average better on dev.
+        ensemble: how several models with the paper's SQuAD 2.0 head are averaged: log scores over
+            the models that hold a span (official, the default), or probabilities over all.
         examples: pretraining: examples of each sentence task and corpus; default: 4096.
         length: pretraining: longest example in tokens; default: 128.
         verify: pretraining: check every shard against its checksum; without it, of more than 4 GB
@@ -101,6 +104,7 @@ def evaluate(
             split=split,
             out=out,
             choose=choose,
+            ensemble=ensemble,
             problems=problems,
             threads=threads,
             allow_unknown=allow_unknown,

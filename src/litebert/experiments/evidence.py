@@ -227,7 +227,9 @@ def _draw(experiment: Experiment, runs: Runs, folder: Path) -> str:
             plot_layers(analyses, folder / PICTURE_FILE)
         else:
             curves = {
-                name: [curve(run.folder, experiment.curve) for _, run in of_conditions(runs, name)]
+                name: [
+                    curve(run.config.out, experiment.curve) for _, run in of_conditions(runs, name)
+                ]
                 for name in rows
             }
             plot_curves(curves, folder / PICTURE_FILE, experiment.curve)

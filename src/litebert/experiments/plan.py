@@ -59,8 +59,8 @@ class PlannedRun:
 
     @property
     def folder(self) -> Path:
-        """The run folder."""
-        return self.config.out
+        """Job, log and measures; the run folder of pretraining lies in it."""
+        return self.config.out.parent
 
     def job(self) -> dict[str, object]:
         """What the worker reads."""
@@ -122,7 +122,7 @@ def plan_runs(experiment: Experiment, request: Assignment) -> Runs:
             used = prints[: variant.corpora or None]
             decided = [settings, used, dev, "" if start is None else start.key]
             key = hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:16]
-            config = _with(config, {"out": str(request.out / "runs" / key)})
+            config = _with(config, {"out": str(request.out / "runs" / key / "pretrain")})
             tasks = experiment.tasks if request.task_data and condition.is_row else ()
             layers = experiment.layers and condition.is_row
             runs[condition.name, seed] = PlannedRun(
@@ -177,7 +177,7 @@ def _config(
     if request.scale == "cpu":
         decided |= {"dev_data": [str(folder) for folder in request.dev], "resume": "auto"}
     if variant.start and runs:
-        decided["init_from"] = str(runs[variant.start, seed].folder / "model")
+        decided["init_from"] = str(runs[variant.start, seed].config.out / "model")
     return from_dict(PretrainConfig, {**values, **decided}, f"{experiment.title}, {name}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import statistics
@@ -17,6 +16,7 @@ import numpy as np
 
 from litebert.common.config import from_dict
 from litebert.common.files import read_json, write_json
+from litebert.common.ownership import LOCK_FILE, folder_lock
 from litebert.common.runs import RunFolder
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.plan import JOB_FILE, MEASURES_FILE
@@ -44,7 +44,7 @@ def work(folder: Path) -> int:
             return result.interrupted_by
         if result.scores is None:
             raise SystemExit(f"{folder}: there are no dev documents to measure on; give --dev")
-        found = {**_cost(folder), **_scores(config, result.scores)}
+        found = {**_cost(config.out), **_scores(config, result.scores)}
         write_json(path, found)
     if job["layers"] and "distance_step" not in found:
         found |= _layers(config, folder)
@@ -84,14 +84,14 @@ def _scores(config: PretrainConfig, scores: Scores) -> dict[str, object]:
     return {**together, **apart}
 
 
-def _cost(folder: Path) -> dict[str, object]:
+def _cost(run: Path) -> dict[str, object]:
     """What the run took, and how fast it was: the middle of the lines of its log."""
     from litebert.interop.folder import load_config
 
-    lines = [line for line in RunFolder.open(folder).metrics() if "tokens_per_s" in line]
+    lines = [line for line in RunFolder.open(run).metrics() if "tokens_per_s" in line]
     rates = [float(line["tokens_per_s"]) for line in lines]  # type: ignore[arg-type]
     return {
-        "parameters": count_parameters(load_config(folder / "model")).encoder,
+        "parameters": count_parameters(load_config(run / "model")).encoder,
         "tokens": lines[-1]["tokens"],
         "seconds": lines[-1]["elapsed_s"],
         "tokens_per_s": statistics.median(rates),
@@ -103,9 +103,8 @@ def _layers(config: PretrainConfig, folder: Path) -> dict[str, object]:
     from litebert.predict.backend import open_backend
     from litebert.predict.layers import LayerAnalysis, movements
 
-    model = folder / "model"
     sequences = _windows(config.dev_data or config.corpora, every=bool(config.dev_data))
-    layers = movements(open_backend(model, packed=False), sequences)
+    layers = movements(open_backend(config.out / "model"), sequences)
     analysis = LayerAnalysis(str(folder), sum(map(len, sequences)), layers)
     write_json(folder / LAYERS_FILE, asdict(analysis))
     distances = [layer.distance.mean for layer in layers]
@@ -136,7 +135,7 @@ def _finetune(
         FinetuneConfig(
             task,
             out=folder / "tasks" / task,
-            model=str(folder / "model"),
+            model=str(config.out / "model"),
             data=data,
             seed=config.seed,
             baseline=("words", "random") if config.seed == 0 else (),
@@ -163,8 +162,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
     # A worker of a killed parent may still be saving: wait for it.
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with folder_lock(folder / LOCK_FILE, folder, wait_s=600.0):
         signum = work(folder)
     sys.exit(128 + signum if signum else 0)
 

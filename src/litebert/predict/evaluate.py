@@ -16,6 +16,7 @@ from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
 from litebert.tasks.base import Example, Feature, Form, Outputs, Task
 from litebert.tasks.custom import CustomTask
+from litebert.tasks.forms.spans import EnsembleRule
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, in_order, is_scored, read_splits, score_split
@@ -45,6 +46,7 @@ def evaluate_models(
     split: str | None = None,
     out: Path | None = None,
     choose: bool = False,
+    ensemble: EnsembleRule | None = None,
     problems: RowProblems | None = None,
     device: str = "auto",
     threads: Threads = "auto",
@@ -58,6 +60,7 @@ def evaluate_models(
         split: by default all that have labels.
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
+        ensemble: how answers of the paper's SQuAD 2.0 head are averaged; default: official.
         allow_unknown: go on where the vocabulary does not know most of the text.
         device: where torch runs; ``auto`` takes a GPU if there is one.
         threads: of the processor; ``auto`` lets the runtime decide.
@@ -90,12 +93,13 @@ def evaluate_models(
         _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device, threads)
         for folder, order in zip(folders, orders, strict=True)
     ]
+    rule = task.form.changed(ensemble=ensemble)
     members = list(range(len(models)))
     judge = num_asked if len(splits) > num_asked else 0
     if choose and len(models) > 1:
-        members = choose_ensemble(task, splits[judge], [found[judge] for found in outputs])
+        members = choose_ensemble(task, splits[judge], [found[judge] for found in outputs], rule)
     averaged = [
-        average(task.form, [outputs[member][number] for member in members])
+        average(rule, [outputs[member][number] for member in members])
         for number in range(len(splits))
     ]
     described = purposes[members[0]].task
@@ -169,11 +173,12 @@ def average(form: Form, outputs: Sequence[Sequence[Outputs]]) -> list[Outputs]:
 
 
 def choose_ensemble(
-    task: Task, split: TaskSplit, outputs: Sequence[Sequence[Outputs]]
+    task: Task, split: TaskSplit, outputs: Sequence[Sequence[Outputs]], form: Form | None = None
 ) -> list[int]:
     """Return the models of the best ensemble found by adding the most helpful one at a time.
 
-    ``outputs`` are those of each model for the features of a split with labels.
+    ``outputs`` are those of each model for the features of a split with labels; ``form`` says how
+    to average them, the task's unless given.
     """
     chosen: list[int] = []
     best = float("-inf")
@@ -182,7 +187,7 @@ def choose_ensemble(
         for candidate in range(len(outputs)):
             if candidate not in chosen:
                 members = [outputs[member] for member in (*chosen, candidate)]
-                found, _ = score_split(task, split, average(task.form, members))
+                found, _ = score_split(task, split, average(form or task.form, members))
                 scores[candidate] = found[task.main_metric]
         candidate = max(scores, key=scores.__getitem__)
         if scores[candidate] <= best:

@@ -13,6 +13,9 @@ from litebert.report.log import Record, number
 from litebert.report.pretraining import pretraining_page
 from litebert.report.runs import differences, run_settings, settings_text
 
+_SHARES = ("mnli", "sst2", "race")
+"""Tasks of the paper's Avg whose score is a share."""
+
 _HEADER = (
     "run", "task", "metric", "dev score", "baseline", "trained on", "epochs", "steps", "scored",
     "minutes", "settings",
@@ -47,7 +50,32 @@ def score_table(runs: Sequence[Path]) -> str:
     settings = map(settings_text, differences([run_settings(run) for run in runs]))
     for run, row, different in zip(runs, cells, settings, strict=True):
         lines.append(f"| {' | '.join([run.as_posix(), *row, different])} |")
+    average = paper_average([read_json(run / RESULT_FILE) for run in runs])
+    if average is not None:
+        lines += [
+            "",
+            f"Avg as in the paper (of five tasks; SQuAD: mean of F1 and EM): {average:.1f}",
+        ]
     return "\n".join(lines) + "\n"
+
+
+def paper_average(results: Sequence[Record]) -> float | None:
+    """The paper's Avg in percent: SQuAD 1.1 and 2.0 (F1 and EM averaged first), MNLI, SST-2, RACE.
+
+    None unless each of the five has exactly one result.
+    """
+    found: dict[str, list[float]] = {task: [] for task in ("squad1", "squad2", *_SHARES)}
+    for result in results:
+        task = str(result.get("task"))
+        if task in _SHARES:
+            found[task].append(100.0 * number(result, "scores", "accuracy"))
+        elif task in found:
+            # Of SQuAD 2.0 those of the threshold tuned on dev, as published scores are.
+            names = ("f1", "exact_match") if task == "squad1" else ("best_f1", "best_exact")
+            found[task].append(sum(number(result, "scores", name) for name in names) / 2)
+    if any(len(scores) != 1 for scores in found.values()):
+        return None
+    return sum(scores[0] for scores in found.values()) / len(found)
 
 
 def _cells(run: Path) -> list[str]:

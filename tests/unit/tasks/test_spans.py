@@ -170,11 +170,33 @@ def test_beams_of_the_papers_head(words) -> None:
     assert prediction.spans[0].score == pytest.approx(np.log(0.6))
     (prediction,) = form.decode([example], [feature], [beam(4, 5, 1.0)])
     assert prediction.value == ""
-    both = form.combine([beam(4, 5, -1.0), beam(4, 4, -2.0), beam(4, 4, -3.0)])
+    members = [beam(4, 5, -1.0), beam(4, 4, -2.0), beam(4, 4, -3.0)]
+    both = form.changed(ensemble="probabilities").combine(members)
     (prediction,) = form.decode([example], [feature], [both])
     assert prediction.value == "Ann"
     assert np.exp(prediction.spans[0].score) == pytest.approx(0.4)
     assert prediction.no_answer == pytest.approx(1 / (1 + np.exp(2.0)))
+
+
+def test_ensembles_as_the_official_code_has_them(words) -> None:
+    """Log scores are averaged over the models that hold a span; each model's least null counts."""
+    form = SpanForm(may_be_unanswerable=True, stride=2)
+    example = Example("0", "Ann sat .", "who ?")
+    (feature,) = form.features([example], words, 32)
+    members = [beam(4, 5, -1.0), beam(4, 4, -2.0), beam(4, 4, -4.0)]
+    (prediction,) = form.decode([example], [feature], [form.combine(members)])
+    assert prediction.spans[0].score == pytest.approx(np.log(0.6))  # one model of three, or two
+    # Two windows: the first model is surest in the first, the second in the second.
+    windows = [
+        form.combine([beam(4, 5, -3.0), beam(4, 5, 1.0)]),
+        form.combine([beam(4, 5, 2.0), beam(4, 5, -1.0)]),
+    ]
+    (prediction,) = form.decode([example], [feature, feature], windows)
+    assert prediction.no_answer == pytest.approx(1 / (1 + np.exp(2.0)))
+    apart = form.changed(ensemble="probabilities")
+    windows = [apart.combine([beam(4, 5, -3.0), beam(4, 5, 1.0)]), windows[1]]
+    (prediction,) = form.decode([example], [feature], windows[:1])
+    assert prediction.no_answer == pytest.approx(1 / (1 + np.exp(1.0)))
 
 
 def test_a_passage_without_pieces_has_no_answer(words) -> None:

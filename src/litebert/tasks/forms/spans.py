@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -45,6 +45,8 @@ from litebert.tasks.squad_metrics import squad1_scores, squad2_scores, token_f1
 if TYPE_CHECKING:
     from litebert.tasks.task_file import TaskFile
 
+EnsembleRule = Literal["official", "probabilities"]
+
 _IMPOSSIBLE = -1e30
 _GUESSED_WORDS = 3
 """Words of a guessed span: about the median answer of SQuAD."""
@@ -68,6 +70,8 @@ class SpanForm(Form):
         max_answer_length: longest answer in pieces.
         num_best: candidates kept per question.
         no_answer_threshold: probability of "no answer" above which it is the prediction.
+        ensemble: how models with the paper's head are averaged: as the official code does, over
+            the models that hold a span, or by probabilities, where a model without it gives none.
     """
 
     kind = "span_extraction"
@@ -82,6 +86,7 @@ class SpanForm(Form):
     max_answer_length: int = 30
     num_best: int = 20
     no_answer_threshold: float = 0.5
+    ensemble: EnsembleRule = "official"
 
     def head(self, choice: Literal["auto", "paper", "classic"] = "auto") -> Head:
         """Return the paper's head where a question may have no answer, unless told which."""
@@ -141,7 +146,15 @@ class SpanForm(Form):
         """Average the scores of spans and of "no answer"."""
         if "start_logits" in outputs[0]:
             return {name: mean_of(outputs, name) for name in ("start_logits", "end_logits")}
-        return _combine_beams(outputs)
+        if self.ensemble == "official":
+            # Apart until each model's surest window is known.
+            logits = np.stack([output["answer_logits"] for output in outputs])
+            return {
+                **_combine_beams(outputs, lambda found, _: float(np.mean(found))),
+                "answer_logits": logits,
+            }
+        mean = {"answer_logits": mean_of(outputs, "answer_logits")}
+        return {**_combine_beams(outputs, _mean_probability), **mean}
 
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
         """Return the answer, where it stands, its probability, and the n best."""
@@ -257,20 +270,22 @@ class SpanForm(Form):
         if not self.may_be_unanswerable:
             return Prediction(example.id, answer, spans=best)
         # The window most sure of an answer decides, as in the official code.
-        logit = min(no_answer_logits)
+        logit = float(np.min(no_answer_logits, axis=0).mean())
         if "start_logits" in windows[0][1]:
             logit -= ordered[0].score if ordered else _IMPOSSIBLE
         no_answer = float(sigmoid(logit))
         value = "" if no_answer > self.no_answer_threshold else answer
         return Prediction(example.id, value, spans=best, no_answer=no_answer)
 
-    def _window_candidates(self, feature: Feature, output: Outputs) -> tuple[Candidates, float]:
-        """Return the best spans of a window and its score for "no answer"."""
+    def _window_candidates(
+        self, feature: Feature, output: Outputs
+    ) -> tuple[Candidates, FloatArray]:
+        """Return the best spans of a window and its score, or each model's, for "no answer"."""
         assert feature.passage is not None, "a span feature has a passage"
         if "start_logits" in output:
             start, end = output["start_logits"], output["end_logits"]
-            return self._classic_candidates(feature.passage, start, end), float(start[0] + end[0])
-        return self._beam_candidates(feature.passage, output), float(output["answer_logits"])
+            return self._classic_candidates(feature.passage, start, end), start[0] + end[0]
+        return self._beam_candidates(feature.passage, output), output["answer_logits"]
 
     def _classic_candidates(
         self, passage: Passage, start: FloatArray, end: FloatArray
@@ -360,23 +375,26 @@ def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
     return tuple(replace(span, probability=probability) for span, probability in pairs)
 
 
-def _combine_beams(outputs: Sequence[Outputs]) -> Outputs:
-    """Average the probability of each span over models; a model without a span gives it none."""
-    mass: dict[tuple[int, int], float] = defaultdict(float)
+def _combine_beams(
+    outputs: Sequence[Outputs], score: Callable[[Sequence[float], int], float]
+) -> Outputs:
+    """The spans of several models, each with a score of what those that hold it say."""
+    said: dict[tuple[int, int], list[float]] = defaultdict(list)
     for output in outputs:
         for row, start in enumerate(output["start_top_index"].astype(np.int64).tolist()):
             for column, end in enumerate(output["end_top_index"][row].astype(np.int64).tolist()):
-                log_probability = (
+                said[start, end].append(
                     output["start_top_log_probs"][row] + output["end_top_log_probs"][row, column]
                 )
-                mass[start, end] += float(np.exp(log_probability)) / len(outputs)
-    spans = np.array(list(mass), np.float32)
-    probabilities = np.array(list(mass.values()))
-    scores = np.log(np.maximum(probabilities, SMALLEST_PROBABILITY)).astype(np.float32)
+    spans = np.array(list(said), np.float32)
+    scores = np.array([score(found, len(outputs)) for found in said.values()], np.float32)
     return {
         "start_top_index": spans[:, 0],
         "start_top_log_probs": np.zeros(len(spans), np.float32),
         "end_top_index": spans[:, 1:],
         "end_top_log_probs": scores[:, None],
-        "answer_logits": mean_of(outputs, "answer_logits"),
     }
+
+
+def _mean_probability(found: Sequence[float], num_models: int) -> float:
+    return float(np.log(max(np.exp(found).sum() / num_models, SMALLEST_PROBABILITY)))

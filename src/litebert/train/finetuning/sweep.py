@@ -38,6 +38,9 @@ class SweepConfig:
     """folder for the runs and the table"""
     model: str = BUNDLED
     """model folder, run folder or hub name to start from; default: the small bundled model"""
+    start_from: tuple[str, ...] = ()
+    """tasks that start from another one's model, as the paper's RTE, STS-B and MRPC do: rte=mnli, \
+for a task that comes before in the sweep, or rte=FOLDER"""
     data: Path | None = None
     """folder with the tasks' files"""
     grid: tuple[str, ...] = ()
@@ -149,7 +152,7 @@ def run_config(config: SweepConfig, task: str, settings: Mapping[str, object]) -
     parts = [f"{name}={_short(value)}" for name, value in settings.items()]
     values: dict[str, object] = {
         "task": task,
-        "model": config.model,
+        "model": _start_of(config, task, settings),
         "out": config.out / Path(task).stem / ("_".join(parts) or "run"),
         "data": config.data,
         "seeds": config.seeds,
@@ -158,6 +161,23 @@ def run_config(config: SweepConfig, task: str, settings: Mapping[str, object]) -
         **settings,
     }
     return from_dict(FinetuneConfig, values, "--grid")
+
+
+def _start_of(config: SweepConfig, task: str, settings: Mapping[str, object]) -> str:
+    """The model that a task starts from: the sweep's, a folder, or what an earlier task left."""
+    starts = dict(entry.partition("=")[::2] for entry in config.start_from)
+    for name, start in starts.items():
+        if name not in config.tasks or not start:
+            raise ConfigError(
+                f"--start-from {name}={start}: write TASK=TASK or TASK=FOLDER, for a task of the "
+                f"sweep: {', '.join(config.tasks)}"
+            )
+    start = starts.get(task, config.model)
+    if task not in starts or start not in config.tasks:
+        return start
+    if config.tasks.index(start) >= config.tasks.index(task):
+        raise ConfigError(f"--start-from {task}={start}: name {start} before {task} in the sweep")
+    return str(run_config(config, start, settings).out / "model")
 
 
 def sweep_table(rows: Sequence[SweepRow]) -> str:

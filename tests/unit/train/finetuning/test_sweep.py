@@ -103,3 +103,16 @@ def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
     config = SweepConfig(("a/task.toml", "b/task.toml"), model="m", out=tmp_path)
     with pytest.raises(ConfigError, match="need names of their own"):
         sweep(config, lambda config: FinetuneResult(tmp_path, "task", "accuracy"))
+
+
+def test_a_task_starts_from_an_earlier_one(tmp_path: Path) -> None:
+    """As RTE, STS-B and MRPC of the paper start from MNLI."""
+    starts = ("rte=mnli", "mrpc=models/other")
+    config = SweepConfig(("mnli", "rte", "mrpc"), out=tmp_path, model="base", start_from=starts)
+    models = [run_config(config, task, {"lr": 1e-4}).model for task in config.tasks]
+    first = run_config(config, "mnli", {"lr": 1e-4}).out / "model"
+    assert models == ["base", str(first), "models/other"]
+    for wrong in ("cola=mnli", "mnli=rte", "rte"):
+        bad = SweepConfig(("mnli", "rte"), out=tmp_path, start_from=(wrong,))
+        with pytest.raises(ConfigError, match="--start-from"):
+            run_config(bad, "mnli", {})

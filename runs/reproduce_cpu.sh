@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The paper's tables and figures at scale cpu: corpus -> shards -> runs -> verdicts -> evidence.
+#
+#   runs/reproduce_cpu.sh                     # everything, on the data in ../shared (or LITEBERT_SHARED)
+#   WHAT="table4 figure1" runs/reproduce_cpu.sh
+#   WHAT=table4 TOKENS=20k SEEDS=2 OUT=build/try runs/reproduce_cpu.sh   # a rehearsal
+#
+# Every stage and every run that is finished is kept: start it again after an interruption.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+DATA="${LITEBERT_SHARED:-../shared}/data"
+OUT="${OUT:-build/evidence}"
+SHARDS="${SHARDS:-build/evidence-shards}"
+WHAT="${WHAT:-all}"
+litebert="${LITEBERT:-.venv/bin/litebert}"
+
+# 1. One vocabulary of 8,192 pieces for all text.
+[ -f "$SHARDS/tokenizer/spiece.model" ] ||
+  "$litebert" tokenizer train --input "$DATA/corpus" --out "$SHARDS/tokenizer" --vocab-size 8192
+
+# 2. Shards: the plain corpus, more data, and text to measure on that nothing is learned from.
+prepare() {
+  [ -f "$SHARDS/$1/manifest.json" ] ||
+    "$litebert" prepare --input "$2" --tokenizer "$SHARDS/tokenizer" --out "$SHARDS/$1" --dev-fraction "$3"
+}
+prepare wiki "$DATA/corpus/wiki.txt.xz" 0.005
+prepare novels "$DATA/corpus/novels.txt.xz" 0.005
+prepare squad "$DATA/squad/dev-v1.1.json" 0
+prepare race "$DATA/race/dev.*.jsonl" 0
+
+# 3. Runs, verdicts, pages; docs/evidence.md is the page of the whole set.
+# shellcheck disable=SC2086
+"$litebert" reproduce $WHAT --data "$SHARDS/wiki" "$SHARDS/novels" --dev "$SHARDS/squad" "$SHARDS/race" \
+  --task-data "$DATA/glue" --out "$OUT" --evidence "${EVIDENCE:-$OUT/evidence.md}" \
+  ${TOKENS:+--tokens "$TOKENS"} ${SEEDS:+--seeds "$SEEDS"}

@@ -1,0 +1,75 @@
+"""From measures to verdicts, tables, pages and the evidence, without any training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from litebert.cli import run as run_command
+from litebert.common.files import write_json
+from litebert.common.runs import RunFolder
+from litebert.experiments.config import load_experiment
+from litebert.experiments.plan import Assignment, plan_runs
+
+LOSSES = {"all": 5.0, "attention": 4.61, "ffn": 4.9, "none": 4.6, "two groups": 4.8}
+
+
+@pytest.fixture
+def finished(tiny_shards_dir: Path, tmp_path: Path) -> Path:
+    """A folder in which all runs of Table 4 have come to an end, with made-up losses."""
+    rng = np.random.default_rng(3)
+    request = Assignment(tmp_path, data=(tiny_shards_dir,), seeds=3)
+    for (condition, seed), run in plan_runs(load_experiment("table4"), request).items():
+        log = RunFolder.create(run.config.out, {}, {})
+        for step in (1, 2):
+            log.log(step, {"tokens": 100 * step, "dev_masked_loss": 9.0 / step, "mlm_loss": 1.0})
+        loss = LOSSES.get(condition, 6.0) + 0.1 * seed + rng.normal(0.0, 0.002)
+        found = {"masked_loss": loss, "parameters": 1000, "seconds": 60.0, "tokens": 200}
+        write_json(run.folder / "measures.json", found)
+    return tmp_path
+
+
+def test_a_finished_table_becomes_verdicts_and_pages(
+    finished: Path, tiny_shards_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reproduce", "table4", "table1", "table7", "--data", str(tiny_shards_dir)]
+    run_command([*arguments, "--seeds", "3", "--out", str(finished)])
+    said = capsys.readouterr().out
+    assert "sharing the feed-forward hurts more than sharing attention: holds" in said
+    result = json.loads((finished / "table4" / "result.json").read_text())
+    answers = {finding["claim"]: finding["answer"] for finding in result["findings"]}
+    assert set(answers.values()) == {"holds"}
+    assert (result["runs"], result["seeds"], result["minutes"]) == (18, 3, 18.0)
+    rows = {row[0]: row for row in result["rows"]}
+    assert rows["all"][1] == "1,000"
+    assert rows["all"][2].startswith(("5.10", "5.09"))
+    assert rows["all, E 768"][-1] == "79.8"  # the paper's
+    page = (finished / "table4" / "report.html").read_text()
+    assert "data:image/png;base64" in page
+    assert (finished / "table4" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    evidence = (finished / "evidence.md").read_text()
+    assert "## Table 4" in evidence
+    assert "it needs 2 folders of --data" in evidence
+    exact = json.loads((finished / "table1" / "result.json").read_text())
+    assert {finding["answer"] for finding in exact["findings"]} == {"holds"}
+
+
+def test_a_dry_run_counts_what_is_left(
+    finished: Path, tiny_shards_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reproduce", "table4", "table8", "--data", str(tiny_shards_dir), "--seeds", "3"]
+    run_command([*arguments, "--out", str(finished), "--dry-run"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "18 runs,   0 to do" in lines[0]
+    assert "6 runs,   6 to do" in lines[1]
+
+
+def test_curves_of_several_runs_in_one_picture(finished: Path, tmp_path: Path) -> None:
+    runs = sorted(str(path) for path in finished.glob("runs/*/pretrain"))[:2]
+    run_command(["report", *runs, "--plot", str(tmp_path / "curves.svg")])
+    assert "<svg" in (tmp_path / "curves.svg").read_text()
+    with pytest.raises(Exception, match="not every run has nothing"):
+        run_command(["report", *runs, "--plot", str(tmp_path / "b.png"), "--metric", "nothing"])
