@@ -52,8 +52,6 @@ class FaultyDisk:
 
     def install(self) -> None:
         """Put itself between Python and the disk, for the rest of this process."""
-        import safetensors.torch
-
         disk = self
 
         class Raw(io.FileIO):
@@ -79,12 +77,15 @@ class FaultyDisk:
 
         io.open = builtins.open = faulty_open  # type: ignore[assignment]
 
-        def save_file(tensors, filename, metadata=None) -> None:  # type: ignore[no-untyped-def]
-            data = safetensors.torch.save(tensors, metadata)
-            with faulty_open(filename, "wb") as stream:
-                stream.write(data)
+        if "torch" in sys.modules:  # weights are written in another language
+            import safetensors.torch
 
-        safetensors.torch.save_file = save_file
+            def save_file(tensors, filename, metadata=None) -> None:  # type: ignore[no-untyped-def]
+                data = safetensors.torch.save(tensors, metadata)
+                with faulty_open(filename, "wb") as stream:
+                    stream.write(data)
+
+            safetensors.torch.save_file = save_file
         for name in _OWN:
             setattr(os, name, self._wrapped(name, getattr(os, name)))
 
@@ -212,9 +213,10 @@ def _clear(world: Path) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     world, name, every = Path(arguments[0]), arguments[1], int(arguments[2])
-    # Loaded before the fork, so that a point costs no imports.
-    import litebert.train.finetuning.engine
-    import litebert.train.pretraining.engine  # noqa: F401
+    if name != "build":
+        # Loaded before the fork, so that a point costs no imports.
+        import litebert.train.finetuning.engine
+        import litebert.train.pretraining.engine  # noqa: F401
 
     print(json.dumps(try_all(world, name, every)))
 

@@ -202,7 +202,9 @@ READERS: dict[str, Reader] = {
     "config (TOML)": Reader(("tiny.toml",), (TRAIN.replace("shards", "none"),), TEXTS),
     "task file (TOML)": Reader(("task.toml",), (SCORE, ROWS + "rows.csv"), TEXTS),
     "config.json": Reader(("model/config.json",), (FILL, ONNX, COPY), JSONS),
-    "config.json of ONNX": Reader(("onnx/config.json",), (FILL.replace("model|", "onnx|"),), JSONS),
+    "config.json of ONNX": Reader(
+        ("onnx/config.json",), (FILL.replace("|model|", "|onnx|"),), JSONS
+    ),
     "task.json": Reader(
         ("classifier/task.json", "span/task.json"),
         (ROWS + "rows.jsonl", "predict|squad1|--model|span|--input|questions.jsonl"),
@@ -234,7 +236,7 @@ READERS: dict[str, Reader] = {
             "run/samples.json",
             "finetuned/manifest.json",
         ),
-        (REPORT, "report|finetuned", "report|finetuned|--table"),
+        (REPORT, "report|finetuned", "report|finetuned|--table|out"),
         JSONS,
     ),
     "checkpoint state": Reader(
@@ -254,13 +256,13 @@ READERS: dict[str, Reader] = {
         ("model/model.safetensors",), (FILL, ONNX, COPY), (*ANY, header, header, header)
     ),
     "safetensors index": Reader(
-        ("sharded/model.safetensors.index.json",), (FILL.replace("model|", "sharded|"),), JSONS
+        ("sharded/model.safetensors.index.json",), (FILL.replace("|model|", "|sharded|"),), JSONS
     ),
     "pytorch_model.bin": Reader(
-        ("pickled/pytorch_model.bin",), (FILL.replace("model|", "pickled|"),)
+        ("pickled/pytorch_model.bin",), (FILL.replace("|model|", "|pickled|"),)
     ),
     "ONNX": Reader(
-        ("onnx/model.onnx",), (FILL.replace("model|", "onnx|"),), (*ANY, graph, graph, graph)
+        ("onnx/model.onnx",), (FILL.replace("|model|", "|onnx|"),), (*ANY, graph, graph, graph)
     ),
     "Parquet": Reader(("rows.parquet",), (ROWS + "rows.parquet", PREPARE + "rows.parquet")),
     "JSON lines": Reader(("rows.jsonl",), (ROWS + "rows.jsonl", PREPARE + "rows.jsonl"), TEXTS),
@@ -377,7 +379,8 @@ def _run(command: str, stdin: str, world: Path) -> tuple[int, str]:
 
     streams = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
-    sys.stdout, sys.stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    sys.stdout = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    sys.stderr = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")  # as Python's own
     errors, before = sys.stderr, Path.cwd()
     os.chdir(world)
     signal.alarm(HANGS_AFTER_S)
@@ -406,17 +409,23 @@ def _replace_by_irregular(path: Path, draw: random.Random) -> str:
     return kind
 
 
-def attack(name: str, world: Path, draw: random.Random) -> str | None:
-    """Damage one file, run one command; what is wrong with how it ended, or None."""
+def attack(name: str, world: Path, draw: random.Random, command: str = "") -> str | None:
+    """Damage one file, run one command; what is wrong with how it ended, or None.
+
+    With a ``command`` that one runs on the whole file, and must work.
+    """
     reader = READERS[name]
     path = world / draw.choice(reader.files)
-    command = draw.choice(reader.commands)
+    is_whole = bool(command)
+    command = command or draw.choice(reader.commands)
     kept = [world / part for part in {Path(file).parts[0] for file in reader.files}]
     backup = world / "backup"
     backup.mkdir()
     for item in kept:
         (shutil.copytree if item.is_dir() else shutil.copy2)(item, backup / item.name)
-    if reader.irregular and draw.random() < 0.03:
+    if is_whole:
+        how = "nothing"
+    elif reader.irregular and draw.random() < 0.03:
         how = _replace_by_irregular(path, draw)
     else:
         data = path.read_bytes()
@@ -428,7 +437,9 @@ def attack(name: str, world: Path, draw: random.Random) -> str | None:
     try:
         status, errors = _run(command, reader.stdin, world)
         lines = [line for line in errors.splitlines() if line.startswith("litebert: error:")]
-        if status == 2 and len(lines) != 1:
+        if is_whole and status and "none" not in command:
+            problem = f"exit {status} with whole files: {errors[-300:]}"
+        elif status == 2 and len(lines) != 1:
             problem = f"exit 2 without one line: {errors[-300:]}"
         elif status not in (0, 1, 2):
             problem = f"exit {status}: {errors[-300:]}"
@@ -462,6 +473,9 @@ def main(arguments: Sequence[str]) -> None:
     tried, problems = Counter[str](), []
     for item in counts:
         name, _, count = item.partition("=")
+        for command in READERS[name].commands if int(count) > 9 else ():
+            problem = attack(name, world, random.Random(0), command)
+            problems += [] if problem is None else [problem]
         for index in range(int(count)):
             problem = attack(name, world, random.Random(f"{seed}/{name}/{index}"))
             tried[name] += 1

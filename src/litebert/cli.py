@@ -23,6 +23,7 @@ from litebert.common.errors import ConfigError, LitebertError, extra_of, install
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 LONGEST_MESSAGE = 1500
+_NO_MEMORY = re.compile(r"can't allocate memory|out of memory", re.IGNORECASE)
 
 # command -> (function, one line of help). A dotted command is a sub-command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -154,8 +155,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # A full or failing disk, a missing right. Folders appear whole or not at all.
         where = f"{error.filename}: " if error.filename is not None else ""
         _refuse(f"{where}{error.strerror or error or type(error).__name__}")
-    except MemoryError as error:
-        _refuse(f"out of memory{f': {error}' if str(error) else ''}; try smaller batches or files")
+    except (MemoryError, RuntimeError) as error:
+        # torch has no type of its own for a processor without room.
+        if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
+            raise
+        _refuse(f"out of memory ({str(error).partition(chr(10))[0]}): use smaller batches or files")
 
 
 def _refuse(message: str) -> NoReturn:

@@ -54,7 +54,7 @@ _ELSEWHERE = {
 MOST = 10**15
 """The largest number in any setting: more tokens than were ever written."""
 MOST_PROCESSES = 1024
-"""Workers of one command on one machine."""
+"""Workers or threads of one command on one machine."""
 _LONGEST_TOML = 1 << 24
 
 

@@ -24,6 +24,7 @@ from litebert.common.ownership import clear_leftovers, folder_lock, naming
 COMPRESSIONS = (".gz", ".xz", ".zst")
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
+_READ_AT_ONCE = 1 << 20
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 """What reading from :func:`open_binary` raises when a file is damaged or cut short."""
 
@@ -168,13 +169,18 @@ def read_json(path: Path | str, memory: int = SETTINGS_MEMORY) -> dict[str, obje
 def read_bytes(path: Path | str, most: int) -> bytes:
     """Read a file, compressed or not, of at most so many bytes; a longer one is a DataError."""
     is_packed = Path(path).suffix.lower() in COMPRESSIONS
-    is_long = not is_packed and check_regular(path) > most
-    if not is_long:
+    parts: list[bytes] = []
+    left = most if is_packed else most - check_regular(path)
+    if left >= 0:
+        left = most
         with open_binary(path) as stream:
-            data = stream.read(most + 1)
-    if is_long or len(data) > most:
+            # In parts: to be asked for more than there is takes the memory all the same.
+            while left >= 0 and (part := stream.read(_READ_AT_ONCE)):
+                parts.append(part)
+                left -= len(part)
+    if left < 0:
         raise DataError(f"{path} has more than {most:,} bytes: it is not what it claims to be")
-    return data
+    return b"".join(parts)
 
 
 def sha256_file(path: Path | str) -> str:
@@ -221,7 +227,10 @@ def _open_zstandard(path: Path) -> IO[bytes]:
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    on_windows = os.name == "nt"  # it syncs files that are open for writing, and no folders
+    if on_windows and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if on_windows else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+import numpy as np
+
+from litebert.common.config import MOST_PROCESSES
 from litebert.common.errors import CheckpointError, ConfigError, InputError, install_command
 from litebert.model.head_table import Head
 from litebert.predict.batches import fill, pack
@@ -63,6 +66,17 @@ class Backend(Protocol):
         """Compute the named outputs for one padded batch, after ``depth`` layers or all."""
 
 
+def check_numbers(outputs: dict[str, FloatArray], source: object) -> dict[str, FloatArray]:
+    """Return what a model says; a CheckpointError if it says what is not a number."""
+    for name, array in outputs.items():
+        if not (array < np.inf).all():
+            raise CheckpointError(
+                f"{source} gives {name} that are not numbers (NaN or infinite): its weights are "
+                "damaged, or its training diverged"
+            )
+    return outputs
+
+
 def run_batch(
     backend: Backend,
     features: Sequence[Feature],
@@ -100,8 +114,10 @@ def num_threads(threads: Threads | None) -> int | None:
     """The number that is asked for; None leaves it to the runtime."""
     if threads is None or threads == "auto":
         return None
-    if threads < 1:
-        raise ConfigError(f"threads is {threads}: use 1 or more, or auto.")
+    if not 1 <= threads <= MOST_PROCESSES:
+        raise ConfigError(
+            f"threads is {threads}: use 1 or more, at most {MOST_PROCESSES:,}, or auto."
+        )
     return threads
 
 

@@ -12,7 +12,7 @@ from litebert.common.errors import CheckpointError, install_command
 from litebert.interop.folder import ModelFolder
 from litebert.interop.onnx.file import OnnxFile
 from litebert.model.head_table import HEADS, outputs_of_head
-from litebert.predict.backend import BackendInfo
+from litebert.predict.backend import BackendInfo, check_numbers
 from litebert.predict.inputs import PaddedBatch
 from litebert.tasks.base import FloatArray
 
@@ -90,7 +90,7 @@ class OnnxBackend:
                 self._path_session = self._open(OnnxFile(self._path).with_outputs(self._states))
             states = self._run(self._path_session, self._states, feeds)
             computed[_STATES] = np.stack(states, axis=2)
-        return computed
+        return check_numbers(computed, self._path)
 
     def _run(
         self, session: InferenceSession, names: Sequence[str], feeds: dict[str, np.ndarray]

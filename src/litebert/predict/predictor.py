@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from litebert.common.config import check_range
 from litebert.common.errors import DataError, InputError, LitebertError
 from litebert.interop.folder import resolve
 from litebert.predict import questions
@@ -61,6 +62,7 @@ class Predictor:
         """Join the parts; :meth:`load` finds them in a folder."""
         self.backend, self.tokenizer, self.purpose = backend, tokenizer, purpose
         self.max_tokens, self.depth = max_tokens, depth
+        check_range(self, "1 or more", "max_tokens", most=1 << 24)
         self.max_length = backend.info.max_length
         self.pads = backend.info.pads
 

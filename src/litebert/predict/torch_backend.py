@@ -18,7 +18,7 @@ from litebert.model.encoder import Encoder, HeadInputs
 from litebert.model.head_table import ENCODER_OUTPUTS, Head, head_of_class, outputs_of_head
 from litebert.model.heads import TaskModel
 from litebert.model.pretraining import PretrainingModel
-from litebert.predict.backend import BackendInfo
+from litebert.predict.backend import BackendInfo, check_numbers
 from litebert.predict.inputs import PaddedBatch
 from litebert.tasks.base import FloatArray
 
@@ -45,6 +45,8 @@ class TorchBackend:
         assert head is not None, "the model's class is in the table of heads"
         self.model = cast("Encoder | PretrainingModel | TaskModel", model)
         self.precision = precision
+        self.folder: Path | None = None
+        """Where a finished model comes from; one in training may diverge for a while."""
         self.encoder = model if isinstance(model, Encoder) else cast(Encoder, model.encoder)
         self.device = self.encoder.embeddings.word.weight.device
         config = self.encoder.config
@@ -71,6 +73,7 @@ class TorchBackend:
             for variable in _SHAPE_CACHES:
                 os.environ.setdefault(variable, _CACHED_SHAPES)
             backend.encoder.pack()
+        backend.folder = folder
         return backend
 
     def run(
@@ -82,10 +85,11 @@ class TorchBackend:
         with torch.inference_mode(), autocast(self.precision, self.device):
             computed = self._compute(batch, frozenset(outputs), depth)
         self.model.train(was_training)
-        return {
+        said = {
             name: computed[name].cpu().float().numpy().astype(np.float32, copy=False)
             for name in outputs
         }
+        return said if self.folder is None else check_numbers(said, self.folder)
 
     def _compute(
         self, batch: PaddedBatch, outputs: frozenset[str], depth: int | None

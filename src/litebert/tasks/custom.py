@@ -73,6 +73,8 @@ class CustomTask:
                 columns |= dict.fromkeys(row)
                 num_rows += 1
         found.pop("", None)
+        if num_rows == 0:
+            raise DataError(f"task {self.name}: no usable row in {path}")
         if column not in columns:
             near = suggestion(column, columns) or f" It has: {', '.join(columns) or 'none'}."
             raise DataError(f"{path} has no column '{column}'.{near}")

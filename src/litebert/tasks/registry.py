@@ -29,6 +29,10 @@ def find_task(name: str, data: Path | None = None) -> Task:
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
         return CustomTask.load(path, data)
+    if path.suffix:
+        beside = path.parent.iterdir() if path.parent.is_dir() else ()
+        near = suggestion(path.name, (file.name for file in beside))
+        raise ConfigError(f"there is no task file or table {path}.{near}")
     near = suggestion(name, TASK_NAMES) or f" Known: {', '.join(TASK_NAMES)}, or a .toml file."
     raise ConfigError(f"unknown task '{name}'.{near}")
 

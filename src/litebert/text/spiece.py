@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import numpy.typing as npt
 
-from litebert.common.errors import DataError
+from litebert.common.errors import DataError, blame
 from litebert.text.normalize import normalize, normalize_with_map
 from litebert.text.tokenizer import (
     MODEL_FILE,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = "\ue000"  # private use: no vocabulary has it, so it becomes a piece of its own
 _PLACEHOLDER_BYTES = [f"<0x{byte:02X}>" for byte in _PLACEHOLDER.encode()]  # with byte fallback
-_MASK = re.compile(r"\s*\[MASK\]", re.IGNORECASE)
+_MASK = re.compile(r"(?<!\s)\s*\[MASK\]", re.IGNORECASE)
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -47,6 +47,8 @@ class SentencePieceTokenizer(Tokenizer):
         self.model = model
         self.processor = _load_processor(model, source)
         self.vocab_size: int = self.processor.get_piece_size()
+        with blame(source):  # a damaged piece may not be text
+            self._pieces = [self.processor.id_to_piece(i) for i in range(self.vocab_size)]
         ids = [_special_id(self.processor, piece, source) for piece in SPECIAL_PIECES]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self._digit_comma = self._digit_comma_table()
@@ -123,13 +125,12 @@ class SentencePieceTokenizer(Tokenizer):
 
     def id_to_piece(self, piece_id: int) -> str:
         """Return the piece of an id, such as ``▁the``."""
-        return self.processor.id_to_piece(int(piece_id))
+        return self._pieces[int(piece_id)]
 
     @cached_property
     def word_starts(self) -> npt.NDArray[np.bool_]:
         """For each id whether it starts a word by the official rule; bool [V]."""
-        pieces = [self.id_to_piece(index) for index in range(self.vocab_size)]
-        return official_borders(pieces, (self.cls_id, self.sep_id, self.mask_id))
+        return official_borders(self._pieces, (self.cls_id, self.sep_id, self.mask_id))
 
     @property
     def word_rule(self) -> WordRule:
@@ -211,8 +212,7 @@ class SentencePieceTokenizer(Tokenizer):
         if rule == "off":
             return table
         processor = self.processor
-        for piece_id in range(self.vocab_size):
-            piece = self.id_to_piece(piece_id)
+        for piece_id, piece in enumerate(self._pieces):
             if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
                 continue
             parts = cast(list[str], processor.encode_as_pieces(piece[:-1].replace(WORD_MARK, "")))

@@ -83,6 +83,7 @@ class TokenizerTrainConfig:
             raise ConfigError(
                 f"character_coverage {self.character_coverage} is out of range; choose 0.98 to 1"
             )
+        check_range(self, "1 or more", "max_sentences", most=1_000_000_000)
         if self.max_sentences <= 100:
             raise ConfigError(f"max_sentences {self.max_sentences} is too small; choose over 100")
         if self.language and not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)*", self.language):

@@ -106,6 +106,8 @@ def probe(
     """
     if max_train is not None and max_train < 2:
         raise ConfigError(f"max_train is {max_train}: use 2 or more.")
+    if not 0 <= seed < 1 << 63:
+        raise ConfigError(f"seed is {seed}: use 0 or more, of at most 63 bits.")
     found, folder = _linear_task(task, data), resolve(model)
     tokenizer = Tokenizer.load(folder)
     backend = open_backend(folder, runtime, threads, device="auto")

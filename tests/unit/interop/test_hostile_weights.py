@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx as onnx_module
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -87,6 +88,23 @@ def test_weights_of_the_wrong_kind_are_named(
     with pytest.raises(CheckpointError, match=said):
         export_onnx(folder, folder.parent / "out")
     assert not (folder.parent / "out").exists()
+
+
+def test_answers_that_are_not_numbers_are_one_line(
+    folder: Path, tmp_path: Path, onnx_folder: Callable[[Head], Path]
+) -> None:
+    """Weights may be finite and still too large to compute with."""
+    change_weights(folder, lambda t: t * 0 + torch.linspace(-1e38, 1e38, t.shape[1]))
+    onnx = Path(shutil.copytree(onnx_folder("pretraining"), tmp_path / "onnx"))
+    model = onnx_module.load(onnx / "model.onnx")
+    for tensor in model.graph.initializer:
+        if tensor.data_type == onnx_module.TensorProto.FLOAT and len(tensor.dims) == 2:
+            values = onnx_module.numpy_helper.to_array(tensor)
+            tensor.raw_data = np.full_like(values, 3e38).tobytes()
+    onnx_module.save(model, onnx / "model.onnx")
+    for source in (folder, onnx):
+        with pytest.raises(CheckpointError, match="not numbers"):
+            Predictor.load(source).fill_mask(["the [MASK] is long"])
 
 
 def test_an_integer_that_no_parameter_is_may_stand_beside(folder: Path) -> None:

@@ -134,6 +134,14 @@ def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
         _ = CustomTask.load(path).form
 
 
+def test_files_that_are_not_there_or_empty_are_named(tmp_path: Path) -> None:
+    path = write_task(tmp_path, [])
+    with pytest.raises(DataError, match=r"no usable row in .*tickets\.csv"):
+        _ = CustomTask.load(path).form
+    with pytest.raises(ConfigError, match=r"no task file or table .*Did you mean 'tickets\.csv'"):
+        find_task(str(tmp_path / "tikets.csv"))
+
+
 def test_a_forgotten_label_stops_unless_that_is_wished(tmp_path: Path) -> None:
     known = 'labels = ["billing", "repair"]'
     task = CustomTask.load(write_task(tmp_path, rows(90), known, 'dev = "tickets.csv"'))

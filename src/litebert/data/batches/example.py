@@ -44,10 +44,8 @@ in the official code where the tokenizer normalizes as it does"""
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
             raise ConfigError(f"mask.rate {self.rate} is not a share; choose one between 0 and 1")
-        if self.max_predictions is not None and self.max_predictions < 1:
-            raise ConfigError(f"mask.max_predictions {self.max_predictions} must be at least 1")
-        if self.max_ngram < 1:
-            raise ConfigError(f"mask.max_ngram {self.max_ngram} must be at least 1")
+        check_range(self, "1 or more", "max_predictions", table="mask", most=1 << 20)
+        check_range(self, "1 or more", "max_ngram", table="mask", most=1_000)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from litebert.common.config import MOST
 from litebert.common.errors import InputError
 from litebert.common.files import atomic_path
 from litebert.data.batches.example import Batch, ExampleConfig, Ints, Vocabulary, word_rule
@@ -161,8 +162,8 @@ def inspect_shards(
     """Count the shards of a split, draw batches (at most one epoch) and measure them."""
     from litebert.text.tokenizer import Tokenizer
 
-    if num_batches < 1 or num_shown < 0:
-        raise InputError(f"{num_batches} batches, {num_shown} examples: ask for 1 and 0 or more")
+    if not (1 <= num_batches <= MOST and 0 <= num_shown <= MOST):
+        raise InputError(f"{num_batches} batches, {num_shown} to show: ask for 1 and 0 or more")
     loader = Loader.open([folder], config, seed, split=split)
     shards = loader.corpora[0].shards
     batches = list(islice(loader.epoch_batches(), num_batches))
