@@ -245,6 +245,7 @@ def _their_model(config: ModelConfig, head: Head) -> nn.Module:
         ("classification", {"sharing": "ffn"}),
         ("encoder", {"embedding_layout": "projected_words"}),
         ("squad2", {}),
+        ("regression", {"pooling": "mean"}),
         ("encoder", {"num_layers": 18, "sharing": "groups", "num_groups": 14}),
     ],
 )

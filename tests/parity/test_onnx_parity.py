@@ -82,6 +82,20 @@ def test_torch_and_onnx_agree(
     record_exactness(f"torch against ONNX, {head} (largest difference)", largest, COMMAND)
 
 
+@pytest.mark.parametrize("head", ["classification", "multiple_choice"])
+def test_the_mean_of_tokens_is_the_same_in_onnx(tmp_path: Path, head: Head) -> None:
+    source = random_model_folder(tmp_path / "model", head, None, replace(TINY, pooling="mean"))
+    by_cls = random_model_folder(tmp_path / "cls", head, None)
+    export_onnx(source, tmp_path / "out")  # compared with the reference in numpy there
+    features = batch_of([2, 17, 9, 64], seed=1)
+    first, second, other = (
+        rows_of(open_backend(folder, threads=1), features, ["logits"])
+        for folder in (source, tmp_path / "out", by_cls)
+    )
+    assert np.abs(differences(first, second, "logits")).max() < 1e-4
+    assert np.abs(differences(first, other, "logits")).max() > 1e-3
+
+
 @pytest.mark.parametrize("runtime", ["torch", "onnx"])
 @pytest.mark.parametrize("head", HEADS)
 def test_an_output_is_the_same_alone_and_with_others(

@@ -106,6 +106,7 @@ def foreign_config(
     }
     if not foreign:
         values["embedding_layout"] = config.embedding_layout
+        values["pooling"] = config.pooling
     if not foreign or _sharing_of(values) != config.sharing:
         values["sharing"] = config.sharing
     if config.has_projection != (config.embedding_size != config.hidden_size):
@@ -113,6 +114,8 @@ def foreign_config(
     if row.problem_type is not None:
         several = multi_label and row.has_classes
         values["problem_type"] = MULTI_LABEL if several else row.problem_type
+    if head == "regression":  # otherwise CrossEncoder takes one output for a probability
+        values["sentence_transformers"] = {"activation_fn": "torch.nn.modules.linear.Identity"}
     if row.labelled and labels is not None:
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
@@ -155,6 +158,7 @@ def model_config(
         sharing = present.get("sharing", sharing)
     if own:
         fields["embedding_layout"] = present.get("embedding_layout", "factorized")
+        fields["pooling"] = present.get("pooling", "cls")
     fields["sharing"] = sharing
     if sharing == "groups":
         fields["num_groups"] = num_groups

@@ -39,6 +39,7 @@ def is_foreign(config: ModelConfig, head: Head) -> bool:
     return (
         HEADS[head].foreign
         and config.embedding_layout == "factorized"
+        and not (config.pooling == "mean" and HEADS[head].pooled and HEADS[head].linear)
         and plan.attention == plan.feed_forward == plan.norms
         and [block // config.inner_group_num for block in plan.attention[:: config.inner_group_num]]
         == theirs

@@ -20,6 +20,7 @@ from litebert.common.errors import ConfigError, suggestion
 
 Sharing = Literal["all", "attention", "ffn", "none", "groups"]
 EmbeddingLayout = Literal["factorized", "projected_words"]
+Pooling = Literal["cls", "mean"]
 Activation = Literal["gelu_tanh", "gelu", "relu", "tanh", "linear"]
 
 HEAD_SIZE = 64
@@ -69,6 +70,8 @@ class ModelConfig:
     """dropout on the attention weights"""
     classifier_dropout: float = 0.1
     """dropout before a task head"""
+    pooling: Pooling = "cls"
+    """what a task head reads: the state of [CLS], or the mean of all tokens (not transformers)"""
     max_positions: int = 512
     """longest sequence"""
     type_vocab_size: int = 2
@@ -176,6 +179,7 @@ def _check_choices(config: ModelConfig) -> None:
         ("sharing", get_args(Sharing)),
         ("embedding_layout", get_args(EmbeddingLayout)),
         ("activation", get_args(Activation)),
+        ("pooling", get_args(Pooling)),
     ):
         value = getattr(config, name)
         if value not in choices:

@@ -44,6 +44,14 @@ def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return loss_sum / (labels != IGNORED_LABEL).sum().clamp(min=1)
 
 
+def mean_of_tokens(states_RSH: Tensor, mask_RS: Tensor | None) -> Tensor:
+    """[R, S, H] -> [R, H]: the mean over the tokens of each row that are not padding."""
+    if mask_RS is None:
+        return states_RSH.mean(1)
+    kept_RS1 = mask_RS.to(states_RSH.dtype)[:, :, None]
+    return (states_RSH * kept_RS1).sum(1) / kept_RS1.sum(1).clamp(min=1)
+
+
 class TaskModel(nn.Module, ABC):
     """An encoder with the head of a task.
 
@@ -127,13 +135,16 @@ class LinearHead(TaskModel):
         return self.loss(self.named_outputs(inputs, num_layers), targets)
 
     def rows(self, inputs: HeadInputs) -> Tensor | None:
-        """The first tokens, for a head that reads the pooled vector."""
-        return first_rows(inputs.ids_RS) if self.row.pooled else None
+        """The first tokens, for a head that reads the pooled vector of them."""
+        is_first = self.row.pooled and self.config.pooling == "cls"
+        return first_rows(inputs.ids_RS) if is_first else None
 
     def read(self, states: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
         """Outputs by name: all columns in one, or one column each."""
         if self.row.pooled:
-            states = self.encoder.pool_first(states)
+            is_mean = self.config.pooling == "mean"
+            pooled = mean_of_tokens(states, inputs.mask_RS) if is_mean else states
+            states = self.encoder.pool_first(pooled)
         kept = F.dropout(states, self.config.classifier_dropout, self.training)
         scores: Tensor = self.get_submodule(self._name)(kept)
         names = self.row.output_names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -29,12 +29,15 @@ def is_excluded(name: str) -> bool:
 
 
 def build_optimizers(
-    named_parameters: Iterable[tuple[str, Tensor]], config: OptimizerConfig, lr: float
+    named_parameters: Iterable[tuple[str, Tensor]],
+    config: OptimizerConfig,
+    lr: float,
+    rate_factor: Callable[[str], float] = lambda name: 1.0,
 ) -> list[Optimizer]:
     """Make the optimisers of a config; every group remembers its ``peak_lr``.
 
     One optimiser, or two for ``muon`` (matrices of the layers, then the rest); frozen parameters
-    are left out.
+    are left out. ``rate_factor`` gives parameters, by name, rates of their own (AdamW).
     """
     trainable = [(name, p) for name, p in named_parameters if p.requires_grad]
     betas, eps, correction = (config.beta1, config.beta2), config.eps, config.bias_correction
@@ -47,7 +50,10 @@ def build_optimizers(
         matrices = [(n, p) for n, p in trainable if _BLOCK_MATRIX.search(n) and p.ndim == 2]
     in_matrices = {name for name, _ in matrices}
     rest = [(name, p) for name, p in trainable if name not in in_matrices]
-    groups = _groups(rest, lr, config.weight_decay, adapt=False)
+    groups = []
+    for factor in sorted({rate_factor(name) for name, _ in rest}, reverse=True):
+        same = [(name, p) for name, p in rest if rate_factor(name) == factor]
+        groups += _groups(same, lr * factor, config.weight_decay, adapt=False)
     adamw = AdamW(groups, lr, betas, eps, bias_correction=correction)
     if not matrices:
         return [adamw]

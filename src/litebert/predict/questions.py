@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from litebert.common.errors import InputError
+from litebert.model.config import Pooling as Pooling
 from litebert.predict.layers import token_movements
 from litebert.tasks.base import Feature, FloatArray, Outputs
 from litebert.tasks.forms.arrays import softmax
@@ -17,8 +18,6 @@ from litebert.tasks.forms.rows import pair_row, single_row
 from litebert.text.tokenizer import Tokenizer
 
 Result_co = TypeVar("Result_co", covariant=True)
-
-Pooling = Literal["mean", "cls"]
 
 # Only from the start of white space: tried at each blank of a long run it would take for ever.
 _MASK = re.compile(r"(?<!\s)(\s*)\[MASK\]", re.IGNORECASE)

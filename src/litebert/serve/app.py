@@ -241,7 +241,7 @@ def _add_errors(app: FastAPI) -> None:
             return error_response(400, "invalid_json", f"the body is not valid JSON: {reason}")
         # Of the members of a union the one that got furthest: it says what is wrong with the third
         # text of a list, where another says that a list is not a text.
-        worst = max(errors, key=lambda one: len(one["loc"]))
+        worst = max(errors, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")))
         # "body", "text", "list[str]", 2: the name of a member of a union helps nobody.
         place = [*worst["loc"][1:2], *(part for part in worst["loc"][2:] if isinstance(part, int))]
         field, said = ".".join(map(str, place)), _SAID.get(worst["type"], str(worst["msg"]))

@@ -238,7 +238,7 @@ class Endpoints:
         known = self._encoding or reader.tokenizer
         try:
             return [known.decode(row) for row in rows]
-        except (KeyError, IndexError, OverflowError):
+        except (KeyError, IndexError, OverflowError, TypeError, ValueError):
             raise InputError(
                 f"input holds a token id that the vocabulary ({setting}) does not have"
             ) from None
@@ -264,9 +264,10 @@ class Endpoints:
         No script comes near either limit: Korean becomes 3 times as long, and has 3 bytes for each.
         """
         limit, left = 4 * self._config.max_characters, self._config.max_body_bytes
+        may_pass = sum(map(len, texts)) * _LIGATURE_CHARACTERS > limit
         for text in texts:
             length = len(text)
-            if not text.isascii() and length * _LIGATURE_CHARACTERS > limit:
+            if may_pass and not text.isascii():
                 length = _decomposed_length(text, limit)
             left -= length
             if length > limit or left < 0:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = "\ue000"  # private use: no vocabulary has it, so it becomes a piece of its own
 _PLACEHOLDER_BYTES = [f"<0x{byte:02X}>" for byte in _PLACEHOLDER.encode()]  # with byte fallback
-_MASK = re.compile(r"\s*\[MASK\]", re.IGNORECASE)
+_MASK = re.compile(r"(?<!\s)\s*\[MASK\]", re.IGNORECASE)
 
 
 class SentencePieceTokenizer(Tokenizer):

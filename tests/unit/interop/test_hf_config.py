@@ -151,3 +151,11 @@ def test_a_word_about_sharing_that_the_groups_contradict_is_not_believed() -> No
         values = {**VALUES, "num_hidden_groups": groups, "sharing": word}
         assert model_config(values, "config.json").sharing == found
     assert "sharing" not in VALUES
+
+
+def test_a_number_is_not_a_probability_to_sentence_transformers() -> None:
+    """Its CrossEncoder applies a sigmoid to one output unless the folder says otherwise."""
+    told = {"activation_fn": "torch.nn.modules.linear.Identity"}
+    config = PRESETS["albert-base"]
+    assert foreign_config(config, "regression", ["score"])["sentence_transformers"] == told
+    assert "sentence_transformers" not in foreign_config(config, "classification", ["a", "b"])

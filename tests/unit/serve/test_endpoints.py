@@ -144,7 +144,17 @@ def test_every_request_example_is_answered(client: TestClient) -> None:
     [
         ("/fill-mask", {"text": "none"}, 422, "no [MASK]"),
         ("/fill-mask", {}, 422, "text: Field required"),
-        ("/fill-mask", {"text": ""}, 422, "text:"),
+        ("/fill-mask", {"text": ""}, 422, "text: the text is empty"),
+        ("/fill-mask", {"text": []}, 422, "text: the list is empty"),
+        ("/fill-mask", {"text": ["[MASK]", ""]}, 422, "text.1: the text is empty"),
+        ("/fill-mask", {"text": ["[MASK]", 3]}, 422, "text.1: Input should be a valid string"),
+        ("/fill-mask", {"text": 3}, 422, "text: Input should be a valid string"),
+        ("/fill-mask", {"text": [3] * 60_000}, 422, "text.0: Input should be a valid string"),
+        ("/fill-mask", {"text": [3] * 499_000}, 422, "more than 65,536 values"),
+        ("/fill-mask", {"text": " " * 50_000}, 422, "no [MASK]"),
+        ("/tokenize", {"text": "\ufdfa" * 40_000}, 422, "200,000 characters"),
+        ("/v1/embeddings", {"input": ["\ufdfa" * 11_000] * 21}, 422, "4,000,000 for all"),
+        ("/multiple-choice", {"text": "a", "options": ["b", ""]}, 422, "options.1: the text is"),
         ("/fill-mask", {"text": "[MASK]", "top_k": 0}, 422, "top_k:"),
         ("/fill-mask", {"text": "[MASK]", "topk": 3}, 422, "topk:"),
         ("/fill-mask", {"text": "[MASK] " * 200}, 422, "tokens"),
@@ -167,6 +177,36 @@ def test_errors_say_what_is_wrong(
     answer = client.post(path, json=body)
     assert answer.status_code == status
     assert words in answer.json()["error"]["message"]
+
+
+def test_texts_that_double_when_normalized_are_no_attack(client: TestClient) -> None:
+    for text in ("한국어 문장을 씁니다. " * 1200, "é\u0301" * 12_000, "\ufdfa" * 3000):
+        assert client.post("/tokenize", json={"text": text}).status_code == 200
+
+
+def test_half_a_surrogate_pair_is_not_json(client: TestClient) -> None:
+    headers = {"content-type": "application/json"}
+    answer = client.post("/tokenize", content=b'{"text": "\\ud800"}', headers=headers)
+    assert answer.status_code == 400
+    assert "hex escape" in answer.json()["error"]["message"]
+
+
+def test_the_document_says_what_metrics_are_and_where_the_key_is_needed(
+    service: Service, config: ServeConfig
+) -> None:
+    for key in (None, "secret"):
+        with TestClient(create_app(service, replace(config, api_key=key))) as client:
+            document = client.get("/openapi.json").json()
+        paths = document["paths"]
+        assert list(paths["/metrics"]["get"]["responses"]["200"]["content"]) == ["text/plain"]
+        schemes = document["components"].get("securitySchemes", {})
+        assert [scheme["scheme"] for scheme in schemes.values()] == (["bearer"] if key else [])
+        guarded = {
+            path
+            for path, operations in paths.items()
+            if any("security" in operation for operation in operations.values())
+        }
+        assert guarded == (paths.keys() - {"/health", "/ready"} if key else set())
 
 
 def test_as_many_masks_as_allowed_are_filled(client: TestClient) -> None:

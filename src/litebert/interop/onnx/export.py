@@ -17,6 +17,7 @@ from litebert.interop.onnx.graph import Array, Int8, Precision
 from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import verify_export
 from litebert.model.config import TASK_FILE, ModelConfig
+from litebert.model.config import Pooling as Pooling
 from litebert.model.head_table import HEADS, Head
 from litebert.text.folder import copy_tokenizer
 from litebert.text.tokenizer import Tokenizer, has_tokenizer
@@ -36,7 +37,6 @@ _TYPES = (
 )
 
 PrecisionName = Literal["float32", "int8"]
-Pooling = Literal["mean", "cls"]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from litebert.interop.names import POOLER
 from litebert.interop.onnx.graph import Array, Graph, Precision
-from litebert.model.config import ModelConfig
+from litebert.model.config import ModelConfig, Pooling
 from litebert.model.head_table import HEADS, Head, HeadRow
 from litebert.model.sharing import SharingPlan, plan_of
 
@@ -63,6 +63,7 @@ class ModelGraph:
         types = self.graph.input("token_type_ids", shape)
         if row.choices:
             ids, mask, types = (self._flatten_choices(name) for name in (ids, mask, types))
+        self._mask = mask
         sequence = self._encode(ids, mask, types)
         if row.bare:
             self._output_sequence(sequence, BATCH)
@@ -159,7 +160,9 @@ class ModelGraph:
     def _output_linear(self, row: HeadRow, name: str, sequence: str) -> None:
         """A head that is one linear map: all columns as one output, or one column each."""
         graph = self.graph
-        scores = self._small(self._pool(sequence) if row.pooled else sequence, name)
+        scores = self._small(
+            self._pool(sequence, self.config.pooling) if row.pooled else sequence, name
+        )
         axes: list[str | int] = [BATCH] if row.pooled else [BATCH, SEQUENCE]
         size: str | int = len(self.parameters[f"{name}.bias"])
         if row.choices:
@@ -182,9 +185,19 @@ class ModelGraph:
         order = self._small(self._output_pooled(sequence), "sentence")
         self.graph.output("sop_logits", order, np.float32, [BATCH, 2])
 
-    def _pool(self, sequence: str) -> str:
-        first = self.graph.op("Gather", [sequence, self.graph.constant(0, np.int64)], {"axis": 1})
-        return self.graph.op("Tanh", [self._linear(first, "encoder.pooler")])
+    def _pool(self, sequence: str, pooling: Pooling = "cls") -> str:
+        graph = self.graph
+        if pooling == "cls":
+            read = graph.op("Gather", [sequence, graph.constant(0, np.int64)], {"axis": 1})
+        else:
+            kept = graph.op(
+                "Unsqueeze", [graph.to_float(self._mask), graph.constant([2], np.int64)]
+            )
+            terms = (graph.op("Mul", [sequence, kept]), kept)
+            axes = graph.constant([1], np.int64)
+            total, count = (graph.op("ReduceSum", [x, axes], {"keepdims": 0}) for x in terms)
+            read = graph.op("Div", [total, count])
+        return graph.op("Tanh", [self._linear(read, "encoder.pooler")])
 
     def _output_sequence(self, sequence: str, rows: str) -> None:
         shape: list[str | int] = [rows, SEQUENCE, self.config.hidden_size]

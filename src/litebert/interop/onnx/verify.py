@@ -149,7 +149,9 @@ class ReferenceModel:
         row = HEADS[head]
         if row.linear is None:
             return outputs | _OWN_CODE[head](self, hidden_BSH, inputs)
-        scores = self._linear(self._pool(hidden_BSH) if row.pooled else hidden_BSH, row.linear)
+        scores = self._linear(
+            self._read(hidden_BSH, inputs) if row.pooled else hidden_BSH, row.linear
+        )
         if len(row.outputs) == 1:
             outputs[row.outputs[0].foreign_name or row.outputs[0].name] = scores
         else:
@@ -224,6 +226,15 @@ class ReferenceModel:
         both = np.concatenate([expected_BH, hidden_BSH[:, 0]], axis=-1)
         features_BH = np.tanh(self._linear(both, "answer_hidden"))
         return {"answer_logits": (features_BH @ self.weights["answer.weight"].T)[:, 0]}
+
+    def _read(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> Floats:
+        """The vector that a task head reads."""
+        if self.config.pooling == "mean":
+            mask_BS1 = inputs.attention_mask_BS.reshape(hidden_BSH.shape[:2])[:, :, None]
+            hidden_BSH = (hidden_BSH * mask_BS1).sum(1, keepdims=True) / mask_BS1.sum(
+                1, keepdims=True
+            )
+        return self._pool(hidden_BSH)
 
     def _pool(self, hidden_BSH: Floats) -> Floats:
         return np.tanh(self._linear(hidden_BSH[:, 0], "encoder.pooler"))

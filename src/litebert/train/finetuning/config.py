@@ -11,7 +11,7 @@ from litebert.bundled import BUNDLED
 from litebert.common.config import check_range, load_toml, recipe_path
 from litebert.common.errors import ConfigError, suggestion
 from litebert.common.runs import BASELINES
-from litebert.model.config import ModelConfig
+from litebert.model.config import ModelConfig, Pooling
 from litebert.predict.backend import Threads, num_threads
 from litebert.tasks.base import Task
 from litebert.tasks.registry import TASK_NAMES
@@ -51,6 +51,14 @@ in two; own tasks may leave it out"""
     """dropout inside the encoder"""
     classifier_dropout: float | None = None
     """dropout before the head"""
+    pooling: Pooling | None = None
+    """what a classifier reads: the state of [CLS], or the mean of all tokens, which the folder \
+records and transformers refuses"""
+    lr_decay: float | None = None
+    """factor on the learning rate for each set of layers below the head, and once more for the \
+embeddings; 1: one rate for all"""
+    head_share: float | None = None
+    """share of the run in which only the head and its pooler are trained, before all is"""
     max_length: int | None = None
     """longest input in tokens"""
     eval_every_steps: int | None = None
@@ -130,7 +138,9 @@ is, to the bit"""
         num_threads(self.threads)
         tracker_names(self.track)
         check_range(self, "more than 0", "epochs", "lr")
-        check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout")
+        shares = ("dropout", "classifier_dropout", "head_share")
+        check_range(self, "0 or more and less than 1", *shares)
+        check_range(self, "more than 0", "lr_decay")
 
     @property
     def inputs(self) -> list[tuple[str, Path | str | None]]:
@@ -158,6 +168,9 @@ class Recipe:
     max_length: int
     bias_correction: bool
     classifier_dropout: float = 0.1
+    pooling: Pooling = "cls"
+    lr_decay: float = 1.0
+    head_share: float = 0.0
     steps: int | None = None
     epochs: float | None = None
     warmup_steps: int | None = None
@@ -181,6 +194,10 @@ def recipe_for(task: Task, shape: ModelConfig) -> Recipe:
     return load_toml(Recipe, recipe_path("finetune", name))
 
 
+_OVERRIDABLE = (
+    *("lr", "batch_size", "dropout", "classifier_dropout", "bias_correction"),
+    *("pooling", "lr_decay", "head_share"),
+)
 NUM_EVALUATIONS = 10
 """Evaluations on dev, evenly spread, where neither config nor recipe has an interval."""
 
@@ -199,6 +216,9 @@ class Settings:
     eval_every_steps: int
     steps_per_epoch: int
     bias_correction: bool
+    pooling: Pooling = "cls"
+    lr_decay: float = 1.0
+    head_share: float = 0.0
 
     @classmethod
     def max_length_of(
@@ -219,9 +239,7 @@ class Settings:
     ) -> Settings:
         """The settings: what the config says, else the recipe, for this much data."""
         given = {
-            name: value
-            for name in ("lr", "batch_size", "dropout", "classifier_dropout", "bias_correction")
-            if (value := getattr(config, name)) is not None
+            name: value for name in _OVERRIDABLE if (value := getattr(config, name)) is not None
         }
         recipe = replace(recipe, **given)
         steps_per_epoch = math.ceil(num_features / recipe.batch_size)
@@ -245,4 +263,7 @@ class Settings:
             eval_every_steps=every,
             steps_per_epoch=steps_per_epoch,
             bias_correction=recipe.bias_correction,
+            pooling=recipe.pooling,
+            lr_decay=recipe.lr_decay,
+            head_share=recipe.head_share,
         )

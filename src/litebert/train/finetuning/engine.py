@@ -10,12 +10,14 @@ from statistics import fmean
 
 from torch import Tensor, nn
 
+from litebert.common.errors import ConfigError
 from litebert.common.rng import derived_seed
 from litebert.common.runs import BASELINES
 from litebert.common.signals import StopRequest
 from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
 from litebert.interop.folder import load_config
+from litebert.model.sharing import plan_of
 from litebert.optim.build import build_optimizers
 from litebert.optim.config import OptimizerConfig
 from litebert.optim.schedule import ScheduleConfig, factor
@@ -43,7 +45,9 @@ from litebert.train.finetuning.setup import (
     TaskLoss,
     build_task_model,
     finetuning_identity,
+    is_below_head,
     prepare_data,
+    rate_factor,
     resolve_settings,
 )
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
@@ -140,7 +144,14 @@ class FineTuning:
             bias_correction=self.settings.bias_correction,
         )
         named = self.model.named_parameters()
-        optimizers = build_optimizers(named, adamw, self.settings.lr)
+        num_sets = plan_of(self.model.config).num_feed_forward_sets  # type: ignore[arg-type]
+        rates = partial(rate_factor, num_sets=num_sets, decay=self.settings.lr_decay)
+        optimizers = build_optimizers(named, adamw, self.settings.lr, rates)
+        self.below_head = [
+            p for n, p in self.model.named_parameters() if is_below_head(n) and p.requires_grad
+        ]
+        if self.settings.head_share and process.world_size > 1:
+            raise ConfigError("head_share is for one process: leave it out under torchrun")
         self.state = self.record.restore(self.model, optimizers)
         lengths = [len(feature) for feature in data.train.features]
         self.order = BatchOrder(lengths, self.settings.batch_size, config.seed)
@@ -199,6 +210,8 @@ class FineTuning:
         config, settings, step = self.config, self.settings, self.state.step
         rank, world_size = self.process.rank, self.process.world_size
         self.latest = None
+        for parameter in self.below_head if settings.head_share else ():
+            parameter.requires_grad_(step >= settings.head_share * settings.steps)
         schedule = ScheduleConfig("official", warmup_steps=settings.warmup_steps)
         self.lr_factor = factor(schedule, step / settings.steps, settings.steps)
         features = self.data.train.features

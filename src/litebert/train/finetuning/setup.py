@@ -258,6 +258,7 @@ def build_task_model(
         "hidden_dropout": settings.dropout,
         "attention_dropout": settings.dropout,
         "classifier_dropout": settings.classifier_dropout,
+        "pooling": settings.pooling,
     }
     num_labels = len(data.task.form.labels) or None
     if config.start == "random":
@@ -272,6 +273,28 @@ def build_task_model(
         generator=generator,
     )
     return model.train(), head
+
+
+def is_below_head(name: str) -> bool:
+    """Whether a parameter of a task model belongs to layers or embeddings."""
+    return name.startswith("encoder.") and not name.startswith("encoder.pooler.")
+
+
+def rate_factor(name: str, num_sets: int, decay: float) -> float:
+    """Factor on the learning rate of a parameter of a task model: 1 for the head and its pooler.
+
+    The last of ``num_sets`` sets of layers gets ``decay``, the one below it ``decay ** 2`` and on,
+    the embeddings one power more than the first set.
+
+    >>> [rate_factor(f"encoder.{n}", 2, 0.5) for n in ("pooler.bias", "attention.1.query.weight")]
+    [1.0, 0.5]
+    """
+    if not is_below_head(name):
+        return 1.0
+    part = name.split(".")
+    if part[1] == "embeddings":
+        return decay ** (num_sets + 1)
+    return float(decay ** (num_sets - min(int(part[2]), num_sets - 1)))
 
 
 def batch_loss(
