@@ -12,7 +12,7 @@ TORCH_INDEX ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint type format bench docs-test map lock exactness browser build wheel-test pictures clean
+.PHONY: help setup demo test test-lowest test-all lint type format bench docs-test map lock exactness browser build wheel-test pictures clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -37,6 +37,14 @@ demo: $(DEMO)  ## the whole way on text that is on every machine
 
 test: $(DEV)  ## the default tests: no network, no extra data
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+test-lowest:  ## the default tests with the lowest versions that pyproject.toml allows (torch as pinned), in .venv-lowest
+	@test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
+	@$(VENV)-lowest/bin/pip install --quiet uv
+	@$(VENV)-lowest/bin/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) --no-deps torch
+	@$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct \
+		"$$($(VENV)-lowest/bin/pip freeze | grep '^torch==')" --editable ".[train,onnx,serve,data,plot,dev]"
+	@OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n $(WORKERS)
 
 test-all: $(DEV) browser  ## every test, with ray and a browser
 	@$(PIP) --editable ".[ray]"
@@ -90,4 +98,4 @@ pictures: $(DEV)  ## the README's pictures; runs the demo if there is none
 	@$(BIN)/python tools/pictures.py demo demo
 
 clean:  ## remove everything that make created
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo
+	rm -rf $(VENV) $(VENV)-lowest build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo

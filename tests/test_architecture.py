@@ -224,6 +224,43 @@ def test_no_room_is_crowded() -> None:
     assert crowded_rooms([Path(f"room/module{number}.py") for number in range(LARGEST_ROOM + 1)])
 
 
+# What Windows lacks: imported when it is used, after a look whether it is there.
+UNIX_ONLY = frozenset({"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "syslog"})
+UNIX_SIGNALS = frozenset(
+    {"SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGPIPE", "SIGKILL"}
+)
+
+
+def test_nothing_at_import_that_windows_lacks() -> None:
+    problems = []
+    for module, path in modules():
+        tree = ast.parse(path.read_text())
+        found = [name for _, name in imports(tree, top_level_only=True) if name in UNIX_ONLY]
+        found += [node.attr for node in ast.walk(tree)
+                  if isinstance(node, ast.Attribute) and node.attr in UNIX_SIGNALS]  # fmt: skip
+        problems += [f"{module}: {name}" for name in found]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.slow
+def test_every_module_is_imported_where_unix_is_hidden() -> None:
+    """Libraries first, which know both systems; then ours again, with everything hidden."""
+    names = [module for module, _ in modules() if not module.endswith("__main__")]
+    code = f"""
+import importlib, os, signal, sys
+names = {names}
+for name in names: importlib.import_module(name)
+for name in list(sys.modules):
+    if name.split(".")[0] == "litebert": del sys.modules[name]
+for name in {sorted(UNIX_ONLY)}: sys.modules[name] = None
+for name in {sorted(UNIX_SIGNALS | {"pthread_sigmask"})}: delattr(signal, name)
+for name in ("fork", "sched_getaffinity", "getuid", "geteuid", "uname"): delattr(os, name)
+for name in names: importlib.import_module(name)
+"""
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+
+
 def test_no_file_is_long() -> None:
     sizes = {module: len(path.read_text().splitlines()) for module, path in modules()}
     assert not {module: size for module, size in sizes.items() if size > LONGEST_FILE}

@@ -227,7 +227,10 @@ def _open_zstandard(path: Path) -> IO[bytes]:
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    on_windows = os.name == "nt"  # it syncs files that are open for writing, and no folders
+    if on_windows and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if on_windows else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

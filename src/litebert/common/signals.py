@@ -55,6 +55,9 @@ def interrupts_held() -> Iterator[None]:
     A child that ignores SIGINT only once its code runs would still die with a traceback if Ctrl-C
     came while it imports. The parent gets a held signal when the block ends.
     """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from litebert.common.errors import ConfigError, LitebertError
+from litebert.common.errors import ConfigError, LitebertError, install_command
 from litebert.common.files import write_json
 from litebert.common.progress import format_duration
 from litebert.common.signals import interrupts_held, stop_request
@@ -118,7 +118,7 @@ def _on_ray() -> Submit:
         ray: Any = importlib.import_module("ray")
     except ModuleNotFoundError:
         raise ConfigError(
-            "--engine ray needs Ray, which is not installed; `pip install litebert[ray]`"
+            f"--engine ray needs Ray, which is not installed; {install_command('ray')}"
         ) from None
     if not ray.is_initialized():
         ray.init(address=os.environ.get("RAY_ADDRESS", "local"), log_to_driver=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import signal
 import socket
 import sys
@@ -40,6 +39,10 @@ def connection_limit(wanted: int) -> int:
 
     Each is an open file. The process's own limit is raised for them as far as it may be.
     """
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limit
+        return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _RESERVED_FILES
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -220,7 +223,7 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop gracefully on a signal; uvicorn itself would then die of it."""
-        signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP} - stray_signals()
+        signals = {signal.SIGINT, signal.SIGTERM, *_known("SIGHUP")} - stray_signals()
         before = {number: signal.signal(number, self.handle_exit) for number in signals}
         try:
             yield
@@ -235,9 +238,13 @@ def stray_signals() -> set[signal.Signals]:
     SIGHUP means that the terminal was closed, if there is one. Without, it is what others reload
     or rotate logs on, which is not needed here.
     """
-    stray = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
     has_terminal = sys.stdin is not None and sys.stdin.isatty()
-    return stray - {signal.SIGHUP} if has_terminal else stray
+    return _known("SIGUSR1", "SIGUSR2", *([] if has_terminal else ["SIGHUP"]))
+
+
+def _known(*names: str) -> set[signal.Signals]:
+    """Return those of the signals that this system has; Windows has few."""
+    return {number for number in signal.Signals if number.name in names}
 
 
 def listen(config: ServeConfig) -> socket.socket:

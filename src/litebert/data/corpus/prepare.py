@@ -281,9 +281,11 @@ def _num_cores() -> int:
 
 
 def _peak_memory_bytes(workers: int) -> int:
-    """Return an upper bound: this process, and each worker as large as the largest."""
-    import resource
-
+    """Return an upper bound: this process, and each worker as large as the largest; 0 unknown."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return 0
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     kilobytes = own + (workers * child if workers > 1 else 0)
