@@ -379,7 +379,8 @@ def _run(command: str, stdin: str, world: Path) -> tuple[int, str]:
 
     streams = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
-    sys.stdout, sys.stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    sys.stdout = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    sys.stderr = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")  # as Python's own
     errors, before = sys.stderr, Path.cwd()
     os.chdir(world)
     signal.alarm(HANGS_AFTER_S)

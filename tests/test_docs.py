@@ -45,6 +45,13 @@ def test_the_file_map_is_true() -> None:
     assert PAGE.read_text(encoding="utf-8") == file_map(), "run `make map`"
 
 
+def test_the_tests_that_vouch_for_reliability_exist() -> None:
+    page = (REPOSITORY / "docs" / "reliability.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+\.py)`", page))
+    assert len(named) > 20
+    assert named <= {path.name for path in (REPOSITORY / "tests").rglob("test_*.py")}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):

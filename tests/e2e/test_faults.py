@@ -17,6 +17,7 @@ import pytest
 import faulty_disk
 import hostile_files
 from faulty_disk import JOBS
+from litebert.common.errors import ConfigError
 from litebert.common.runs import RunFolder
 from litebert.report.write import write_report
 from litebert.train.pretraining.config import Checkpoints
@@ -79,3 +80,13 @@ def test_a_clock_that_goes_backwards_changes_nothing(
     losses = [line["mlm_loss"] for line in RunFolder.open(back.out).metrics() if "mlm_loss" in line]
     assert len(losses) == 3
     write_report(back.out)
+
+
+def test_a_run_in_a_folder_whose_name_is_not_utf8_is_refused(
+    tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    """TensorBoard and others cannot write there."""
+    out = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(ConfigError, match="not a UTF-8 name"):
+        pretrain(small_config(tiny_shards_dir, out, steps=1), quiet=True)
+    assert not out.exists()

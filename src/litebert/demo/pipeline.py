@@ -32,7 +32,7 @@ from litebert.demo.request import ask_server
 from litebert.demo.show import Screen
 from litebert.demo.task import corpus_parts, cut_task, python_parts
 from litebert.predict.predictor import Predictor
-from litebert.report.log import points
+from litebert.report.log import mapping, points
 from litebert.report.pretraining import read_samples
 from litebert.tasks.registry import find_task
 from litebert.text.tokenizer import Tokenizer
@@ -234,6 +234,7 @@ def finetune_task(folder: DemoFolder, start: Literal["weights", "random"]) -> No
             batch_size=FINETUNE_BATCH,
             lr=5e-4,
             start=start,
+            baseline=("words",) if start == "weights" and find_spec("sklearn") else (),
             resume="auto",
         )
     )
@@ -267,6 +268,7 @@ def score(folder: DemoFolder) -> None:
         {
             "examples": result["dev_examples"],
             "baseline": result["baseline"],
+            **mapping(result, "baselines"),
             "untrained": read_json(folder.untrained / RESULT_FILE)["scores"],
             "pretrained": found.scores,
             "confusion": read_json(folder.finetune / MISTAKES_FILE)["confusion"],

@@ -6,6 +6,7 @@ import json
 
 from litebert.common.files import read_json, write_text
 from litebert.common.runs import RunFolder
+from litebert.common.statistics import in_percent, wilson_interval
 from litebert.demo.folder import DemoFolder
 from litebert.report.finetuning import NamedLog, confusion_table, finetuning_charts
 from litebert.report.log import Record, lines_with, number
@@ -14,6 +15,7 @@ from litebert.report.pretraining import pretraining_charts, samples_table
 
 _LABELLERS = {
     "baseline": "always the most frequent part",
+    "words": "bag of words, no model",
     "untrained": "fine-tuned from random weights",
     "pretrained": "fine-tuned from the pretrained model",
 }
@@ -28,9 +30,12 @@ def headlines(folder: DemoFolder) -> list[Headline]:
     found = pretraining_headlines(folder)
     if folder.scores.is_file():
         scores = read_json(folder.scores)
-        same, random, ours = (number(scores, key, "accuracy") for key in _LABELLERS)
-        note = f"always the same {same:.1%}, from random weights {random:.1%}"
-        found.append(("part of the text right", f"{ours:.1%}", note))
+        said = {key: number(scores, key, "accuracy") for key in _LABELLERS if key in scores}
+        note = f"{_interval(said['pretrained'], number(scores, 'examples'))}; always the same "
+        note += f"{said['baseline']:.1%}, from random weights {said['untrained']:.1%}"
+        if "words" in said:
+            note += f", bag of words {said['words']:.1%}"
+        found.append(("part of the text right", f"{said['pretrained']:.1%}", note))
     exported, answer = read_json(folder.exported), read_json(folder.answer)
     note = f"{number(exported, 'dev', 'after'):.1%} right" if exported["dev"] else "fills masks"
     found.append(("int8 model", f"{number(exported, 'file_bytes') / 1e6:.2f} MB", note))
@@ -56,18 +61,26 @@ def pretraining_headlines(folder: DemoFolder) -> list[Headline]:
     if pairs:
         rule = last("sop_length_rule")  # not in the logs of older runs
         beside = f"comparing their lengths alone {rule:.1%}" if rule else "chance is 50 %"
-        note = f"of {pairs:,.0f} pairs; {beside}"
+        note = f"{_interval(last('sop_accuracy'), pairs)}, of {pairs:,.0f} pairs; {beside}"
         found.append(("sentence order right", f"{last('sop_accuracy'):.1%}", note))
     return found
 
 
 def labeller_rows(folder: DemoFolder) -> list[tuple[str, str, str]]:
-    """Return name, accuracy and macro F1 of the baselines and, last, of the fine-tuned model."""
+    """Return name, accuracy with its interval, and macro F1 of each; the fine-tuned model last."""
     found = read_json(folder.scores)
-    return [
-        (name, f"{number(found, key, 'accuracy'):.1%}", f"{number(found, key, 'f1_macro'):.1%}")
-        for key, name in _LABELLERS.items()
-    ]
+    rows = []
+    for key, name in _LABELLERS.items():
+        if key in found:
+            right, f1 = number(found, key, "accuracy"), number(found, key, "f1_macro")
+            sure = _interval(right, number(found, "examples"))
+            rows.append((name, f"{right:.1%} ({sure})", f"{f1:.1%}"))
+    return rows
+
+
+def _interval(share: float, count: float) -> str:
+    """The 95 % interval of a share, in words."""
+    return in_percent(wilson_interval(share, count))
 
 
 def read_filled(folder: DemoFolder) -> list[Record]:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from litebert.common.errors import DataError, LitebertError
+from litebert.common.delimited import BROKEN
+from litebert.common.errors import ConfigError, DataError, LitebertError
 from litebert.common.ownership import Inputs
 from litebert.common.signals import StopRequest, stop_request
 from litebert.dist.replica import Replica, whole
@@ -126,6 +127,8 @@ def training_process(
     A file that fails becomes one line.
     """
     device, threads, out = config.device, config.threads, config.out
+    if not str(out).isascii() and BROKEN.search(str(out)):
+        raise ConfigError(f"{out} is not a UTF-8 name, which boards need: choose another --out")
     with this_process(device, parallel) as process, stop_request() as stop, thread_limit(threads):
         try:
             with owned_run(process, kind, out, config.inputs):
@@ -223,7 +226,7 @@ class Loop(Generic[T]):
 
     def _tell_threads(self, number: int) -> None:
         limit = self._threads.limit
-        message = f"step {self.state.step:,}: faster with {number} of {limit} threads, so be it"
+        message = f"step {self.state.step:,}: going on with {number} of {limit} threads"
         self.run.event("threads", message, {"threads": number})
 
     def _skip(self, outcome: Outcome) -> None:
