@@ -11,6 +11,7 @@ import numpy as np
 from litebert.common.errors import CheckpointError, ConfigError, install_command
 from litebert.interop.folder import ModelFolder
 from litebert.interop.onnx.file import OnnxFile
+from litebert.interop.onnx.verify import check_eight_bits
 from litebert.model.head_table import HEADS, outputs_of_head
 from litebert.predict.backend import BackendInfo, check_numbers
 from litebert.predict.inputs import PaddedBatch
@@ -37,6 +38,8 @@ class OnnxBackend:
         self._path, self._threads, self._device = file, threads, device
         described = ModelFolder(folder)
         model = OnnxFile(file)
+        if model.metadata.get("weight_bits") == "8":
+            check_eight_bits(file)
         # What Optimum calls our outputs. It gives the logits of a masked-word model at every
         # position: those at the masks are taken.
         self._renamed = {
