@@ -31,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import on_this_machine
 
 from litebert.interop.hf import save_model
 from litebert.model.config import preset
@@ -279,4 +280,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with on_this_machine():
+        main()

@@ -31,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import on_this_machine, ratio_text
 from onnx_size import export_peer
 from transformers.utils.logging import disable_progress_bar
 
@@ -96,15 +97,15 @@ def passages(count: int) -> list[dict[str, object]]:
 Runs = dict[str, Callable[[], object]]
 
 
-def best_times(runs: Runs, rounds: int) -> dict[str, float]:
-    """Return the best wall time of each; they take turns, so that noise is shared."""
-    best = dict.fromkeys(runs, float("inf"))
+def all_times(runs: Runs, rounds: int) -> dict[str, list[float]]:
+    """Return the wall times of each; they take turns, so that noise is shared."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
             started = time.perf_counter()
             run()
-            best[name] = min(best[name], time.perf_counter() - started)
-    return best
+            times[name].append(time.perf_counter() - started)
+    return times
 
 
 def pipeline_run(folder: Path, texts: Sequence[str]) -> Callable[[], object]:
@@ -244,12 +245,14 @@ def report(
     runs: Runs, count: int, unit: str, rounds: int, targets: dict[str, float]
 ) -> dict[str, float]:
     """Measure and print; ratios are to the first."""
-    times = best_times(runs, rounds)
+    times = all_times(runs, rounds)
     first = next(iter(times.values()))
     for name, seconds in times.items():
-        target = f" (target {targets[name]}x)" if name in targets else ""
-        print(f"  {name:<32} {count / seconds:8.1f} {unit}  {first / seconds:5.2f}x{target}")
-    return times
+        target = f", target {targets[name]}x" if name in targets else ""
+        print(
+            f"  {name:<32} {count / min(seconds):8.1f} {unit}  {ratio_text(first, seconds)}{target}"
+        )
+    return {name: min(seconds) for name, seconds in times.items()}
 
 
 def measure_latency(folders: dict[str, Path], arguments: argparse.Namespace) -> Json:
@@ -328,4 +331,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with on_this_machine():
+        main()

@@ -25,6 +25,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+from machine import on_this_machine
 
 from litebert.common.rng import rng
 from litebert.data.batches.example import Vocabulary
@@ -205,4 +206,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with on_this_machine():
+        main()

@@ -17,6 +17,7 @@ from itertools import cycle
 from pathlib import Path
 
 import numpy as np
+from machine import on_this_machine
 
 from litebert.common.files import open_binary
 from litebert.data.batches.example import ExampleConfig, Task
@@ -167,4 +168,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with on_this_machine():
+        main()

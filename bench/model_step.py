@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from machine import on_this_machine
 from torch import Tensor, nn
 
 from litebert.interop.names import tensor_names
@@ -336,4 +337,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with on_this_machine():
+        main()

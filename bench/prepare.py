@@ -25,6 +25,8 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from machine import on_this_machine
+
 from litebert.common.errors import install_command
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -258,4 +260,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with on_this_machine():
+        main()

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from machine import on_this_machine
 
 from litebert.common.runs import RunFolder
 from litebert.data.batches.example import Batch, ExampleConfig, Vocabulary
@@ -256,4 +257,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with on_this_machine():
+        main()

@@ -29,6 +29,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from machine import on_this_machine
 from serve_load import Client
 
 HEALTH_MS = 250
@@ -354,4 +355,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with on_this_machine():
+        main()

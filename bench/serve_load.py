@@ -25,6 +25,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from machine import on_this_machine
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
 BUILD = REPOSITORY / "build" / "bench" / "serve_load"
@@ -304,4 +306,5 @@ def wait_for_port(log: Path, server: subprocess.Popen[bytes]) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    with on_this_machine():
+        main()

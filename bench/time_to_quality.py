@@ -24,6 +24,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from machine import on_this_machine
 from pretrain import REPOSITORY, corpus, peer_inputs, peer_model
 
 from litebert.common.config import from_dict, read_toml
@@ -374,4 +375,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with on_this_machine():
+        main()

@@ -68,7 +68,7 @@ def tiny_run(shards: Path, out: Path, **changes: object) -> PretrainConfig:
 
 @pytest.mark.slow
 def test_numbers_that_rise_are_put_in_order(tmp_path: Path) -> None:
-    shards = prepared(counting_text(4000), tmp_path, vocab_size=250)
+    shards = prepared(counting_text(4000), tmp_path, vocab_size=150)
     found = pretrain(tiny_run(shards, tmp_path / "run", steps=1000, batch_size=32), quiet=True)
     assert found.scores is not None
     assert found.scores.sop_accuracy is not None

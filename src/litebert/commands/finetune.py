@@ -36,6 +36,7 @@ def finetune(
         litebert finetune sst2 --data glue --out runs/sst2 --baseline words,random
         litebert finetune rte --model runs/mnli/model --data glue --out runs/rte --seeds 5
         litebert finetune squad1 --model runs/base/model --data squad --out runs/squad --steps 500
+        litebert finetune tickets.csv --out runs/tickets
         litebert finetune mytask.toml --model runs/base/model --out runs/mine --epochs 3 --json
         litebert finetune cola --config cola --model M --data glue --out R
 

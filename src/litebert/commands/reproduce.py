@@ -120,7 +120,7 @@ def _run(
             result = conclude(name, request, plans[name], command)
             print(f"{load_experiment(name).title}: {request.out / name / 'report.html'}")
             for finding in result.findings:
-                print(f"  {finding.claim}: {finding.detail or finding.answer}")
+                print(f"  {finding.claim}: {finding.answer}; {finding.detail}")
         write_evidence(request.out, evidence)
         print(f"evidence: {evidence}")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import html
+import shutil
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,16 +15,19 @@ from litebert.common.config import from_dict, load_toml, recipe_path
 from litebert.common.files import read_json, write_json, write_text
 from litebert.experiments.config import Exact, Experiment, experiment_names, load_experiment
 from litebert.experiments.judge import Values, judge
-from litebert.experiments.plan import Assignment, Runs, of_conditions
+from litebert.experiments.plan import MEASURES_FILE, Assignment, Runs, of_conditions
 from litebert.experiments.work import LAYERS_FILE
 from litebert.model.config import PRESETS
 from litebert.model.counts import count_parameters
+from litebert.report.log import number
 from litebert.report.page import page, table, tiles
 from litebert.report.plots import curve, plot_curves
 from litebert.train.finetuning.config import Recipe
 
 RESULT_FILE = "result.json"
 PICTURE_FILE = "figure.png"
+_TASK_KINDS = (".score", ".random", ".words", ".always")
+"""Of a task: fine-tuned, from random weights, a bag of words, always the same answer."""
 
 Rows = list[list[str]]
 Found = dict[tuple[str, int], dict[str, float]]
@@ -106,17 +111,25 @@ def write_evidence(out: Path, target: Path) -> None:
         for finding in result.findings or [Finding(experiment.finding, "not run", "")]
     ]
     parts.append(markdown_table(["", "finding", "verdict"], rows))
-    minutes = sum(result.minutes for result in results)
-    parts.append(f"{minutes / 60:.1f} hours of one thread in all.\n")
+    costs = [number(read_json(path), "seconds") for path in out.glob(f"runs/*/{MEASURES_FILE}")]
+    parts.append(
+        f"{len(costs)} runs, {sum(costs) / 3600:.1f} hours of one thread; a run of two tables is "
+        "counted in both below.\n"
+    )
     for result in results:
         experiment = load_experiment(result.name)
         parts += [f"## {experiment.title}\n", f"{experiment.finding}\n"]
         if result.rows:
             parts.append(markdown_table(result.heading, result.rows))
-        parts += [f"- {f.claim}: **{f.answer}**; {f.detail}" for f in result.findings]
+        parts += [_wrapped(f"- {f.claim}: **{f.answer}**; {f.detail}") for f in result.findings]
         parts.append("")
+        if result.name.startswith("figure") and result.picture:
+            picture = Path("images") / f"{result.name}.png"
+            (target.parent / picture).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(out / result.name / result.picture, target.parent / picture)
+            parts.append(f"![{experiment.title}]({picture.as_posix()})\n")
         if result.note:
-            parts.append(f"{result.note}\n")
+            parts.append(f"{_wrapped(result.note)}\n")
         if result.runs:
             parts.append(
                 f"{result.runs} runs, {result.seeds} seeds, {result.minutes:.0f} minutes of one "
@@ -129,6 +142,10 @@ def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     """A table in Markdown."""
     lines = [f"| {' | '.join(heading)} |", f"|{' --- |' * len(heading)}"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 150, subsequent_indent="  " if text.startswith("- ") else "")
 
 
 def _read(folder: Path) -> Result | None:
@@ -175,8 +192,7 @@ def _table(
 
 
 def _task_measures(experiment: Experiment) -> list[str]:
-    kinds = ("score", "random", "words", "always")
-    return [f"{task}.{kind}" for task in experiment.tasks for kind in kinds]
+    return [f"{task}{kind}" for task in experiment.tasks for kind in _TASK_KINDS]
 
 
 def _cell(name: str, values: Sequence[float]) -> str:
@@ -184,7 +200,7 @@ def _cell(name: str, values: Sequence[float]) -> str:
         return ""
     if name in ("parameters", "tokens_per_s", "tokens", "seconds"):
         return f"{fmean(values):,.0f}"
-    is_share = "accuracy" in name or name.endswith(("rule", ".score", ".random", ".words"))
+    is_share = "accuracy" in name or name.endswith(("rule", *_TASK_KINDS))
     scale, digits = (100.0, 1) if is_share else (1.0, 3)
     spread = f" ± {stdev(values) * scale:.{digits}f}" if len(values) > 1 else ""
     return f"{fmean(values) * scale:.{digits}f}{spread}"

@@ -50,14 +50,14 @@ class Verdict:
     reason: str
 
     def describe(self) -> str:
-        """Answer, figures and reason as one line."""
+        """Figures and reason as one line."""
         found = self.interval
         if found is None:
-            return f"{self.answer}: {self.reason}"
+            return self.reason
         if found.count < 2:
-            return f"{self.answer}: {found.mean:+.4g} of one seed; {self.reason}"
+            return f"{found.mean:+.4g} of one seed; {self.reason}"
         said = f"{found.mean:+.4g} ({found.low:+.4g} to {found.high:+.4g}, {found.count} seeds)"
-        return f"{self.answer}: {said}{'; ' if self.reason else ''}{self.reason}"
+        return f"{said}{'; ' if self.reason else ''}{self.reason}"
 
 
 def half_width(deviation: float, count: int) -> float:

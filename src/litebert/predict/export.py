@@ -9,7 +9,7 @@ from pathlib import Path
 
 from litebert.common.errors import CheckpointError
 from litebert.common.files import check_free
-from litebert.interop.onnx.export import OnnxReport, export_onnx
+from litebert.interop.onnx.export import Int8Bits, OnnxReport, export_onnx
 from litebert.predict.evaluate import DevCheck
 
 
@@ -28,6 +28,7 @@ def export_checked(
     dev: DevCheck,
     *,
     int8: bool = False,
+    int8_bits: Int8Bits = 7,
     depth: int | None = None,
     max_drop: float = math.inf,
 ) -> tuple[OnnxReport, DevDrop]:
@@ -51,5 +52,5 @@ def export_checked(
                 "nothing was written; use --force to keep it"
             )
 
-    report = export_onnx(source, out, int8=int8, depth=depth, accept=accept)
+    report = export_onnx(source, out, int8=int8, int8_bits=int8_bits, depth=depth, accept=accept)
     return report, drops[0]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from litebert.common.errors import CheckpointError, install_command
+from litebert.common.errors import CheckpointError, ConfigError, install_command
 from litebert.interop.folder import ModelFolder
 from litebert.interop.onnx.file import OnnxFile
+from litebert.interop.onnx.verify import check_eight_bits
 from litebert.model.head_table import HEADS, outputs_of_head
 from litebert.predict.backend import BackendInfo, check_numbers
 from litebert.predict.inputs import PaddedBatch
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _STATES = "hidden_states"
 _MASKED = "masked_logits"
+_CUDA = "CUDAExecutionProvider"
 
 
 class OnnxBackend:
@@ -32,10 +34,12 @@ class OnnxBackend:
     are first asked for.
     """
 
-    def __init__(self, folder: Path, file: Path, threads: int | None) -> None:
-        self._path, self._threads = file, threads
+    def __init__(self, folder: Path, file: Path, threads: int | None, device: str = "cpu") -> None:
+        self._path, self._threads, self._device = file, threads, device
         described = ModelFolder(folder)
         model = OnnxFile(file)
+        if model.metadata.get("weight_bits") == "8":
+            check_eight_bits(file)
         # What Optimum calls our outputs. It gives the logits of a masked-word model at every
         # position: those at the masks are taken.
         self._renamed = {
@@ -127,6 +131,13 @@ class OnnxBackend:
             import onnxruntime
         except ModuleNotFoundError:
             raise CheckpointError(f"running {self._path} needs {install_command('onnx')}") from None
+        providers = ["CPUExecutionProvider"]
+        if self._device != "cpu" and _CUDA in onnxruntime.get_available_providers():
+            providers.insert(0, _CUDA)
+        elif self._device == "cuda":
+            raise ConfigError(
+                "onnxruntime finds no GPU here; use --device cpu, or `pip install onnxruntime-gpu`"
+            )
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.enable_mem_pattern = False  # one pattern per shape of a batch: memory without end
@@ -136,7 +147,7 @@ class OnnxBackend:
         if self._threads is not None:
             options.intra_op_num_threads = self._threads
         try:
-            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            return onnxruntime.InferenceSession(model, options, providers=providers)
         except Exception as error:  # onnxruntime raises many types of its own
             reason = str(error).splitlines()[0]
             raise CheckpointError(f"{self._path} cannot be run: {reason}") from None

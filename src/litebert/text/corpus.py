@@ -9,7 +9,7 @@ from pathlib import Path
 
 from litebert.common.errors import DataError
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary, plain_suffix
-from litebert.common.rows import read_rows
+from litebert.common.rows import read_rows_or_errors
 
 _ROW_SUFFIXES = (".jsonl", ".ndjson", ".parquet")
 
@@ -76,7 +76,10 @@ class TextLines:
             raise DataError(f"{path} cannot be read: {error}") from None
 
     def _rows(self, path: Path) -> Iterator[str]:
-        for number, row in read_rows(path):
+        for number, row in read_rows_or_errors(path):
+            if isinstance(row, DataError):
+                self._count_broken(path, number)
+                continue
             if self.column not in row:
                 known = ", ".join(map(str, row))
                 raise DataError(f"{path}:{number}: no column '{self.column}'; it has {known}")

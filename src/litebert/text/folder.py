@@ -52,11 +52,11 @@ def write_tokenizer_files(tokenizer: SentencePieceTokenizer, folder: Path) -> No
     write_json(folder / CONFIG_FILE, tokenizer_config(tokenizer))
 
 
-def copy_tokenizer(source: Path, target: Path, *, masks: bool = True) -> None:
+def copy_tokenizer(source: Path, target: Path, *, masks: bool | None = None) -> None:
     """Copy a tokenizer's files; those that other tools need and that are missing get made.
 
-    ``masks`` says whether the model fills in ``[MASK]``: if not, the ``tokenizer.json`` of ours
-    gives offsets without the space before a word.
+    ``masks`` says whether the model fills in ``[MASK]``, where that is known: if not, the
+    ``tokenizer.json`` of ours gives offsets without the space before a word.
     """
     if (source / JSON_FILE).is_file() and (source / CONFIG_FILE).is_file():
         for name in TOKENIZER_FILES:
@@ -64,11 +64,12 @@ def copy_tokenizer(source: Path, target: Path, *, masks: bool = True) -> None:
                 shutil.copyfile(source / name, target / name)
     else:
         Tokenizer.load(source).save(target)
-    if "digit_comma" in read_json(target / CONFIG_FILE):
-        values = read_json(target / JSON_FILE)
-        wanted = _with_word_marks(values, masks)
-        if wanted != values:
-            write_text(target / JSON_FILE, json.dumps(wanted, ensure_ascii=False) + "\n")
+    if masks is None or "digit_comma" not in read_json(target / CONFIG_FILE):
+        return
+    values = read_json(target / JSON_FILE)
+    wanted = _with_word_marks(values, masks)
+    if wanted != values:
+        write_text(target / JSON_FILE, json.dumps(wanted, ensure_ascii=False) + "\n")
 
 
 def _with_word_marks(values: dict[str, Any], masks: bool) -> dict[str, Any]:
@@ -82,7 +83,9 @@ def _with_word_marks(values: dict[str, Any], masks: bool) -> dict[str, Any]:
     steps = [{**marks, "prepend_scheme": "first"}]
     if not masks:
         steps = [{"type": "WhitespaceSplit"}, {**marks, "prepend_scheme": "always"}]
-    found = values["pre_tokenizer"]["pretokenizers"]
+    found = values["pre_tokenizer"].get("pretokenizers", [])
+    if not any(step["type"] == "Metaspace" for step in found):
+        return values
     rest = [step for step in found if step["type"] not in ("WhitespaceSplit", "Metaspace")]
     return {**values, "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps + rest}}
 

@@ -234,7 +234,8 @@ def check_same_pieces(tokenizer: Tokenizer, path: Path, other: Path) -> None:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return read_bytes(path, LARGEST_VOCABULARY).decode().removesuffix("\n").split("\n")
+        text = read_bytes(path, LARGEST_VOCABULARY).decode().replace("\r\n", "\n")
+        return text.removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 ({error.reason} at byte {error.start})") from None
 

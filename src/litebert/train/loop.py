@@ -226,7 +226,7 @@ class Loop(Generic[T]):
 
     def _tell_threads(self, number: int) -> None:
         limit = self._threads.limit
-        message = f"step {self.state.step:,}: faster with {number} of {limit} threads, so be it"
+        message = f"step {self.state.step:,}: going on with {number} of {limit} threads"
         self.run.event("threads", message, {"threads": number})
 
     def _skip(self, outcome: Outcome) -> None:

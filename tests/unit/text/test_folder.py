@@ -145,7 +145,7 @@ def test_offsets_without_the_space_where_nothing_is_masked(
             rows = zip(found.offsets, expected.starts, expected.ends, strict=True)
             assert all(span == (start, end) for span, start, end in rows if start < end)
         assert not any(line[start:end] != line[start:end].strip() for start, end in found.offsets)
-    copy_tokenizer(tmp_path / "clean", tmp_path / "back")
+    copy_tokenizer(tmp_path / "clean", tmp_path / "back", masks=True)
     original = (tiny_tokenizer_dir / "tokenizer.json").read_text(encoding="utf-8")
     again = (tmp_path / "back" / "tokenizer.json").read_text(encoding="utf-8")
     assert json.loads(again) == json.loads(original)

@@ -122,6 +122,8 @@ def refuse(folder: Path, complaint: str) -> None:
 
 def test_a_vocabulary_without_mask_or_with_twins_is_refused(wordpiece: Path) -> None:
     path = wordpiece / "vocab.txt"
+    path.write_bytes("\r\n".join(PIECES).encode())  # as the Korean ALBERT has it
+    assert Tokenizer.load(wordpiece).encode("the capital") == [5, 6]
     path.write_text("\n".join(PIECES[:4] + PIECES[5:]), encoding="utf-8")
     refuse(wordpiece, r"vocab\.txt has no piece \[MASK\]")
     path.write_text("\n".join([*PIECES, "capital"]), encoding="utf-8")

@@ -15,7 +15,7 @@ from litebert.interop.folder import CONFIG_FILE, ModelFolder
 from litebert.interop.names import POOLER
 from litebert.interop.onnx.graph import Array, Int8, Precision
 from litebert.interop.onnx.model import ModelGraph
-from litebert.interop.onnx.verify import verify_export
+from litebert.interop.onnx.verify import check_eight_bits, verify_export
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.config import Pooling as Pooling
 from litebert.model.head_table import HEADS, Head
@@ -37,6 +37,7 @@ _TYPES = (
 )
 
 PrecisionName = Literal["float32", "int8"]
+Int8Bits = Literal[7, 8]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def export_onnx(
     out: Path | str,
     *,
     int8: bool = False,
+    int8_bits: Int8Bits = 7,
     depth: int | None = None,
     pooling: Pooling = "mean",
     accept: Callable[[Path], None] | None = None,
@@ -75,6 +77,7 @@ def export_onnx(
         source: a model folder or hub name.
         out: the new folder; must be absent or empty.
         int8: store matrices and tables as int8 and multiply integers.
+        int8_bits: 8 uses the whole range of a byte, which only processors with VNNI add rightly.
         depth: layers to run, for a model whose layers share all parameters.
         pooling: how sentence-transformers makes one vector of a text, for a model without a task.
         accept: called with the finished folder before it gets its name; raises to refuse it.
@@ -82,7 +85,9 @@ def export_onnx(
     folder = ModelFolder(source)
     head = folder.head
     parameters = _parameters(folder, head)
-    precision = Int8() if int8 else Precision()
+    if int8 and int8_bits == 8:
+        check_eight_bits(Path(out))
+    precision = Int8(int8_bits) if int8 else Precision()
     builder = ModelGraph(folder.config, parameters, precision, _mask_id(folder.path), depth)
     model = builder.build(head)
     count = num_nodes(model.graph, "MatMulInteger")

@@ -24,6 +24,8 @@ IR_VERSION = 9
 LARGEST = 63
 """Weights use seven bits. onnxruntime's kernels for processors without VNNI add two products of
 an unsigned and a signed byte in 16 bits: 2 * 255 * 127 overflows, 2 * 255 * 63 does not."""
+FULL_RANGE = 127
+"""Eight bits, for processors that are known to add in 32 bits."""
 
 _NONE: Attributes = {}
 
@@ -131,6 +133,7 @@ class Precision:
     """How matrices and tables are stored and used: as they are, in float32."""
 
     name = "float32"
+    bits = 32
 
     def linear(self, graph: Graph, x: str, name: str, weight_OI: Array, bias_O: Array) -> str:
         """Add ``x @ weight.T + bias``, only the transpose stored; x [..., I] -> [..., O]."""
@@ -152,17 +155,17 @@ class Quantized(NamedTuple):
     """A matrix as integers and one scale per row."""
 
     values: npt.NDArray[np.int8]
-    """[rows, columns], each between -LARGEST and LARGEST."""
+    """[rows, columns]"""
     scales: npt.NDArray[np.float32]
     """[rows]; ``values * scales[:, None]`` is the matrix again, nearly."""
 
 
-def quantize_rows(matrix: Array) -> Quantized:
-    """Round each row to integers so that its largest weight becomes :data:`LARGEST`."""
+def quantize_rows(matrix: Array, largest: int = LARGEST) -> Quantized:
+    """Round each row to integers so that its largest weight becomes ``largest``."""
     wide = matrix.astype(np.float64)
     peaks = np.abs(wide).max(axis=1, keepdims=True)
-    scales = np.where(peaks > 0, peaks / LARGEST, 1.0)
-    values = np.clip(np.rint(wide / scales), -LARGEST, LARGEST)
+    scales = np.where(peaks > 0, peaks / largest, 1.0)
+    values = np.clip(np.rint(wide / scales), -largest, largest)
     return Quantized(values.astype(np.int8), scales[:, 0].astype(np.float32))
 
 
@@ -176,7 +179,8 @@ class Int8(Precision):
 
     name = "int8"
 
-    def __init__(self) -> None:
+    def __init__(self, bits: int = 7) -> None:
+        self.bits, self._largest = bits, FULL_RANGE if bits == 8 else LARGEST
         self._quantized: dict[str, Quantized] = {}  # a shared matrix is rounded once
 
     def linear(self, graph: Graph, x: str, name: str, weight_OI: Array, bias_O: Array) -> str:
@@ -208,7 +212,7 @@ class Int8(Precision):
 
     def _quantize(self, name: str, matrix: Array) -> Quantized:
         if name not in self._quantized:
-            self._quantized[name] = quantize_rows(matrix)
+            self._quantized[name] = quantize_rows(matrix, self._largest)
         return self._quantized[name]
 
 

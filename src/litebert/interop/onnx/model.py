@@ -77,6 +77,7 @@ class ModelGraph:
             {
                 "head": head,
                 "precision": self.precision.name,
+                "weight_bits": str(self.precision.bits),
                 "num_layers": str(self.plan.num_layers),
                 # Tensors inside the graph: the embeddings and the output of each block. They
                 # are not given out, but a reader can ask for them, see `with_outputs`.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from litebert.common.errors import CheckpointError
 from litebert.interop.names import POOLER
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, OUTPUTS, Head
@@ -44,6 +46,31 @@ class Verification:
     def passed(self) -> bool:
         """Whether the difference is allowed (one that is not a number is not)."""
         return self.difference <= self.tolerance
+
+
+@cache
+def check_eight_bits(path: Path) -> None:
+    """Refuse a file with full-range weights where the processor's sums of them overflow.
+
+    Tried, not looked up: a product of the largest bytes, in the shapes of a text and of a batch.
+    """
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    info = helper.make_tensor_value_info
+    inputs = [info("a", TensorProto.UINT8, ["m", 64]), info("b", TensorProto.INT8, [64, 32])]
+    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    outputs = [info("y", TensorProto.INT32, ["m", 32])]
+    graph = helper.make_graph([node], "largest", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for rows in (1, 16):
+        a, b = np.full((rows, 64), 255, np.uint8), np.full((64, 32), 127, np.int8)
+        if (session.run(None, {"a": a, "b": b})[0] != 64 * 255 * 127).any():
+            raise CheckpointError(
+                f"{path} has int8 weights of eight bits, and their products overflow on this "
+                "processor, which has no VNNI; export it again with --int8-bits 7"
+            )
 
 
 def verify_export(

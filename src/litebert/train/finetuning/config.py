@@ -27,7 +27,7 @@ class FinetuneConfig:
     """
 
     task: str
-    """a benchmark (names above), or a TOML file that describes your own task"""
+    """a benchmark (names above), a TOML file that describes your own task, or a table of it"""
     _: KW_ONLY
     out: Path
     """run folder to write"""
@@ -35,7 +35,8 @@ class FinetuneConfig:
     """model folder, run folder or hub name to start from (pretrained, or fine-tuned on another \
 task); default: the small model that comes with litebert"""
     data: Path | None = None
-    """folder with the task's files (or the GLUE root); own tasks may leave it out"""
+    """folder with the task's files (or the GLUE root), or one table of an own task, which is cut \
+in two; own tasks may leave it out"""
     steps: int | None = None
     """length of the run in steps; default: the recipe's"""
     epochs: float | None = None

@@ -23,7 +23,7 @@ from litebert.interop.onnx import verify as onnx_verify
 from litebert.interop.onnx.export import Pooling, export_onnx, num_nodes
 from litebert.interop.onnx.file import OnnxFile
 from litebert.interop.onnx.graph import LARGEST, quantize_rows
-from litebert.interop.onnx.verify import verify_export
+from litebert.interop.onnx.verify import check_eight_bits, verify_export
 from tiny_models import HEADS, TINY, random_model_folder
 
 BIG = 1000
@@ -252,6 +252,27 @@ def test_rounding_errs_by_half_a_step_at_most(matrix: np.ndarray) -> None:
     assert np.abs(values).max() <= LARGEST
     error = np.abs(values * scales[:, None] - matrix)
     assert (error <= 0.5001 * scales[:, None] + 1e-6).all()
+
+
+def test_eight_bits_are_nearer_and_refused_where_their_sums_overflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = random_model_folder(tmp_path / "model", "classification", None)
+    try:
+        full = export_onnx(source, tmp_path / "full", int8=True, int8_bits=8)
+    except CheckpointError:
+        pytest.skip("the sums of full-range bytes overflow on this processor")
+    assert full.difference < export_onnx(source, tmp_path / "seven", int8=True).difference
+
+    class Overflowing:
+        def __init__(self, model: bytes) -> None: ...
+
+        def run(self, outputs: None, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+            return [np.full((len(feeds["a"]), 32), 2**15 - 1)]
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", Overflowing)
+    with pytest.raises(CheckpointError, match="--int8-bits 7"):
+        check_eight_bits(tmp_path / "other")
 
 
 def test_products_of_bytes_fit_sixteen_bits() -> None:
