@@ -17,6 +17,7 @@ from litebert.predict.inputs import PaddedBatch, pad, split
 from litebert.tasks.base import Feature, FloatArray, Outputs
 
 Runtime = Literal["auto", "torch", "onnx"]
+Device = Literal["auto", "cpu", "cuda"]
 Threads = Literal["auto"] | int
 """Threads of the processor; auto: as many as there are cores, in a training as many as help."""
 
@@ -135,7 +136,7 @@ def open_backend(
         folder: a model folder (``model.safetensors``) or an ONNX folder (``model.onnx``).
         runtime: ``auto`` takes the ONNX file if the folder has one, else torch.
         threads: of the processor; ``auto`` and None let the runtime decide.
-        device: where torch runs; ``auto`` takes a GPU if there is one.
+        device: where it runs; ``auto`` takes a GPU if there is one and the runtime has it.
         packed: bring torch's weights into the processor's own order: faster, rounded otherwise.
     """
     files = (folder / name for name in ONNX_FILES)
@@ -147,7 +148,7 @@ def open_backend(
     if runtime != "torch" and found is not None:
         from litebert.predict.onnx_backend import OnnxBackend
 
-        return OnnxBackend(folder, found, num_threads(threads))
+        return OnnxBackend(folder, found, num_threads(threads), device)
     try:
         from litebert.predict.torch_backend import TorchBackend
     except ModuleNotFoundError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from litebert.common.errors import CheckpointError, install_command
+from litebert.common.errors import CheckpointError, ConfigError, install_command
 from litebert.interop.folder import ModelFolder
 from litebert.interop.onnx.file import OnnxFile
 from litebert.interop.onnx.verify import check_eight_bits
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _STATES = "hidden_states"
 _MASKED = "masked_logits"
+_CUDA = "CUDAExecutionProvider"
 
 
 class OnnxBackend:
@@ -33,8 +34,8 @@ class OnnxBackend:
     are first asked for.
     """
 
-    def __init__(self, folder: Path, file: Path, threads: int | None) -> None:
-        self._path, self._threads = file, threads
+    def __init__(self, folder: Path, file: Path, threads: int | None, device: str = "cpu") -> None:
+        self._path, self._threads, self._device = file, threads, device
         described = ModelFolder(folder)
         model = OnnxFile(file)
         if model.metadata.get("weight_bits") == "8":
@@ -130,6 +131,13 @@ class OnnxBackend:
             import onnxruntime
         except ModuleNotFoundError:
             raise CheckpointError(f"running {self._path} needs {install_command('onnx')}") from None
+        providers = ["CPUExecutionProvider"]
+        if self._device != "cpu" and _CUDA in onnxruntime.get_available_providers():
+            providers.insert(0, _CUDA)
+        elif self._device == "cuda":
+            raise ConfigError(
+                "onnxruntime finds no GPU here; use --device cpu, or `pip install onnxruntime-gpu`"
+            )
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.enable_mem_pattern = False  # one pattern per shape of a batch: memory without end
@@ -139,7 +147,7 @@ class OnnxBackend:
         if self._threads is not None:
             options.intra_op_num_threads = self._threads
         try:
-            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            return onnxruntime.InferenceSession(model, options, providers=providers)
         except Exception as error:  # onnxruntime raises many types of its own
             reason = str(error).splitlines()[0]
             raise CheckpointError(f"{self._path} cannot be run: {reason}") from None

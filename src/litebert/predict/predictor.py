@@ -18,6 +18,7 @@ from litebert.interop.folder import resolve
 from litebert.predict import questions
 from litebert.predict.backend import (
     Backend,
+    Device,
     Runtime,
     Threads,
     open_backend,
@@ -75,6 +76,7 @@ class Predictor:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         depth: int | None = None,
         force_depth: bool = False,
+        device: Device = "cpu",
     ) -> Predictor:
         """Load a model folder (torch) or an ONNX folder (onnxruntime, no torch needed).
 
@@ -83,9 +85,10 @@ class Predictor:
             threads: of the processor; ``auto`` and None let the runtime decide.
             depth: layers to run; None runs all. Needs a model trained for it (`train_exits`).
             force_depth: run at that depth even if the model was not trained for it.
+            device: where it runs; ``auto`` takes a GPU if there is one.
         """
         folder = resolve(folder)
-        backend = open_backend(folder, runtime, threads)
+        backend = open_backend(folder, runtime, threads, device=device)
         if depth is not None and backend.info.max_depth is None:
             raise InputError(
                 f"depth {depth}: that of an ONNX model is fixed; export it with `--depth {depth}`"

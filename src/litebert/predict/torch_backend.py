@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from litebert.common.errors import ConfigError
 from litebert.dist.runtime import Precision, autocast
 from litebert.interop.folder import ModelFolder
 from litebert.interop.hf import load_model
@@ -68,6 +69,8 @@ class TorchBackend:
             torch.set_num_threads(threads)
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError("torch finds no GPU here; use --device cpu, or torch's CUDA build")
         backend = cls(load_model(folder).to(device).eval(), ModelFolder(folder).head, "auto")
         if packed and backend.device.type == "cpu":
             for variable in _SHAPE_CACHES:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from litebert.common.config import check_range
 from litebert.common.errors import ConfigError
-from litebert.predict.backend import Runtime, Threads, num_threads
+from litebert.predict.backend import Device, Runtime, Threads, num_threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 
 LIMITS = (
@@ -33,6 +33,9 @@ goes to the first that has the head for it; default: the small model that comes 
     """port to listen on; 0 takes a free one"""
     runtime: Runtime = "auto"
     """what runs the models; auto takes an ONNX file if there is one"""
+    device: Device = "cpu"
+    """where they run: cuda needs torch's CUDA build, or onnxruntime-gpu; auto takes it if it is \
+there"""
     threads: Threads | None = None
     """processor threads for one batch; auto, or left out: all"""
     depth: int | None = None

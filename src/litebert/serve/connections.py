@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -211,8 +211,27 @@ class Server(uvicorn.Server):
             listener.listen(socket.SOMAXCONN)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop accepting, and let every connection finish."""
+        """Stop accepting, and let every connection finish.
+
+        Closing the port resets what queues there, so it is emptied right before.
+        """
         self._connections.stopping = True
+        queued: list[socket.socket] = []
+        for listener in sockets or ():
+            with suppress(OSError):
+                while True:
+                    queued.append(listener.accept()[0])
+        for server in self.servers:
+            server.close()
+        for connection in queued:
+            protocol = partial(
+                TimedProtocol,
+                self._connections,
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            )
+            await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -57,6 +57,7 @@ class ServedModel:
             config.max_tokens,
             config.depth,
             config.force_depth,
+            config.device,
         )
         path = resolve(folder).absolute()
         name = path.parent.name if path.name == "model" else path.name

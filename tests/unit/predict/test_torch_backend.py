@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from litebert.common.errors import ConfigError
 from litebert.model.cpu import can_pack
 from litebert.predict.predictor import Predictor
 from litebert.predict.torch_backend import _SHAPE_CACHES
@@ -43,6 +44,22 @@ def test_the_caches_of_shapes_are_bounded_unless_the_user_says_how(
     monkeypatch.delenv(_SHAPE_CACHES[0])
     Predictor.load(model_folder("pretraining"), "torch", 1)
     assert [os.environ[variable] for variable in _SHAPE_CACHES] == ["64", "7"]
+
+
+def test_a_gpu_that_is_not_there_is_one_line(
+    model_folder: Callable[..., Path],
+    onnx_folder: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import onnxruntime
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    for folder in (model_folder("pretraining"), onnx_folder("pretraining")):
+        with pytest.raises(ConfigError, match="finds no GPU here; use --device cpu"):
+            Predictor.load(folder, device="cuda")
+        assert Predictor.load(folder, device="auto").embed(["a"]).shape[0] == 1
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ class Stage:
     """A server with an endpoint that waits to be released, and its clients."""
 
     server: Server
+    listener: socket.socket
     port: int
     release: asyncio.Event
     reached: int = 0
@@ -58,7 +59,7 @@ def on_stage(scenario: Callable[[Stage], Awaitable[None]], **settings: object) -
         app.state.stopping = False
         listener = socket.create_server(("127.0.0.1", 0))
         server = Server(app, config)
-        stage = Stage(server, listener.getsockname()[1], asyncio.Event())
+        stage = Stage(server, listener, listener.getsockname()[1], asyncio.Event())
 
         @app.get("/quick")
         async def quick() -> str:
@@ -165,6 +166,22 @@ def test_an_answer_after_the_signal_says_that_it_is_the_last() -> None:
         stage.release.set()
         assert (await slow.read()).endswith(b'"done"')
         assert await kept[0][0].read() == b"", "closed, and not reset"
+
+    on_stage(scenario)
+
+
+def test_connections_that_queue_when_the_port_closes_are_answered() -> None:
+    async def scenario(stage: Stage) -> None:
+        queued = [socket.create_connection(("127.0.0.1", stage.port)) for _ in range(20)]
+        for client in queued:
+            client.sendall(GET % b"quick")
+        stage.server.handle_exit(15, None)
+        stopping = asyncio.create_task(stage.server.shutdown([stage.listener]))
+        for client in queued:
+            answer = await asyncio.to_thread(client.recv, 1000)  # raises if it is reset
+            assert answer.split()[1] == b"200"
+            client.close()
+        await stopping
 
     on_stage(scenario)
 
