@@ -169,7 +169,7 @@ def _config(
             "evaluation.final_examples",
             "checkpoint.every_steps",
         ):
-            changes[key] = max(10, round(number(values, *key.split(".")) * factor))
+            changes[key] = max(4, round(number(values, *key.split(".")) * factor))
     for key, value in changes.items():
         _set(values, key, value)
     data = [str(folder) for folder in request.data[: variant.corpora or None]]

@@ -94,6 +94,19 @@ def test_text_apart_is_evaluated_and_never_trained_on(
     assert asdict(found.scores) == pytest.approx(asdict(beside.scores))
 
 
+def test_changed_tokens_are_seen(
+    trained: PretrainResult, tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    shards = shutil.copytree(tiny_shards_dir, tmp_path / "shards")
+    path = shards / "dev" / "00000.bin"
+    content = path.read_bytes()
+    path.write_bytes(content[:40] + bytes([content[40] ^ 1]) + content[41:])
+    with pytest.raises(DataError, match=r"00000\.bin is damaged"):
+        evaluate_pretraining(str(trained.model), [shards], examples=8)
+    with pytest.raises(ConfigError, match="--examples 0"):
+        evaluate_pretraining(str(trained.model), [shards], examples=0)
+
+
 def test_refusals(trained: PretrainResult, apart: Path, tmp_path: Path) -> None:
     model = str(trained.model)
     with pytest.raises(DataError, match="no dev documents"):
