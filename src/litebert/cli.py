@@ -91,6 +91,7 @@ def build_app(arguments: Sequence[str] = ()) -> App:
             owner.command(called, name=leaf, help_epilogue=_examples(called))
         else:
             owner.command(f"litebert.commands.{function}", name=leaf, help=text)
+    app.register_install_completion_command(add_to_startup=False)
     return app
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.cli import COMMANDS, _without_overridden_lengths, main, run
+from litebert.cli import COMMANDS, _without_overridden_lengths, build_app, main, run
 from litebert.common.errors import ConfigError
 from litebert.train.pretraining.config import PretrainConfig
 
@@ -160,3 +160,9 @@ def test_settings_of_the_server_are_flags_only(capsys: pytest.CaptureFixture[str
     assert "folder" in capsys.readouterr().err
     main(["serve", "--help"])
     assert "MODEL --model" not in capsys.readouterr().out
+
+
+def test_a_shell_completes_commands_and_settings() -> None:
+    script = build_app().generate_completion(shell="bash")
+    for word in ("fill-mask", "--int8-bits", "--optimizer.lr"):
+        assert word in script, word
