@@ -16,7 +16,7 @@ from litebert.train.run import Run
 from small_run import small_config
 
 KILLED_AT_STEP = 23
-STOPPED_S = 30
+STOPPED_S = 60
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ def test_killed_and_restarted_equals_undisturbed(
 def test_a_process_that_stands_still_for_a_while_is_waited_for(
     tiny_shards_dir: Path, tmp_path: Path
 ) -> None:
-    """SIGSTOP for half a minute, as a paused machine does; nobody restarts, nothing changes."""
+    """SIGSTOP for a minute, as a paused machine does; nobody restarts, nothing changes."""
     run(2, tiny_shards_dir, tmp_path / "straight", "undisturbed")
     run(2, tiny_shards_dir, tmp_path / "stopped", "stopped")
     events = [e["event"] for e in RunFolder.open(tmp_path / "stopped").metrics() if "event" in e]

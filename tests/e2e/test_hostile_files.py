@@ -100,9 +100,7 @@ def test_huge_rows_take_bounded_memory(world: Path, tmp_path: Path, name: str) -
     command += ["--model", str(world / "classifier"), "--input", str(path)]
     answer = subprocess.run(command, capture_output=True, text=True)
     assert "Traceback" not in answer.stderr, answer.stderr[-2000:]
-    # Of a Parquet file a few rows are in memory at once: pyarrow's, and as Python's strings.
-    most = PEAK_BYTES * 3 // 2 if name == "rows.parquet" else PEAK_BYTES
-    assert int(answer.stderr.rsplit("peak ", 1)[1]) < most
+    assert int(answer.stderr.rsplit("peak ", 1)[1]) < PEAK_BYTES
 
 
 _MEASURED = """

@@ -194,12 +194,13 @@ def parquet_rows(
         if sum(sizes) > LONGEST_LINE * group.num_rows:
             raise OSError(f"rows of {_TOO_LONG} each")
         # A column is as large as its largest text at least.
-        at_once = min(1024, max(4, (1 << 28) // max(1, *sizes)))
+        at_once = min(1024, max(4, (1 << 26) // max(1, *sizes)))
         for batch in file.iter_batches(at_once, row_groups=[number], columns=columns):
             step = at_once if batch.nbytes < LONGEST_LINE else 1
             for start in range(first_row, batch.num_rows, step):
                 yield from _batch_rows(batch.slice(start, step))
             first_row = max(0, first_row - batch.num_rows)
+            del batch  # or it stays while the next one is read
 
 
 def _batch_rows(batch: pyarrow.RecordBatch) -> list[Record | DataError]:
