@@ -308,14 +308,14 @@ def test_a_clean_install_without_torch_predicts(
     assert filled.returncode == 0, filled.stderr
     assert len(json.loads(filled.stdout)["masks"][0]) == 5
     labels = ("O", "B-NAME", "I-NAME")
-    shutil.copytree(onnx_folder("classification"), tmp_path / "sst2")
-    TaskFile("sst2", "classification", labels, max_length=32).write(tmp_path / "sst2")
+    shutil.copytree(onnx_folder("classification"), tmp_path / "names")
+    TaskFile("names", "classification", labels, max_length=32).write(tmp_path / "names")
     rows = '{"text": "a name", "id": 1}\n{"text": "the value", "id": 2}\n'
     for task, folder, key in (
-        ("sst2", tmp_path / "sst2", "label"),
-        ("embed", onnx_folder("pretraining"), "embedding"),
+        ([], tmp_path / "names", "label"),
+        (["embed"], onnx_folder("pretraining"), "embedding"),
     ):
-        answered = litebert("predict", task, "--model", folder, sent=rows)
+        answered = litebert("predict", *task, "--model", folder, sent=rows)
         assert answered.returncode == 0, answered.stderr
         answers = [json.loads(line) for line in answered.stdout.splitlines()]
         assert [answer["id"] for answer in answers] == [1, 2]
