@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.common.errors import DataError, blame
-from litebert.common.limits import parse_json
+from litebert.common.limits import check_regular, parse_json
 from litebert.data.corpus.ingest import Chunk, Excerpt, Position, Problem, ProblemKind
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.shards import Documents, Tokens, token_dtype
@@ -88,6 +88,8 @@ class Part:
 def _arrays(file: Path | io.BytesIO) -> Iterator[Mapping[str, NDArray[Any]]]:
     source = f"{file}: `litebert prepare --restart` builds anew; the part"
     try:
+        if isinstance(file, Path):
+            check_regular(file)
         with blame(source), np.load(file, allow_pickle=False) as arrays:
             yield arrays
     except (BadZipFile, EOFError) as error:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_path, sha256_file
+from litebert.common.limits import check_regular
 from litebert.data.corpus.manifest import Manifest, ShardEntry, Split, SplitEntry
 from litebert.text.tokenizer import Tokenizer
 
@@ -240,11 +241,12 @@ class ShardSet:
         if not self.shards:
             return np.zeros(self.vocab_size, np.int64)
         try:
+            check_regular(path)
             counts = np.load(path, mmap_mode="r", allow_pickle=False)
             if counts.shape != (self.vocab_size,) or counts.dtype != np.int64:
                 raise ValueError("not a count for each piece")
             return cast(Integers, np.array(counts))
-        except (OSError, ValueError, EOFError):
+        except (DataError, OSError, ValueError, EOFError):
             raise DataError(
                 f"{path} is missing or damaged; run `litebert prepare` into a new folder"
             ) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import tempfile
 from collections.abc import Iterable
 from itertools import pairwise
@@ -17,6 +19,7 @@ from litebert.common.errors import DataError
 from litebert.data.corpus import verify as verify_module
 from litebert.data.corpus.manifest import MANIFEST
 from litebert.data.corpus.shards import (
+    UNIGRAMS,
     Documents,
     ShardCutter,
     ShardSet,
@@ -217,3 +220,12 @@ def test_counts_that_are_not_the_sums_of_the_shards_are_refused(tmp_path: Path) 
             ShardSet.open(tmp_path, "train")
         path.write_text(json.dumps(values))
     ShardSet.open(tmp_path, "train")
+
+
+def test_a_pipe_in_place_of_the_counts_is_not_opened(tmp_path: Path, tiny_shards_dir: Path) -> None:
+    folder = Path(shutil.copytree(tiny_shards_dir, tmp_path / "shards"))
+    counts = folder / "train" / UNIGRAMS
+    counts.unlink()
+    os.mkfifo(counts)
+    with pytest.raises(DataError, match="missing or damaged"):
+        ShardSet.open(folder, "train").unigram_counts()
