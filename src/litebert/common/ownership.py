@@ -102,9 +102,9 @@ def keep_inputs(out: Path | str, inputs: Inputs) -> None:
 
     Symbolic links are followed. What does not exist is left to whoever reads it.
     """
-    target = Path(out).expanduser().resolve()
+    target = _real(out)
     for flag, value in inputs:
-        source = target if value is None else Path(value).expanduser().resolve()
+        source = target if value is None else _real(value)
         if value is None or not source.exists():
             continue
         if source == target or target in source.parents:
@@ -120,9 +120,9 @@ def keep_files(target: Path | str, inputs: Inputs) -> None:
 
     For what is written beside other things: a table, a picture, files of predictions.
     """
-    place = Path(target).expanduser().resolve()
+    place = _real(target)
     for flag, value in inputs:
-        source = None if value is None else Path(value).expanduser().resolve()
+        source = None if value is None else _real(value)
         if source is not None and (source == place or source in place.parents):
             raise DataError(
                 f"{target} is part of what is read ({flag} {value}), which must not be "
@@ -182,3 +182,8 @@ def _clear(path: Path, target: Path, kind: str | None) -> None:
 
 def _age_s(path: Path) -> float:
     return time.time() - path.stat().st_mtime
+
+
+def _real(path: Path | str) -> Path:
+    """A path without links; one that leads to itself stays as it is, and its reader refuses it."""
+    return Path(os.path.realpath(Path(path).expanduser()))
