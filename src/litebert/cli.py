@@ -134,7 +134,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MissingArgumentError as error:
         rows = "Only got" in str(error) and ", ...]" in str(getattr(error.argument, "hint", ""))
         flag = error.argument.name if error.argument else ""
-        _refuse(f"{flag} takes pairs: a share of the run and a value" if rows else str(error))
+        command = " ".join(error.command_chain or ())
+        usage = f"{str(error).rstrip('.')}: `litebert {command} --help` has examples"
+        _refuse(f"{flag} takes pairs: a share of the run and a value" if rows else usage)
     except CycloptsError as error:
         _refuse(str(error))
     except LitebertError as error:

@@ -35,7 +35,7 @@ def test_without_weights_one_line_says_what_to_do(
     for arguments in (
         ["fill-mask", "a [MASK]."],
         ["predict", "embed"],
-        ["export", "onnx", str(tmp_path / "out")],
+        ["export", "onnx", "bundled", str(tmp_path / "out")],
         ["finetune", str(TASK), "--out", str(tmp_path / "run")],
         ["analyze", "layers", "--input", str(TASK)],
         ["serve", "--port", "0"],
@@ -56,7 +56,7 @@ def test_commands_take_it_by_default(
 ) -> None:
     run(["fill-mask", "return a new [MASK].", "--json"])
     assert len(json.loads(capsys.readouterr().out)["masks"][0]) == 5
-    run(["export", "onnx", str(tmp_path / "out")])
+    run(["export", "onnx", "bundled", str(tmp_path / "out")])
     assert (tmp_path / "out" / "model.onnx").is_file()
     run(["finetune", str(TASK), "--out", str(tmp_path / "run"), "--steps", "2", "--json"])
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()

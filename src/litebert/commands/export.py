@@ -8,17 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON, SWITCH
-from litebert.common.errors import ConfigError
-from litebert.common.files import near_folders
-from litebert.common.runs import MANIFEST_FILE
-from litebert.interop.folder import CONFIG_FILE
 
 
 def onnx(
     source: str,
-    out: Path | None = None,
+    out: Path,
     *,
     int8: Annotated[bool, SWITCH] = False,
     int8_bits: Literal[7, 8] = 7,
@@ -39,8 +34,8 @@ def onnx(
         litebert export onnx bundled exported/ --int8
 
     Args:
-        source: a model folder, a run folder or a hub name; left out, the small model that comes
-            with litebert, which is also called bundled.
+        source: a model folder, a run folder or a hub name; bundled is the small model that comes
+            with litebert.
         out: the new folder: model.onnx, config.json and the tokenizer.
         int8: store matrices as int8 and multiply integers: a quarter of the size, faster.
         int8_bits: 8 is more exact, for processors with VNNI only; others refuse to run it.
@@ -56,8 +51,6 @@ def onnx(
     from litebert.interop.onnx.export import export_onnx
     from litebert.predict.purpose import check_depth
 
-    if out is None:
-        source, out = BUNDLED, _only_folder(Path(source))
     check_depth(source, depth, force_depth)
     drop = None
     if dev is None:
@@ -96,25 +89,6 @@ def onnx(
     )
     if drop is not None:
         print(f"  dev {drop.metric}: {drop.before:.4g} before, {drop.after:.4g} after")
-
-
-def _only_folder(out: Path) -> Path:
-    """The new folder, if only one is named; refused where it is rather a model, or a misspelt one.
-
-    The model that comes with litebert must not take the place of the one that was meant.
-    """
-    parent = out.absolute().parent
-    near = "" if out.exists() else near_folders(out)
-    if near or any((parent / name).is_file() for name in (CONFIG_FILE, MANIFEST_FILE)):
-        what = f"{out} does not exist.{near}"
-    elif out.is_dir() and any(out.iterdir()):
-        what = f"{out} is not empty, so it cannot be the new folder."
-    else:
-        return out
-    raise ConfigError(
-        f"{what} Name the model and the new folder: `litebert export onnx DIR OUT`; the model that "
-        "comes with litebert is called bundled"
-    )
 
 
 def checkpoint(run: Path, out: Path, *, step: str = "best") -> None:

@@ -84,7 +84,6 @@ def test_every_command_names_what_is_near_a_typo(
         ["evaluate", task, "--model", typo],
         ["finetune", task, "--model", typo, "--out", out],
         ["export", "onnx", typo, out],
-        *([["export", "onnx", typo, "--int8"]] if near else []),
         ["import", "hf", typo, out],
         ["serve", "--model", typo, "--port", "0"],
     ):
@@ -110,14 +109,14 @@ def test_folders_without_a_model_say_what_they_are(
         resolve(tmp_path / "kept" / "config.json")
 
 
-def test_one_folder_for_an_export_is_a_new_one(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("only", ["run1/modle", "run1/model", "run1", "exported", "bundled"])
+def test_an_export_names_the_model_and_the_new_folder(
+    only: str, run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run.parent)
-    for only in ("run1", "run1/model", "run1/new", "run1/model/new", "run2"):
-        assert "litebert export onnx DIR OUT" in refused(["export", "onnx", only], capsys)
-    main(["export", "onnx", "exported"])
-    assert "the small model that comes with litebert" in capsys.readouterr().err
+    there = sorted(Path().rglob("*"))
+    assert "`litebert export onnx --help`" in refused(["export", "onnx", only, "--int8"], capsys)
+    assert sorted(Path().rglob("*")) == there
 
 
 def test_the_bundled_model_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
