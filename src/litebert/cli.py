@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("prepare:prepare", "Turn raw text into token shards."),
     "inspect": ("inspect_:inspect", "Show what is in token shards and what examples look like."),
     "pretrain": ("pretrain:pretrain", "Pretrain a model on token shards."),
+    "adapt": ("adapt:adapt", "Adapt a model to your text, with a vocabulary of its own."),
     "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
     "sweep": ("sweep:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
     "reproduce": ("reproduce:reproduce", "Run the paper's tables and figures, with a verdict."),

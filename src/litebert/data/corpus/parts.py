@@ -20,9 +20,19 @@ from numpy.typing import NDArray
 
 from litebert.common.errors import DataError, blame
 from litebert.common.limits import check_regular, parse_json
-from litebert.data.corpus.ingest import Chunk, Excerpt, Position, Problem, ProblemKind
+from litebert.data.corpus.build import SOURCES
+from litebert.data.corpus.ingest import (
+    Chunk,
+    Excerpt,
+    Position,
+    Problem,
+    ProblemKind,
+    read_chunks,
+)
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
+from litebert.data.corpus.manifest import Manifest
 from litebert.data.corpus.shards import Documents, Tokens, token_dtype
+from litebert.data.corpus.sources import Source, read_sources
 from litebert.text.coverage import Coverage
 from litebert.text.sentences import split_sentences
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings, open_tokenizer
@@ -135,25 +145,20 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
     hashes: list[bytes] = []
     from_dev: list[bool] = []
     text_bytes = 0
-    for excerpt in chunk.excerpts:
-        problems.extend(excerpt.problems)
-        for paragraphs in _documents(excerpt, settings.column, problems):
-            text = "\n".join(paragraphs).encode()
-            text_bytes += len(text)
-            hashes.append(hashlib.blake2b(text, digest_size=16).digest())
-            from_dev.append(excerpt.source.split == "dev")
-            num_before = len(sentences)
-            if excerpt.source.layout == "sentences":
-                sentences.extend(paragraphs)
-            else:
-                for paragraph in paragraphs:
-                    sentences.extend(split_sentences(paragraph, settings.language))
-            lengths.append(len(sentences) - num_before)
+    for source, paragraphs, text, key in _texts(chunk, settings.column, problems):
+        text_bytes += len(text)
+        hashes.append(key)
+        from_dev.append(source.split == "dev")
+        num_before = len(sentences)
+        if source.layout == "sentences":
+            sentences.extend(paragraphs)
+        else:
+            for paragraph in paragraphs:
+                sentences.extend(split_sentences(paragraph, settings.language))
+        lengths.append(len(sentences) - num_before)
     packed, keep = _encode(tokenizer, sentences, lengths)
     keys = np.frombuffer(b"".join(hashes), "<u8").reshape(-1, 2)
-    # Below this hash lies that share of all documents.
-    dev_limit = np.uint64(int(settings.dev_share * (1 << 53)) << 11)
-    is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < dev_limit)
+    is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < _dev_limit(settings.dev_share))
     counts = Counter[str](problem.kind for problem in problems)
     summary = PartSummary(
         end=chunk.end,
@@ -164,6 +169,43 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
         coverage=astuple(Coverage.of([packed.tokens], tokenizer)),
     )
     return Part(packed, keys[keep], is_dev[keep], summary).to_bytes()
+
+
+def held_out_texts(shards: Path) -> Iterator[str]:
+    """Yield the documents of the dev split as raw text, read again from the sources of shards."""
+    settings = Manifest.read(shards).settings
+    column, share = settings["column"], float(settings["dev_share"])
+    return raw_texts(list(read_sources(shards / SOURCES)), column, share)
+
+
+def raw_texts(
+    sources: Sequence[Source], column: str = "text", dev_share: float = 1.0
+) -> Iterator[str]:
+    """Yield the documents of sources that belong to the dev split, each once."""
+    seen = set[bytes]()
+    for chunk in read_chunks(sources, column):
+        for source, _, text, key in _texts(chunk, column, []):
+            is_dev = int.from_bytes(key[:8], "little") < _dev_limit(dev_share)
+            if (is_dev or source.split == "dev") and key not in seen:
+                seen.add(key)
+                yield text.decode()
+
+
+def _texts(
+    chunk: Chunk, column: str, problems: list[Problem]
+) -> Iterator[tuple[Source, list[str], bytes, bytes]]:
+    """Yield source, paragraphs, text and 128-bit hash of every document of a chunk."""
+    for excerpt in chunk.excerpts:
+        problems.extend(excerpt.problems)
+        for paragraphs in _documents(excerpt, column, problems):
+            text = "\n".join(paragraphs).encode()
+            key = hashlib.blake2b(text, digest_size=16).digest()
+            yield excerpt.source, paragraphs, text, key
+
+
+def _dev_limit(share: float) -> int:
+    """The hash below which that share of all documents lies."""
+    return int(share * (1 << 53)) << 11
 
 
 @lru_cache(maxsize=1)
