@@ -27,28 +27,9 @@ SHAPE="${SHAPE:---model.hidden-size 192 --model.num-heads 3 --model.intermediate
 litebert="${LITEBERT:-.venv/bin/litebert}"
 python="${PYTHON:-.venv/bin/python}"
 export OMP_NUM_THREADS=1
-mkdir -p "$OUT"
 
 # 1. The text, and every twentieth document of it apart.
-if [ ! -f "$OUT/held.jsonl" ]; then
-  TEXT="${TEXT:-}" OUT="$OUT" "$python" - <<'END'
-import json, os, pathlib
-from litebert.data.corpus.parts import raw_texts
-from litebert.data.corpus.sources import find_inputs, fingerprint_sources
-from litebert.demo.python_text import write_corpus
-
-out = pathlib.Path(os.environ["OUT"])
-text = pathlib.Path(os.environ["TEXT"] or out / "python.jsonl")
-if not os.environ["TEXT"]:
-    write_corpus(text)
-sources = list(fingerprint_sources(find_inputs([text], "dev", "auto", "en", out / "nothing"), ()))
-documents = list(raw_texts(sources))
-for name, chosen in (("train", [d for i, d in enumerate(documents) if i % 20]), ("held", documents[::20])):
-    lines = "".join(json.dumps({"text": document}) + "\n" for document in chosen)
-    (out / f"{name}.jsonl.new").write_text(lines)
-    (out / f"{name}.jsonl.new").rename(out / f"{name}.jsonl")
-END
-fi
+"$python" tools/hold_out.py "${TEXT:-python}" "$OUT"
 
 language=()
 [ -n "$LANGUAGE" ] && language=(--language "$LANGUAGE")

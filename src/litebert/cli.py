@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo:demo", "The whole way, small, on text that every Python carries."),
     "params": ("params:params", "Count parameters of presets and of any shape."),
     "tokenizer.train": ("tokenizer:train", "Train a SentencePiece vocabulary."),
+    "tokenizer.numbers": ("tokenizer:numbers", "Make a vocabulary of numbers for streams of ids."),
     "tokenizer.encode": ("tokenizer:encode", "Turn lines into piece ids."),
     "prepare": ("prepare:prepare", "Turn raw text into token shards."),
     "inspect": ("inspect_:inspect", "Show what is in token shards and what examples look like."),

@@ -88,7 +88,5 @@ with --keep-vocabulary all learn from the beginning"""
         config = replace(config, examples=replace(config.examples, length=length))
         if self.keep_vocabulary or not self.freeze_share:
             return config
-        table = replace(
-            config.curriculum, trainable=((0.0, "words"), (self.freeze_share, "all"))
-        )
+        table = replace(config.curriculum, trainable=((0.0, "words"), (self.freeze_share, "all")))
         return replace(config, curriculum=table)

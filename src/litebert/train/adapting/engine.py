@@ -134,6 +134,7 @@ def _owned(config: AdaptConfig, source: Path) -> Iterator[None]:
 def _make_vocabulary(config: AdaptConfig, source: Path, old: Tokenizer, out: Path) -> None:
     """Copy a vocabulary, learn one, or add to the old one what a new one has."""
     if config.keep_vocabulary or config.tokenizer is not None:
+        Tokenizer.load(config.tokenizer or source)  # one that cannot be read is not taken
         with atomic_folder(out) as folder:
             copy_tokenizer(config.tokenizer or source, folder)
         return
