@@ -1,4 +1,4 @@
-"""Input by address: the same shards as from the file itself, copied once, one line where it fails."""
+"""Input by address: the same shards as from the file, copied once, one line where it fails."""
 
 from __future__ import annotations
 
