@@ -19,7 +19,7 @@ def onnx(
     int8_bits: Literal[7, 8] = 7,
     depth: int | None = None,
     force_depth: Annotated[bool, SWITCH] = False,
-    pooling: Literal["mean", "cls"] = "mean",
+    pooling: Literal["mean", "cls"] | None = None,
     dev: str | None = None,
     max_drop: float = 0.02,
     force: Annotated[bool, SWITCH] = False,
@@ -41,7 +41,8 @@ def onnx(
         int8_bits: 8 is more exact, for processors with VNNI only; others refuse to run it.
         depth: layers to run, for a model fine-tuned with --train-exits.
         force_depth: export that depth even if the model was not trained for it.
-        pooling: how sentence-transformers makes one vector of a text with this folder.
+        pooling: how sentence-transformers makes one vector of a text with this folder; default:
+            as the source folder says, else mean.
         dev: TASK:DIR, or a task file alone; score the dev set before and after, and refuse too
             large a drop.
         max_drop: share of the dev score that may be lost.
