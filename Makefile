@@ -12,7 +12,7 @@ TORCH_INDEX ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-lowest test-all lint type format bench docs-test map lock exactness browser npm peers build wheel-test pictures clean
+.PHONY: help setup demo test test-lowest test-all lint type format bench docs-test map schema lock exactness browser npm peers build wheel-test pictures clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ docs-test: $(DEV)  ## run the README's commands, the pages' first commands and t
 
 map: $(DEV)  ## write docs/files.md, the file map, from the modules' first lines
 	@$(BIN)/python tools/file_map.py --write
+
+schema: $(DEV)  ## write configs/schema/*.json, which editors check TOML files with
+	@$(BIN)/python tools/schema.py
 
 lock: $(DEV)  ## write constraints.txt and requirements.lock anew (UPGRADE=--upgrade: newest versions)
 	@$(BIN)/pip install --quiet uv

@@ -1,4 +1,4 @@
-"""Real clients load the folder of `export hub`, each by its published package, and agree with us."""
+"""Real clients load the folder of `export hub`, each by its published package, and agree."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def onnx(
     int8_bits: Literal[7, 8] = 7,
     depth: int | None = None,
     force_depth: Annotated[bool, SWITCH] = False,
-    pooling: Literal["mean", "cls"] = "mean",
+    pooling: Literal["mean", "cls"] | None = None,
     dev: str | None = None,
     max_drop: float = 0.02,
     force: Annotated[bool, SWITCH] = False,
@@ -42,7 +42,8 @@ def onnx(
         int8_bits: 8 is more exact, for processors with VNNI only; others refuse to run it.
         depth: layers to run, for a model fine-tuned with --train-exits.
         force_depth: export that depth even if the model was not trained for it.
-        pooling: how sentence-transformers makes one vector of a text with this folder.
+        pooling: how sentence-transformers makes one vector of a text with this folder; default:
+            as the source folder says, else mean.
         dev: TASK:DIR, or a task file alone; score the dev set before and after, and refuse too
             large a drop.
         max_drop: share of the dev score that may be lost.
@@ -97,7 +98,7 @@ def hub(
     out: Path,
     *,
     facts: Annotated[HubFacts | None, SETTINGS] = None,
-    pooling: Literal["mean", "cls"] = "mean",
+    pooling: Literal["mean", "cls"] | None = None,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
     """Export one folder that transformers, sentence-transformers, onnxruntime and browsers load.
@@ -114,7 +115,8 @@ def hub(
         source: a model folder, a run folder or a hub name; bundled is the small model that comes
             with litebert.
         out: the new folder.
-        pooling: how sentence-transformers makes one vector of a text, unless the folder says it.
+        pooling: how sentence-transformers makes one vector of a text; default: as the source
+            folder says, else mean.
         json_: print JSON.
     """
     from litebert.interop.hub import export_hub
@@ -130,7 +132,9 @@ def hub(
     print(f"{report.path}: {report.float32.head}, {len(report.files)} files, {total:.2f} MB")
     for name, size in report.files.items():
         print(f"  {size / 1e6:9.2f} MB  {name}")
-    missing = [flag for flag in ("language", "licence", "dataset") if not getattr(report.facts, flag)]
+    missing = [
+        flag for flag in ("language", "licence", "dataset") if not getattr(report.facts, flag)
+    ]
     if missing:
         print(f"  its card does not say: {', '.join(missing)} (--{' --'.join(missing)})")
 

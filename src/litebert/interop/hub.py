@@ -1,4 +1,4 @@
-"""Export a model as one folder that every runtime loads: weights, ONNX, pooling, card with facts."""
+"""Export a model as one folder that every runtime loads: weights, ONNX, pooling, card."""
 
 from __future__ import annotations
 
@@ -10,24 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from litebert.common.errors import CheckpointError, ConfigError, blame
+from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.files import atomic_folder, check_free, read_json, write_text
 from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.interop.card import CARD_FILE, hub_card, pipeline_tag, runs_in_script, sections
 from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder
 from litebert.interop.names import is_foreign
 from litebert.interop.onnx.export import MODEL_FILE, OnnxReport, Pooling, export_onnx
+from litebert.interop.pooling import VectorRule
 from litebert.model.config import TASK_FILE
+from litebert.model.head_table import HEADS
 from litebert.text.folder import copy_tokenizer
 from litebert.text.tokenizer import has_tokenizer
 
 ONNX_FOLDER = "onnx"
 QUANTIZED_FILE = "model_quantized.onnx"
 """What Optimum and transformers.js call the two."""
-
-MODULES_FILE = "modules.json"
-"""In a folder that sentence-transformers reads; its other files are named in there."""
-_EMBEDDING_FILES = ("sentence_bert_config.json", "config_sentence_transformers.json")
 
 _GLUE = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax")
 _DATASETS = {
@@ -92,7 +90,7 @@ def export_hub(
     out: Path | str,
     facts: HubFacts | None = None,
     *,
-    pooling: Pooling = "mean",
+    pooling: Pooling | None = None,
 ) -> HubReport:
     """Write a folder that transformers, sentence-transformers, onnxruntime and browsers load.
 
@@ -100,7 +98,8 @@ def export_hub(
         source: a model folder, a run folder or a hub name.
         out: the new folder; must be absent or empty.
         facts: go before what the run and the model's own card say.
-        pooling: how sentence-transformers makes one vector of a text, unless the folder says it.
+        pooling: how sentence-transformers makes one vector of a text; by default as the source
+            says, else the mean.
     """
     check_free(out)
     folder = ModelFolder(source)
@@ -123,8 +122,9 @@ def export_hub(
         if len(list(small.glob(f"{MODEL_FILE}*"))) > 1:
             raise CheckpointError(f"{folder.path} is too large for one file of 8-bit weights")
         shutil.move(small / MODEL_FILE, temporary / ONNX_FOLDER / QUANTIZED_FILE)
-        is_embedder = (folder.path / MODULES_FILE).is_file()
-        _copy_modules(folder.path if is_embedder else full, temporary)
+        if (rule := VectorRule.read(full)) is not None:
+            rule.write(temporary, folder.config.hidden_size, folder.config.max_positions)
+        is_embedder = HEADS[folder.head].bare and VectorRule.read(folder.path) is not None
         front = _front_matter(folder, name, facts, is_embedder)
         sizes = {
             str(file.relative_to(temporary)): file.stat().st_size
@@ -149,19 +149,6 @@ def _write_weights(folder: ModelFolder, target: Path) -> None:
     copy_tokenizer(folder.path, target)
 
 
-def _copy_modules(source: Path, target: Path) -> None:
-    """Copy what sentence-transformers reads; a model with a task of its own has none."""
-    if not (source / MODULES_FILE).is_file():
-        return
-    shutil.copyfile(source / MODULES_FILE, target / MODULES_FILE)
-    for name in _EMBEDDING_FILES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
-    for module in source.glob("[0-9]_*"):
-        if module.is_dir():
-            shutil.copytree(module, target / module.name)
-
-
 def _merged(first: HubFacts, *others: HubFacts) -> HubFacts:
     """Fill what the first does not say from the others, in their order."""
     for other in others:
@@ -172,22 +159,20 @@ def _merged(first: HubFacts, *others: HubFacts) -> HubFacts:
 
 def _facts_of_card(card: str, path: Path) -> HubFacts:
     """What the model's own card says in its metadata."""
-    import yaml
     from huggingface_hub import ModelCard
 
     try:
-        data = ModelCard(card, ignore_metadata_errors=True).data.to_dict()
-    except (yaml.YAMLError, ValueError, TypeError) as error:
+        data = vars(ModelCard(card, ignore_metadata_errors=True).data)
+    except Exception as error:  # those of YAML are a family of their own
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"the metadata at the top of {path} is not YAML: {reason}") from None
-    base, licence = data.get("base_model"), data.get("license")
-    with blame(path, CheckpointError):
-        return HubFacts(
-            language=_texts(data.get("language")),
-            licence=licence if isinstance(licence, str) else None,
-            dataset=_texts(data.get("datasets")),
-            base_model=base if isinstance(base, str) else None,
-        )
+    base, licence = data.get("base_model"), str(data.get("license"))
+    return HubFacts(
+        language=tuple(filter(_LANGUAGE.fullmatch, _texts(data.get("language")))),
+        licence=licence if _LICENCE.fullmatch(licence) else None,  # "None" is not one
+        dataset=_texts(data.get("datasets")),
+        base_model=base if isinstance(base, str) else None,
+    )
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -201,16 +186,16 @@ def _facts_of_run(model: Path) -> HubFacts:
         return HubFacts()
     run = RunFolder(model.parent)
     machine = run.section("machine") if "machine" in run.manifest() else {}
-    place = {key: str(machine[key]) for key in ("platform", "cores") if key in machine}
+    place: dict[str, str | float] = {
+        key: str(machine[key]) for key in ("platform", "cores") if key in machine
+    }
     path = run.path / RESULT_FILE
     if path.is_file():
         result = read_json(path)
         scores, task = result.get("scores"), str(result.get("task"))
-        base = str(run.section("config").get("model"))
         known = _DATASETS.get(task)
         return HubFacts(
             dataset=() if known is None else (known,),
-            base_model=base if re.fullmatch(r"[\w-]+/[\w.-]+", base) else None,
             task=task,
             scores=_numbers(scores) if isinstance(scores, Mapping) else {},
             cost=_cost(result, ("steps", "epochs", "tokens", "seconds", "train_examples")) | place,

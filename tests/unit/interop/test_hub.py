@@ -44,9 +44,7 @@ def test_every_head_has_every_file(tmp_path: Path, model_folder: Folder, head: H
     report = export_hub(model_folder(head), tmp_path / "out")
     pooled = head in ("encoder", "pretraining", "masked_lm")
     assert files_of(tmp_path / "out") == FILES | (POOLING if pooled else set())
-    assert report.files == {
-        name: (tmp_path / "out" / name).stat().st_size for name in report.files
-    }
+    assert report.files == {name: (tmp_path / "out" / name).stat().st_size for name in report.files}
     assert set(report.files) == files_of(tmp_path / "out")
     source = model_folder(head) / "model.safetensors"
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == source.read_bytes()
@@ -75,9 +73,7 @@ def test_both_onnx_files_answer_as_the_weights_do(tmp_path: Path, model_folder: 
         assert np.abs(states[0].mean(0) - expected[0]).max() < most
 
 
-def test_a_fine_tuning_run_gives_scores_cost_and_data(
-    tmp_path: Path, model_folder: Folder
-) -> None:
+def test_a_fine_tuning_run_gives_scores_cost_and_data(tmp_path: Path, model_folder: Folder) -> None:
     from litebert.train.finetuning.engine import finetune
 
     run = finetune(
@@ -153,9 +149,7 @@ def test_pooling_that_is_recorded_is_kept(tmp_path: Path, model_folder: Folder) 
     )  # fmt: skip
 
 
-def test_other_weight_files_become_one_of_safetensors(
-    tmp_path: Path, model_folder: Folder
-) -> None:
+def test_other_weight_files_become_one_of_safetensors(tmp_path: Path, model_folder: Folder) -> None:
     import torch
     from safetensors.torch import load_file
 
