@@ -47,6 +47,7 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "sentencepiece": frozenset({"text"}),
     "sentencex": frozenset({"text"}),
     "tokenizers": frozenset({"text"}),
+    "fsspec": frozenset({"text"}),  # comes with huggingface_hub; for input by address
     "charset_normalizer": frozenset({"common"}),  # tables that are not UTF-8
     "pyarrow": frozenset({"common", "data.corpus"}),
     "torch": frozenset({"model", "optim", "dist", "interop", "predict", "train"}),

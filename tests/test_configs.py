@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import jsonschema
 import pytest
+from schema import FILES, schema_text
 
 from litebert.common.config import from_dict, read_toml
 
@@ -47,3 +50,27 @@ def test_every_kind_of_config_is_tested() -> None:
     tested = {path for kind in kinds for path in files(kind)}
     assert tested == set(CONFIGS.rglob("*.toml"))
     assert CONFIGS / "pretrain" / "tiny.toml" in tested
+
+
+def schema_files() -> list[tuple[str, Path]]:
+    tasks = sorted((CONFIGS.parent / "examples").rglob("*.toml"))
+    kinds = {"pretrain": "pretrain", "finetune": "finetune", "experiments": "experiment"}
+    recipes = [(schema, path) for kind, schema in kinds.items() for path in files(kind)]
+    return [*recipes, *(("task", path) for path in tasks)]
+
+
+@pytest.mark.parametrize(("schema", "path"), schema_files(), ids=lambda p: getattr(p, "name", p))
+def test_editors_agree_with_the_loader(schema: str, path: Path) -> None:
+    rules = json.loads((CONFIGS / "schema" / f"{schema}.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(rules)
+    values = read_toml(path)
+    validator.validate(values)
+    assert not validator.is_valid(values | {"learning_rte": 1})
+    assert not validator.is_valid({key: {"not": "this"} for key in values})
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_schemas_are_those_of_the_code(name: str) -> None:
+    written = (CONFIGS / "schema" / f"{name}.json").read_text(encoding="utf-8")
+    assert written == schema_text(name), "run `make schema`"
+    jsonschema.Draft202012Validator.check_schema(json.loads(written))

@@ -27,7 +27,7 @@ def predict(
     max_tokens: int = DEFAULT_MAX_TOKENS,
     depth: int | None = None,
     force_depth: Annotated[bool, SWITCH] = False,
-    pooling: Literal["mean", "cls"] = "mean",
+    pooling: Literal["mean", "cls"] | None = None,
     top_k: int = 5,
     strict: Annotated[bool, SWITCH] = False,
 ) -> None:
@@ -58,7 +58,7 @@ def predict(
         max_tokens: padded tokens of one batch.
         depth: layers to run, for a model fine-tuned with --train-exits.
         force_depth: run at that depth even if the model was not trained for it.
-        pooling: how embed makes one vector of a text.
+        pooling: how embed makes one vector of a text; default: as the folder says, else mean.
         top_k: candidates of fill-mask.
         strict: stop at a row that cannot be answered, after the answers to those before it.
     """

@@ -112,9 +112,10 @@ class Predictor:
         """Return the probability that each pair stands in its original order."""
         return self.ask(questions.order(first, second, self) for first, second in pairs)
 
-    def embed(self, texts: Sequence[str], pooling: Pooling = "mean") -> FloatArray:
-        """Return one vector per text; float32 [len(texts), H]."""
-        return np.stack(self.ask(questions.embed(text, self, pooling) for text in texts))
+    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> FloatArray:
+        """Return one vector per text, as the folder says or pooled as asked; float32 [texts, H]."""
+        rule = self.purpose.vector_rule(pooling)
+        return np.stack(self.ask(questions.embed(text, self, rule) for text in texts))
 
     def layer_path(self, text: str) -> LayerPath:
         """Return how far each block moves the tokens of a text (Figure 1 of the paper)."""
@@ -233,7 +234,7 @@ def answer_rows(
     *,
     source: str = "input",
     strict: bool = False,
-    pooling: Pooling = "mean",
+    pooling: Pooling | None = None,
     top_k: int = 5,
 ) -> Iterator[Json]:
     """Answer numbered rows in bounded memory; an answer has the row's ``id`` if that has one.
@@ -269,7 +270,7 @@ def answer_rows(
 
 
 def _asker(
-    predictor: Predictor, task: str | None, pooling: Pooling, top_k: int
+    predictor: Predictor, task: str | None, pooling: Pooling | None, top_k: int
 ) -> Callable[[Record], Question[object]]:
     """Return what makes a question of one record; a model without the head is refused here."""
     if task == "order":
@@ -278,7 +279,8 @@ def _asker(
             required_text(record, "text"), required_text(record, "text_pair"), predictor
         )
     if task == "embed":
-        return lambda record: questions.embed(required_text(record, "text"), predictor, pooling)
+        rule = predictor.purpose.vector_rule(pooling)
+        return lambda record: questions.embed(required_text(record, "text"), predictor, rule)
     if task == "fill-mask":
         predictor.backend.info.require(("masked_logits",))
         questions.check_top_k(top_k)

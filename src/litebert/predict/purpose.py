@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from litebert.common.errors import InputError
 from litebert.interop.folder import ModelFolder, load_config, resolve
+from litebert.interop.pooling import VectorRule
+from litebert.model.config import Pooling
 from litebert.model.head_table import Head
 from litebert.tasks.base import Form, Task
 from litebert.tasks.custom import CustomTask
@@ -31,6 +33,8 @@ class Purpose:
     """longest input that the model can read"""
     task: TaskFile | None
     """what it was fine-tuned for, if the folder says so"""
+    vectors: VectorRule = field(default_factory=VectorRule)
+    """how one vector is made of a text"""
 
     @classmethod
     def read(cls, folder: Path | str) -> Purpose:
@@ -43,6 +47,7 @@ class Purpose:
             described.is_multi_label,
             described.config.max_positions,
             TaskFile.read(described.path),
+            VectorRule.read(described.path) or VectorRule(),
         )
 
     @property
@@ -67,6 +72,10 @@ class Purpose:
                 "`litebert finetune`, or use fill-mask, order or embed"
             )
         return form
+
+    def vector_rule(self, pooling: Pooling | None = None) -> VectorRule:
+        """Return how one vector is made of a text: as the folder says, but pooled as asked."""
+        return self.vectors if pooling is None else replace(self.vectors, pooling=pooling)
 
     def mismatch(self, task: Task) -> str | None:
         """Return why the model cannot do a task: it or its head is for another kind; or None."""

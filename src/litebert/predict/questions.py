@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from litebert.common.errors import InputError
+from litebert.interop.pooling import VectorRule
 from litebert.model.config import Pooling as Pooling
 from litebert.predict.layers import token_movements
 from litebert.tasks.base import Feature, FloatArray, Outputs
@@ -140,18 +141,16 @@ def order(first: str, second: str, reader: Reader) -> Question[SentenceOrder]:
 
 
 def embed(
-    text: str, reader: Reader, pooling: Pooling, *, may_be_empty: bool = False
+    text: str, reader: Reader, rule: VectorRule, *, may_be_empty: bool = False
 ) -> Question[FloatArray]:
-    """Ask for one vector: the mean over the tokens, or the state at ``[CLS]``; float32 [H].
+    """Ask for one vector; float32 [H].
 
     ``[CLS]`` and ``[SEP]`` count as tokens, so that a text without any has a vector too if it may
     be empty; a text that is too long is cut at its end.
     """
 
     def vector(said: Sequence[Outputs]) -> FloatArray:
-        hidden_SH = said[0]["last_hidden_state"]
-        pooled = hidden_SH.mean(axis=0) if pooling == "mean" else hidden_SH[0]
-        return np.array(pooled, np.float32)
+        return rule.vector(said[0]["last_hidden_state"])
 
     return Question([plain(text, reader, may_be_empty)], ("last_hidden_state",), vector)
 

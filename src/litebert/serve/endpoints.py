@@ -8,6 +8,7 @@ import math
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar, cast
 
@@ -135,13 +136,13 @@ class Endpoints:
                 f"dimensions is {body.dimensions}, and the vectors of {model.name} have {size}"
             )
         texts = self._checked(self._texts(body.input, predictor), self._config.max_documents)
+        # Scaled after it is cut, and only if it is asked for.
+        rule = replace(predictor.purpose.vector_rule(body.pooling), normalize=False)
         num_tokens = 0
 
         def build() -> list[Question[FloatArray]]:
             nonlocal num_tokens
-            asked = [
-                questions.embed(text, predictor, body.pooling, may_be_empty=True) for text in texts
-            ]
+            asked = [questions.embed(text, predictor, rule, may_be_empty=True) for text in texts]
             num_tokens = sum(question.num_tokens for question in asked)
             return asked
 

@@ -179,7 +179,9 @@ class EmbeddingsRequest(Request):
         None, ge=1, description="Numbers to keep of each vector; at most the hidden size."
     )
     normalize: bool = Field(True, description="Scale vectors to length 1, as OpenAI does.")
-    pooling: Literal["mean", "cls"] = "mean"
+    pooling: Literal["mean", "cls"] | None = Field(
+        None, description="How a vector is made; default: as the model's folder says, else mean."
+    )
     user: str | None = Field(None, description="Ignored; accepted for compatibility.")
 
 

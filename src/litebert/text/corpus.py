@@ -10,15 +10,22 @@ from pathlib import Path
 from litebert.common.errors import DataError
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary, plain_suffix
 from litebert.common.rows import read_rows_or_errors
+from litebert.text.remote import fetch, remote_url
 
 _ROW_SUFFIXES = (".jsonl", ".ndjson", ".parquet")
 
 
 def find_files(inputs: Iterable[Path]) -> list[Path]:
-    """Return the files of files, folders (all below, hidden ones left out) and globs, in order."""
+    """Return the files of files, folders (all below, hidden ones left out) and globs, in order.
+
+    An address such as ``s3://bucket/*.txt`` gives local copies.
+    """
     files: list[Path] = []
     for given in inputs:
-        if given.is_dir():
+        url = remote_url(given)
+        if url is not None:
+            found = fetch(url)
+        elif given.is_dir():
             paths = (path for path in given.rglob("*") if path.is_file())
             found = sorted(path for path in paths if not _is_hidden(path.relative_to(given)))
         elif given.exists():

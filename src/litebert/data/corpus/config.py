@@ -24,8 +24,8 @@ class PrepareConfig:
     """
 
     input: tuple[Path, ...]
-    """files, folders or quoted globs of plain text, .jsonl, .parquet, or the passages of SQuAD \
-(.json) and RACE (.jsonl); also .gz, .xz or .zst"""
+    """files, folders, quoted globs or addresses (s3://, hf://) of plain text, .jsonl, .parquet, \
+or the passages of SQuAD (.json) and RACE (.jsonl); also .gz, .xz or .zst"""
     tokenizer: Path
     """folder of the tokenizer"""
     out: Path

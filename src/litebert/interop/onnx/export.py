@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from litebert.common.errors import CheckpointError
-from litebert.common.files import atomic_folder, write_json, write_text
+from litebert.common.files import atomic_folder, write_text
 from litebert.interop.card import CARD_FILE, onnx_card
 from litebert.interop.folder import CONFIG_FILE, ModelFolder
 from litebert.interop.names import POOLER
 from litebert.interop.onnx.graph import Array, Int8, Precision
 from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import check_eight_bits, verify_export
-from litebert.model.config import TASK_FILE, ModelConfig
+from litebert.interop.pooling import VectorRule
+from litebert.model.config import TASK_FILE
 from litebert.model.config import Pooling as Pooling
 from litebert.model.head_table import HEADS, Head
 from litebert.text.folder import copy_tokenizer
@@ -29,12 +30,6 @@ MODEL_FILE = "model.onnx"
 
 _LARGEST_PROTOBUF_BYTES = 1_900_000_000  # a file of 2 GiB or more cannot be parsed
 _DEFAULT_MASK_ID = 4
-
-_POOLING_FOLDER = "1_Pooling"
-_TYPES = (
-    ("", "sentence_transformers.models.Transformer"),
-    (_POOLING_FOLDER, "sentence_transformers.models.Pooling"),
-)
 
 PrecisionName = Literal["float32", "int8"]
 Int8Bits = Literal[7, 8]
@@ -68,7 +63,7 @@ def export_onnx(
     int8: bool = False,
     int8_bits: Int8Bits = 7,
     depth: int | None = None,
-    pooling: Pooling = "mean",
+    pooling: Pooling | None = None,
     accept: Callable[[Path], None] | None = None,
 ) -> OnnxReport:
     """Write ``model.onnx`` with its config and tokenizer to a new folder.
@@ -79,7 +74,8 @@ def export_onnx(
         int8: store matrices and tables as int8 and multiply integers.
         int8_bits: 8 uses the whole range of a byte, which only processors with VNNI add rightly.
         depth: layers to run, for a model whose layers share all parameters.
-        pooling: how sentence-transformers makes one vector of a text, for a model without a task.
+        pooling: how sentence-transformers makes one vector of a text; by default as the source
+            says, else the mean.
         accept: called with the finished folder before it gets its name; raises to refuse it.
     """
     folder = ModelFolder(source)
@@ -103,7 +99,9 @@ def export_onnx(
             copy_tokenizer(folder.path, temporary)
         _write_card(folder, Path(out).name, "int8" if int8 else "float32", builder, temporary)
         if HEADS[head].pretrained:
-            _write_embedding_files(temporary, folder.config, pooling)
+            rule = VectorRule.read(folder.path) or VectorRule()
+            rule = rule if pooling is None else replace(rule, pooling=pooling)
+            rule.write(temporary, folder.config.hidden_size, folder.config.max_positions)
         checked = verify_export(temporary / MODEL_FILE, folder.config, parameters, head, depth)
         if not checked.passed:
             raise CheckpointError(
@@ -171,33 +169,4 @@ def _write(model: ModelProto, path: Path, weight_bytes: int) -> None:
         return
     onnx.save_model(
         model, path, save_as_external_data=True, location=f"{MODEL_FILE}_data", size_threshold=1024
-    )
-
-
-def _write_embedding_files(folder: Path, config: ModelConfig, pooling: Pooling) -> None:
-    """Write what lets sentence-transformers load the folder: modules and pooling.
-
-    The keys are those that sentence-transformers has read since version 2; the vectors are then
-    those of :meth:`litebert.predict.predictor.Predictor.embed` with the same pooling.
-    """
-    modules = [
-        {"idx": number, "name": str(number), "path": path, "type": kind}
-        for number, (path, kind) in enumerate(_TYPES)
-    ]
-    (folder / _POOLING_FOLDER).mkdir()
-    write_json(folder / "modules.json", modules)
-    write_json(
-        folder / _POOLING_FOLDER / "config.json",
-        {
-            "word_embedding_dimension": config.hidden_size,
-            "pooling_mode_cls_token": pooling == "cls",
-            "pooling_mode_mean_tokens": pooling == "mean",
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
-        },
-    )
-    write_json(
-        folder / "sentence_bert_config.json",
-        # The tokenizer itself knows about upper and lower case.
-        {"max_seq_length": config.max_positions, "do_lower_case": False},
     )

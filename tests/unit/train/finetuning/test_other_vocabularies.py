@@ -39,8 +39,9 @@ def wordpiece_model(tmp_path: Path) -> Path:
 def test_finetune_predict_and_serve(
     wordpiece_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [f"Das Haus ist {word}{tail},{label}" for label, words in (("gut", GOOD), ("übel", BAD))
-            for word in words for tail in ("", ".", " .", "er", " Haus", " ist", " das Haus")]  # fmt: skip
+    tails = ("", ".", " .", "er", " Haus", " ist", " das Haus")
+    rows = [f"Das Haus ist {word}{tail},gut" for word in GOOD for tail in tails]
+    rows += [f"Das Haus ist {word}{tail},übel" for word in BAD for tail in tails]
     table = tmp_path / "rows.csv"
     table.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     out = tmp_path / "run"
