@@ -12,7 +12,7 @@ TORCH_INDEX ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-lowest test-all lint type format bench docs-test map schema lock exactness browser build wheel-test pictures clean
+.PHONY: help setup demo test test-lowest test-all lint type format bench docs-test map schema lock exactness browser npm peers build wheel-test pictures clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -46,7 +46,7 @@ test-lowest:  ## the default tests with the lowest versions that pyproject.toml 
 		"$$($(VENV)-lowest/bin/pip freeze | grep '^torch==')" --editable ".[train,onnx,serve,data,plot,dev]"
 	@OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n $(WORKERS)
 
-test-all: $(DEV) browser  ## every test, with ray and a browser
+test-all: $(DEV) browser npm peers  ## every test, with ray and a browser
 	@$(PIP) --editable ".[ray]"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m ""
 
@@ -85,6 +85,20 @@ exactness: $(DEV)  ## measure the distance to every reference, write docs/exactn
 browser: $(DEV)  ## Chromium (Debian) and playwright, for the playground's tests
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 	@$(PIP) --editable ".[browser]"
+
+npm: build/npm/.installed  ## JavaScript packages of the page and of its tests into build/npm (needs Node)
+
+# Without their scripts, one of which would fetch libraries for GPUs from elsewhere.
+build/npm/.installed: tools/npm/package.json tools/npm/package-lock.json
+	@command -v npm >/dev/null || (echo "npm is missing: install Node 18 or newer (apt-get install -y nodejs npm)" && exit 1)
+	@mkdir -p build/npm && cp tools/npm/package.json tools/npm/package-lock.json build/npm/
+	@cd build/npm && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+# sentence-transformers' ONNX backend wants transformers 4: a folder of packages beside those of $(VENV).
+peers: $(DEV)  ## what only the tests of `export hub` need, into build/peers
+	@$(BIN)/pip install --quiet --no-deps --upgrade --target build/peers sentence-transformers==5.7.0 transformers==4.57.6 \
+		optimum-onnx==0.1.0 optimum==2.1.0 "huggingface_hub<1" "tokenizers<0.23"
 
 build: $(DEV)  ## build the wheel into dist/
 	@$(PIP) build setuptools

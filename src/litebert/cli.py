@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Turn a checkpoint of a pretraining run into a model folder.",
     ),
     "export.onnx": ("export:onnx", "Export to ONNX, weights stored once."),
+    "export.hub": ("export:hub", "Export one folder that every runtime loads, with a card."),
     "serve": ("serve:serve", "Serve a model over HTTP."),
     "plan": ("plan:plan", "Estimate time, memory and traffic before launch."),
 }

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from litebert.commands.flags import JSON, SWITCH
+from litebert.commands.flags import JSON, SETTINGS, SWITCH
+from litebert.interop.hub import HubFacts
 
 
 def onnx(
@@ -90,6 +91,52 @@ def onnx(
     )
     if drop is not None:
         print(f"  dev {drop.metric}: {drop.before:.4g} before, {drop.after:.4g} after")
+
+
+def hub(
+    source: str,
+    out: Path,
+    *,
+    facts: Annotated[HubFacts | None, SETTINGS] = None,
+    pooling: Literal["mean", "cls"] | None = None,
+    json_: Annotated[bool, JSON] = False,
+) -> None:
+    """Export one folder that transformers, sentence-transformers, onnxruntime and browsers load.
+
+    It holds safetensors, ONNX in float32 and int8, the tokenizer, pooling for embeddings, and a
+    card whose metadata has language, licence, data sets, scores and cost: from the run and the
+    model's own card, or from the flags.
+
+    Examples:
+        litebert export hub runs/sst2 sst2-albert --language en --licence apache-2.0
+        litebert export hub bundled small-albert --dataset wikimedia/wikipedia
+
+    Args:
+        source: a model folder, a run folder or a hub name; bundled is the small model that comes
+            with litebert.
+        out: the new folder.
+        pooling: how sentence-transformers makes one vector of a text; default: as the source
+            folder says, else mean.
+        json_: print JSON.
+    """
+    from litebert.interop.hub import export_hub
+
+    report = export_hub(source, out, facts, pooling=pooling)
+    if json_:
+        values = asdict(report)
+        for part in (values, values["float32"], values["int8"]):
+            part["path"] = str(part["path"])
+        print(json.dumps(values))
+        return
+    total = sum(report.files.values()) / 1e6
+    print(f"{report.path}: {report.float32.head}, {len(report.files)} files, {total:.2f} MB")
+    for name, size in report.files.items():
+        print(f"  {size / 1e6:9.2f} MB  {name}")
+    missing = [
+        flag for flag in ("language", "licence", "dataset") if not getattr(report.facts, flag)
+    ]
+    if missing:
+        print(f"  its card does not say: {', '.join(missing)} (--{' --'.join(missing)})")
 
 
 def checkpoint(run: Path, out: Path, *, step: str = "best") -> None:

@@ -11,6 +11,20 @@ from litebert.model.head_table import HEADS, Head
 
 CARD_FILE = "README.md"
 
+_PIPELINES = {
+    "fill-mask": "fill-mask",
+    "classify": "text-classification",
+    "multiple-choice": "multiple-choice",
+    "tag": "token-classification",
+    "answer": "question-answering",
+}
+"""What a head answers -> the hub's word for it."""
+_ANYWHERE = ("fill-mask", "text-classification", "feature-extraction")
+_WITH_PIPELINE = (*_ANYWHERE, "token-classification")
+"""Tasks that transformers has a pipeline for; version 5 has none for questions."""
+_IN_SCRIPT = (*_ANYWHERE, "question-answering")
+"""Tasks that transformers.js has an ALBERT for."""
+
 
 def model_card(
     config: ModelConfig, head: Head, name: str, about: str = "", languages: Sequence[str] = ()
@@ -32,7 +46,7 @@ def model_card(
         use = f'from litebert.interop.hf import load_model\n\nmodel = load_model("{name}")'
         note = "Only litebert reads this folder: transformers has no such model."
     note = f"An ALBERT model made with litebert. {note}"
-    return _card(library, languages, name, note, _shape(config, head), use, about)
+    return _card(_front(library, languages), name, note, _shape(config, head), use, about)
 
 
 def onnx_card(
@@ -52,8 +66,66 @@ def onnx_card(
         about += " Its weights are 8-bit integers; scores below are of the model before that."
     languages = re.search(r"^language:\n((?:- .+\n)+)", card, re.MULTILINE)
     found = [line[2:] for line in languages[1].splitlines()] if languages else []
+    return _card(_front("onnx", found), name, about, rows, use, sections(card))
+
+
+def hub_card(
+    config: ModelConfig,
+    head: Head,
+    name: str,
+    front: str,
+    sizes: Mapping[str, int],
+    about: str,
+) -> str:
+    """Return the card of a folder that every runtime loads.
+
+    ``front`` is its metadata as YAML, ``sizes`` its files with their bytes, ``about`` Markdown that
+    says how the model came about.
+    """
+    task, foreign = pipeline_tag(head), is_foreign(config, head)
+    ways = ["from litebert import Predictor", f'predictor = Predictor.load("{name}")']
+    if foreign and task in _WITH_PIPELINE:
+        ways += ["from transformers import pipeline", f'model = pipeline("{task}", "{name}")']
+    elif foreign:
+        model = f"Albert{HEADS[head].architecture}"
+        ways += [f"from transformers import {model}", f'model = {model}.from_pretrained("{name}")']
+    if HEADS[head].pretrained:
+        ways.append("from sentence_transformers import SentenceTransformer")
+        ways.append(f'model = SentenceTransformer("{name}")  # or with backend="onnx"')
+    opened = f'onnxruntime.InferenceSession("{name}/onnx/model_quantized.onnx")'
+    ways += ["import onnxruntime", f"session = {opened}"]
+    files = {f"`{file}`": f"{size / 1e6:,.2f} MB" for file, size in sizes.items()}
+    if runs_in_script(config, head):
+        about = f"""
+```js
+import {{ pipeline }} from "@huggingface/transformers"; // in a browser or under Node
+
+const model = await pipeline("{task}", "{name}", {{ dtype: "q8" }});
+```
+{about}"""
+    note = "An ALBERT model made with litebert: one folder for every runtime."
+    rows = _shape(config, head) | files
+    return _card(front, name, note, rows, "\n\n".join(ways), about)
+
+
+def runs_in_script(config: ModelConfig, head: Head) -> bool:
+    """Whether transformers.js has a class for the model."""
+    return is_foreign(config, head) and pipeline_tag(head) in _IN_SCRIPT
+
+
+def pipeline_tag(head: Head) -> str:
+    """Return what the hub calls the task of a head.
+
+    >>> pipeline_tag("span"), pipeline_tag("encoder")
+    ('question-answering', 'feature-extraction')
+    """
+    return next((_PIPELINES[name] for name in HEADS[head].answers), "feature-extraction")
+
+
+def sections(card: str) -> str:
+    """Return the part of a card that says how a model came about: from its first section on."""
     _, heading, rest = card.partition("\n## ")
-    return _card("onnx", found, name, about, rows, use, heading + rest)
+    return heading + rest
 
 
 def pretraining_section(rows: Mapping[str, object]) -> str:
@@ -77,22 +149,22 @@ def _shape(config: ModelConfig, head: Head) -> dict[str, object]:
     }
 
 
+def _front(library: str, languages: Sequence[str]) -> str:
+    spoken = "".join(f"- {language}\n" for language in languages)
+    spoken = f"language:\n{spoken}" if spoken else ""
+    return f"library_name: {library}\n{spoken}tags:\n- albert\n- litebert"
+
+
 def _card(
-    library: str,
-    languages: Sequence[str],
+    front: str,
     name: str,
     note: str,
     rows: Mapping[str, object],
     use: str,
     about: str,
 ) -> str:
-    spoken = "".join(f"- {language}\n" for language in languages)
-    spoken = f"language:\n{spoken}" if spoken else ""
     return f"""---
-library_name: {library}
-{spoken}tags:
-- albert
-- litebert
+{front}
 ---
 
 # {name}

@@ -1,0 +1,259 @@
+"""Export a model as one folder that every runtime loads: weights, ONNX, pooling, card."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from litebert.common.errors import CheckpointError, ConfigError
+from litebert.common.files import atomic_folder, check_free, read_json, write_text
+from litebert.common.runs import RESULT_FILE, RunFolder
+from litebert.interop.card import CARD_FILE, hub_card, pipeline_tag, runs_in_script, sections
+from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder
+from litebert.interop.names import is_foreign
+from litebert.interop.onnx.export import MODEL_FILE, OnnxReport, Pooling, export_onnx
+from litebert.interop.pooling import VectorRule
+from litebert.model.config import TASK_FILE
+from litebert.model.head_table import HEADS
+from litebert.text.folder import copy_tokenizer
+from litebert.text.tokenizer import has_tokenizer
+
+ONNX_FOLDER = "onnx"
+QUANTIZED_FILE = "model_quantized.onnx"
+"""What Optimum and transformers.js call the two."""
+
+_GLUE = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax")
+_DATASETS = {
+    **dict.fromkeys(_GLUE, "nyu-mll/glue"),
+    "squad1": "rajpurkar/squad",
+    "squad2": "rajpurkar/squad_v2",
+    "race": "ehovy/race",
+}
+"""Our tasks by their names on the hub."""
+_METRICS = {
+    "matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr",
+    "masked_loss": "loss", "mlm_accuracy": "accuracy",
+}  # fmt: skip
+"""Our scores by the names that the hub gives them."""
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*|multilingual|code")
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+
+
+@dataclass(frozen=True)
+class HubFacts:
+    """What a card says in its metadata besides the shape of the model."""
+
+    language: tuple[str, ...] = ()
+    """languages of its text, as ISO codes: en, pt-BR"""
+    licence: str | None = None
+    """its licence as the hub spells it: apache-2.0, cc-by-sa-4.0"""
+    dataset: tuple[str, ...] = ()
+    """data sets it was trained on, as the hub calls them"""
+    base_model: str | None = None
+    """the model on the hub that it was made from"""
+    task: str | None = None
+    """the task of the scores"""
+    scores: dict[str, float] = field(default_factory=dict)
+    """by our names, on dev"""
+    cost: dict[str, str | float] = field(default_factory=dict)
+    """what the training took: steps, tokens, seconds, machine"""
+
+    def __post_init__(self) -> None:
+        for code in self.language:
+            if not _LANGUAGE.fullmatch(code):
+                raise ConfigError(f"language is '{code}'; use an ISO code: en, de, pt-BR")
+        if self.licence is not None and not _LICENCE.fullmatch(self.licence):
+            raise ConfigError(
+                f"licence is '{self.licence}'; use the hub's spelling: apache-2.0, mit, cc-by-4.0"
+            )
+
+
+@dataclass(frozen=True)
+class HubReport:
+    """What an export wrote."""
+
+    path: Path
+    files: dict[str, int]
+    """every file with its size in bytes"""
+    facts: HubFacts
+    float32: OnnxReport
+    int8: OnnxReport
+
+
+def export_hub(
+    source: Path | str,
+    out: Path | str,
+    facts: HubFacts | None = None,
+    *,
+    pooling: Pooling | None = None,
+) -> HubReport:
+    """Write a folder that transformers, sentence-transformers, onnxruntime and browsers load.
+
+    Args:
+        source: a model folder, a run folder or a hub name.
+        out: the new folder; must be absent or empty.
+        facts: go before what the run and the model's own card say.
+        pooling: how sentence-transformers makes one vector of a text; by default as the source
+            says, else the mean.
+    """
+    check_free(out)
+    folder = ModelFolder(source)
+    if not has_tokenizer(folder.path):
+        raise CheckpointError(
+            f"{folder.path} has no tokenizer, so nobody could use it; copy its spiece.model there"
+        )
+    name = Path(out).resolve().name
+    own = folder.path / CARD_FILE
+    card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else ""
+    facts = _merged(facts or HubFacts(), _facts_of_card(card, own), _facts_of_run(folder.path))
+    with atomic_folder(out) as temporary, tempfile.TemporaryDirectory() as scratch:
+        full, small = Path(scratch) / "float32", Path(scratch) / "int8"
+        float32 = export_onnx(folder.path, full, pooling=pooling)
+        int8 = export_onnx(folder.path, small, int8=True)
+        _write_weights(folder, temporary)
+        (temporary / ONNX_FOLDER).mkdir()
+        for file in full.glob(f"{MODEL_FILE}*"):
+            shutil.move(file, temporary / ONNX_FOLDER)
+        if len(list(small.glob(f"{MODEL_FILE}*"))) > 1:
+            raise CheckpointError(f"{folder.path} is too large for one file of 8-bit weights")
+        shutil.move(small / MODEL_FILE, temporary / ONNX_FOLDER / QUANTIZED_FILE)
+        if (rule := VectorRule.read(full)) is not None:
+            rule.write(temporary, folder.config.hidden_size, folder.config.max_positions)
+        is_embedder = HEADS[folder.head].bare and VectorRule.read(folder.path) is not None
+        front = _front_matter(folder, name, facts, is_embedder)
+        sizes = {
+            str(file.relative_to(temporary)): file.stat().st_size
+            for file in sorted(temporary.rglob("*"))
+            if file.is_file()
+        }
+        text = hub_card(folder.config, folder.head, name, front, sizes, sections(card))
+        write_text(temporary / CARD_FILE, text)
+    return HubReport(Path(out), sizes | {CARD_FILE: len(text.encode())}, facts, float32, int8)
+
+
+def _write_weights(folder: ModelFolder, target: Path) -> None:
+    """Copy weights, settings and tokenizer; others than one safetensors file are written anew."""
+    if not (folder.path / WEIGHTS_FILE).is_file():
+        from litebert.interop.hf import copy_model
+
+        copy_model(folder.path, target)
+        return
+    for name in (CONFIG_FILE, WEIGHTS_FILE, TASK_FILE):
+        if (folder.path / name).is_file():
+            shutil.copyfile(folder.path / name, target / name)
+    copy_tokenizer(folder.path, target)
+
+
+def _merged(first: HubFacts, *others: HubFacts) -> HubFacts:
+    """Fill what the first does not say from the others, in their order."""
+    for other in others:
+        missing = {key: value for key, value in vars(other).items() if not getattr(first, key)}
+        first = replace(first, **missing)
+    return first
+
+
+def _facts_of_card(card: str, path: Path) -> HubFacts:
+    """What the model's own card says in its metadata."""
+    from huggingface_hub import ModelCard
+
+    try:
+        data = vars(ModelCard(card, ignore_metadata_errors=True).data)
+    except Exception as error:  # those of YAML are a family of their own
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"the metadata at the top of {path} is not YAML: {reason}") from None
+    base, licence = data.get("base_model"), str(data.get("license"))
+    return HubFacts(
+        language=tuple(filter(_LANGUAGE.fullmatch, _texts(data.get("language")))),
+        licence=licence if _LICENCE.fullmatch(licence) else None,  # "None" is not one
+        dataset=_texts(data.get("datasets")),
+        base_model=base if isinstance(base, str) else None,
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    values = value if isinstance(value, list) else [value]
+    return tuple(text for text in values if isinstance(text, str))
+
+
+def _facts_of_run(model: Path) -> HubFacts:
+    """What the run folder around a model says: its scores on dev, and what it took."""
+    if not RunFolder.exists(model.parent):
+        return HubFacts()
+    run = RunFolder(model.parent)
+    machine = run.section("machine") if "machine" in run.manifest() else {}
+    place: dict[str, str | float] = {
+        key: str(machine[key]) for key in ("platform", "cores") if key in machine
+    }
+    path = run.path / RESULT_FILE
+    if path.is_file():
+        result = read_json(path)
+        scores, task = result.get("scores"), str(result.get("task"))
+        known = _DATASETS.get(task)
+        return HubFacts(
+            dataset=() if known is None else (known,),
+            task=task,
+            scores=_numbers(scores) if isinstance(scores, Mapping) else {},
+            cost=_cost(result, ("steps", "epochs", "tokens", "seconds", "train_examples")) | place,
+        )
+    lines = [line for line in run.metrics() if "event" not in line]
+    last = next((line for line in reversed(lines) if "dev_masked_loss" in line), {})
+    scores = {key: last.get(f"dev_{key}") for key in ("masked_loss", "mlm_accuracy")}
+    cost = _cost(lines[-1] if lines else {}, ("step", "tokens", "elapsed_s"))
+    names = {"step": "steps", "elapsed_s": "seconds"}
+    cost = {names.get(key, key): value for key, value in cost.items()}
+    return HubFacts(task="masked words", scores=_numbers(scores), cost=cost | place)
+
+
+def _cost(record: Mapping[str, object], keys: Sequence[str]) -> dict[str, str | float]:
+    return dict(_numbers({key: record.get(key) for key in keys}))
+
+
+def _numbers(values: Mapping[str, object]) -> dict[str, float]:
+    """The finite numbers of a JSON object; YAML for the hub knows no others."""
+    return {
+        str(key): value
+        for key, value in values.items()
+        if isinstance(value, (int, float)) and math.isfinite(value)
+    }
+
+
+def _front_matter(folder: ModelFolder, name: str, facts: HubFacts, is_embedder: bool) -> str:
+    """The card's metadata as YAML, in the hub's words."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    tag = "sentence-similarity" if is_embedder else pipeline_tag(folder.head)
+    library = "transformers" if is_foreign(folder.config, folder.head) else "litebert"
+    script = ["transformers.js"] if runs_in_script(folder.config, folder.head) else []
+    hub_name = _DATASETS.get(facts.task or "")
+    results = [
+        EvalResult(
+            task_type=tag,
+            dataset_type=hub_name or re.sub(r"\W+", "-", facts.task or "dev"),
+            dataset_name=facts.task or "dev",
+            dataset_config=facts.task if hub_name == "nyu-mll/glue" else None,
+            dataset_split="validation",
+            metric_type=_METRICS.get(metric, metric),
+            metric_name=metric,
+            metric_value=value,
+        )
+        for metric, value in facts.scores.items()
+    ]
+    data = ModelCardData(
+        language=list(facts.language) or None,
+        license=facts.licence,
+        library_name="sentence-transformers" if is_embedder else library,
+        pipeline_tag=tag,
+        tags=["albert", "litebert", "onnx", *script],
+        datasets=list(facts.dataset) or None,
+        base_model=facts.base_model,
+        model_name=name,
+        eval_results=results or None,
+        training_cost=dict(facts.cost) or None,
+    )
+    text: str = data.to_yaml()
+    return text.strip()
