@@ -12,7 +12,7 @@ TORCH_INDEX ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-lowest test-all lint type format bench docs-test map schema lock exactness browser npm web peers build wheel-test pictures clean
+.PHONY: help setup demo test test-lowest test-all lint type format bench docs docs-test map schema lock exactness browser npm web peers build wheel-test pictures clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -63,6 +63,11 @@ format: $(DEV)  ## let ruff fix what it can
 
 bench: $(DEV)  ## measure against peers (needs the machine to itself)
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+docs: $(DEV)  ## the documentation as a site, in build/site; links checked
+	@$(PIP) --editable ".[docs]"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
 
 docs-test: $(DEV)  ## run the README's commands, the pages' first commands and the examples
 	@$(BIN)/python -m pytest -m "" tests/test_docs.py tests/e2e/test_examples.py

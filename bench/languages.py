@@ -3,6 +3,7 @@
     python bench/languages.py --text FOLDER               download, unpack, measure; a table
     python bench/languages.py --text FOLDER --show 20     also the words of 20 lines for the eye
     python bench/languages.py --text FOLDER --languages ko de
+    python bench/languages.py --text FOLDER --languages ko de --write OUT     only OUT/CODE.txt each
 
 Packages are fetched with `apt-get download` and unpacked with `dpkg -x`, never installed. A line is
 a paragraph; lines that stand in two languages (not translated) and lines mostly in another script
@@ -106,6 +107,11 @@ def fetch(folder: Path, languages: list[str]) -> None:
 
 def lines_of(folder: Path, code: str) -> list[str]:
     """The lines of a language, each once, in the order of the files."""
+    return [line for page in pages_of(folder, code) for line in page]
+
+
+def pages_of(folder: Path, code: str) -> Iterator[list[str]]:
+    """The lines of each page of a language; a line that stands on several is of the first."""
     name, has_help = LANGUAGES[code]
     pages = sorted((folder / HANDBOOK).rglob(f"html/{name}/*.html"))
     if has_help:
@@ -115,8 +121,9 @@ def lines_of(folder: Path, code: str) -> list[str]:
         parser = Paragraphs()
         parser.feed(page.read_text(encoding="utf-8", errors="replace"))
         parser.end_line()
-        found.update(dict.fromkeys(parser.lines))
-    return [line for line in found if code not in OTHER_SCRIPTS or _is_foreign(line)]
+        new = [line for line in dict.fromkeys(parser.lines) if line not in found]
+        found.update(dict.fromkeys(new))
+        yield [line for line in new if code not in OTHER_SCRIPTS or _is_foreign(line)]
 
 
 def _is_foreign(line: str) -> bool:
@@ -195,9 +202,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", type=Path, required=True, help="folder for the packages")
     parser.add_argument("--languages", nargs="+", choices=LANGUAGES, default=list(LANGUAGES))
+    parser.add_argument("--write", type=Path, help="write the text of each language, and no table")
     parser.add_argument("--show", type=int, default=0, help="lines to show as words")
     arguments = parser.parse_args()
     fetch(arguments.text, arguments.languages)
+    for code in arguments.languages if arguments.write else ():
+        pages = ("\n".join(page) for page in pages_of(arguments.text, code) if page)
+        arguments.write.mkdir(parents=True, exist_ok=True)
+        (arguments.write / f"{code}.txt").write_text("\n\n".join(pages), encoding="utf-8")
+    if arguments.write:
+        return
     names = ["language", "test lines", "training lines", "unknown", "pieces per word"]
     names += [f"{what} {rule}" for what in ("back,", "other ids,") for rule in RULES]
     print("| " + " | ".join(names) + " |\n|" + " --- |" * len(names))

@@ -153,7 +153,7 @@ class Stepper:
 
 
 def timed(function: Callable[[], float]) -> tuple[float, float]:
-    """(seconds, result)"""
+    """Run it; return seconds and result."""
     start = time.perf_counter()
     result = function()
     return time.perf_counter() - start, result

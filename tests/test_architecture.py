@@ -87,8 +87,8 @@ LONGEST_FILE = 400
 # Public names that stand in two modules, and why.
 SAME_NAME: dict[str, str] = {
     **dict.fromkeys(
-        ("demo", "evaluate", "export", "fill_mask", "finetune", "plan", "prepare", "pretrain",
-         "probe", "report", "serve", "sweep"),
+        ("adapt", "demo", "evaluate", "export", "fill_mask", "finetune", "plan", "prepare",
+         "pretrain", "probe", "report", "serve", "sweep"),
         "the command and the function it calls",
     ),
     "main": "the program and its command table",

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from file_map import PAGE, REPOSITORY, file_map
 
+import litebert
 from litebert.cli import COMMANDS, build_app
 
 README = REPOSITORY / "README.md"
@@ -50,6 +51,14 @@ def test_the_tests_that_vouch_for_reliability_exist() -> None:
     named = set(re.findall(r"`(test_\w+\.py)`", page))
     assert len(named) > 20
     assert named <= {path.name for path in (REPOSITORY / "tests").rglob("test_*.py")}
+
+
+def test_the_site_has_every_page_and_every_public_name() -> None:
+    site = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = {path.name for path in (REPOSITORY / "docs").glob("*.md")}
+    assert set(re.findall(r": ([\w-]+\.md)$", site, re.MULTILINE)) == {*pages, "index.md"}
+    shown = re.findall(r"^::: litebert\.(\w+)$", (REPOSITORY / "docs" / "api.md").read_text(), re.M)
+    assert sorted(shown) == sorted(set(litebert.__all__) - {"__version__"})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))

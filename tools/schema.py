@@ -70,7 +70,8 @@ def _value(kind: object, is_whole: bool) -> dict[str, object]:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _table(kind, is_whole)
     if origin is Literal:
-        return {"enum": list(arguments)}
+        # Python takes literals of another order for the same, and gives out whichever came first.
+        return {"enum": sorted(arguments, key=str)}
     if origin in (Union, types.UnionType):
         kinds = [_value(one, is_whole) for one in arguments if one is not type(None)]
         return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from litebert.text.tokenizer import Tokenizer as Tokenizer
     from litebert.text.train import TokenizerTrainConfig as TokenizerTrainConfig
     from litebert.text.train import train_tokenizer as train_tokenizer
+    from litebert.train.adapting.config import AdaptConfig as AdaptConfig
+    from litebert.train.adapting.engine import adapt as adapt
     from litebert.train.finetuning.config import FinetuneConfig as FinetuneConfig
     from litebert.train.finetuning.engine import finetune as finetune
     from litebert.train.pretraining.config import Checkpoints as Checkpoints
@@ -56,6 +58,8 @@ _PUBLIC = {
     "litebert.text.sentences": "split_sentences",
     "litebert.text.tokenizer": "Tokenizer",
     "litebert.text.train": "TokenizerTrainConfig train_tokenizer",
+    "litebert.train.adapting.config": "AdaptConfig",
+    "litebert.train.adapting.engine": "adapt",
     "litebert.train.finetuning.config": "FinetuneConfig",
     "litebert.train.finetuning.engine": "finetune",
     "litebert.train.pretraining.config": (

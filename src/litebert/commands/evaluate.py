@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,6 +21,7 @@ def evaluate(
     task: str,
     *,
     data: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
+    text: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
     model: Annotated[list[str] | None, Parameter(negative="")] = None,
     predictions: Path | None = None,
     null_odds: Path | None = None,
@@ -44,6 +46,7 @@ def evaluate(
         litebert evaluate squad1 --predictions predictions.json --data dev-v1.1.json --json
         litebert evaluate squad2 --predictions answers.json --null-odds odds.json --data dev.json
         litebert evaluate pretraining --model runs/small/model --data shards/wiki shards/novels
+        litebert evaluate pretraining --model runs/small/model --text held-out.txt
 
     Args:
         task: a benchmark (cola sst2 mrpc stsb qqp mnli qnli rte wnli ax squad1 squad2 race
@@ -51,6 +54,8 @@ def evaluate(
             words and sentence tasks on token shards, by both readings of their rules.
         data: a file with the gold labels, or the folder that holds the task's files; for
             pretraining folders of shards.
+        text: pretraining: files, folders or globs of raw text for the loss per character, which
+            models of different vocabularies can be compared by.
         model: a fine-tuned model folder, run folder, hub name or ONNX folder; several are averaged.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
@@ -74,8 +79,13 @@ def evaluate(
         others = {"--predictions": predictions, "--null-odds": null_odds, "--out": out}
         for flag, given in {**others, "--choose": choose or None}.items():
             _refuse(given is not None, flag, "pretraining")
+        if text and model and len(model) == 1 and not data:
+            _characters(model[0], text, threads, json_)
+            return
+        _refuse(bool(text), "--text", "--data or several models")
         _pretraining(model, data, split, examples or 4096, length, verify, threads, json_)
         return
+    _refuse(text is not None, "--text", "a task")
     _refuse(examples is not None, "--examples", "a task")
     _refuse(length is not None, "--length", "a task")
     _refuse(verify, "--verify", "a task")
@@ -131,6 +141,20 @@ def evaluate(
     for name, value in scores.items():
         shown = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
         print(f"{name:<{width}}  {shown}")
+
+
+def _characters(model: str, text: list[Path], threads: Threads, json_: bool) -> None:
+    from litebert.data.corpus.parts import raw_texts
+    from litebert.data.corpus.sources import find_inputs, fingerprint_sources
+    from litebert.predict.characters import character_loss
+    from litebert.predict.predictor import Predictor
+
+    inputs = find_inputs(text, "dev", "auto", "en", Path(model).absolute())
+    texts = raw_texts(list(fingerprint_sources(inputs, ())))
+    found = character_loss(Predictor.load(model, threads=threads), texts)
+    if found is None:
+        raise ConfigError(f"--text {' '.join(map(str, text))}: there is no word in it")
+    print(json.dumps(asdict(found)) if json_ else found.describe())
 
 
 def _pretraining(

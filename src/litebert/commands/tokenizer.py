@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated
 
+from cyclopts import Parameter
+
 from litebert.commands.flags import SETTINGS, SWITCH
 from litebert.common.errors import DataError
+from litebert.common.files import atomic_folder
 from litebert.text.train import TokenizerTrainConfig
 
 _READ_BYTES = 1 << 20
@@ -33,6 +36,31 @@ def train(*, config: Annotated[TokenizerTrainConfig, SETTINGS, SWITCH]) -> None:
     case = "lower-cased" if tokenizer.settings.lower else "cased"
     rule = tokenizer.settings.normalization
     print(f"{config.out}: {tokenizer.vocab_size:,} pieces, {case}, normalization {rule}")
+
+
+def numbers(
+    *,
+    size: int,
+    out: Path,
+    specials: Annotated[list[int] | None, Parameter(consume_multiple=True, negative="")] = None,
+) -> None:
+    """Write a vocabulary whose pieces are numbers, for `litebert prepare --ids`.
+
+    Examples:
+        litebert tokenizer numbers --size 178 --specials 0 1 2 3 4 --out tokenizer-phonemes
+
+    Args:
+        size: number of ids, 0 to size - 1.
+        out: folder for the tokenizer; it must not exist, or be empty.
+        specials: ids of padding, unknown, [CLS], [SEP] and [MASK]; default: 0 1 2 3 4.
+    """
+    from litebert.text.foreign import number_vocabulary
+    from litebert.text.tokenizer import TokenizerSettings, open_tokenizer
+
+    model = number_vocabulary(size, specials or range(5))
+    with atomic_folder(out) as folder:
+        open_tokenizer(model, TokenizerSettings()).save(folder)
+    print(f"{out}: {size:,} numbers")
 
 
 def encode(*, tokenizer: Path) -> None:

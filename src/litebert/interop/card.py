@@ -128,9 +128,9 @@ def sections(card: str) -> str:
     return heading + rest
 
 
-def pretraining_section(rows: Mapping[str, object]) -> str:
-    """Return Markdown that says what a model was pretrained on, and what came of it."""
-    return f"\n## Pretraining\n\n{_table(rows)}\n"
+def pretraining_section(rows: Mapping[str, object], title: str = "Pretraining") -> str:
+    """Return Markdown that says what a model was trained on, and what came of it."""
+    return f"\n## {title}\n\n{_table(rows)}\n"
 
 
 def _shape(config: ModelConfig, head: Head) -> dict[str, object]:

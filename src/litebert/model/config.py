@@ -21,6 +21,8 @@ from litebert.common.errors import ConfigError, suggestion
 Sharing = Literal["all", "attention", "ffn", "none", "groups"]
 EmbeddingLayout = Literal["factorized", "projected_words"]
 Pooling = Literal["cls", "mean"]
+ScoreLoss = Literal["cosine", "cosent"]
+"""How the vectors of two texts learn the score of the pair."""
 Activation = Literal["gelu_tanh", "gelu", "relu", "tanh", "linear"]
 
 HEAD_SIZE = 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,10 @@ def evaluate_models(
     if len(models) > 1 and not is_scored(task, *named[0]):
         named += _dev_beside(task, where, choose, bad_rows)
     # Windows overlap as the model learned them.
-    form = task.form.changed(stride=None if (own := purposes[0].task) is None else own.stride)
+    form = task.form.changed(
+        stride=None if (own := purposes[0].task) is None else own.stride,
+        pooling=purposes[0].vectors.pooling,
+    )
     length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
     for part in splits:
@@ -90,7 +94,7 @@ def evaluate_models(
         if warning is not None:
             print(warning, file=sys.stderr)
     outputs = [
-        _all_outputs(task.form, folder, order, splits, tokenizer.pad_id, device, threads)
+        _all_outputs(form, folder, order, splits, tokenizer.pad_id, device, threads)
         for folder, order in zip(folders, orders, strict=True)
     ]
     rule = task.form.changed(ensemble=ensemble)
@@ -138,14 +142,18 @@ def outputs_of(
     ``TorchBackend(model, head)`` wraps a model that is being trained.
     """
     names = form.outputs(backend.info.outputs)
-    rows = single_rows(features)
-    shares = [1 / len(feature.rows) for feature in features for _ in feature.rows]
+    # Features may share a row, such as a paragraph that many questions are compared with.
+    rows = {id(feature.rows[0]): feature for feature in single_rows(features)}
+    shares = Counter[int]()
+    for feature in features:
+        shares.update({id(row): 1 / len(feature.rows) for row in feature.rows})
     found: dict[int, Outputs] = {}
-    for index, said in run_features(backend, rows, names, pad_id, max_tokens, depth):
-        found[index] = said
+    keys = list(rows)
+    for index, said in run_features(backend, list(rows.values()), names, pad_id, max_tokens, depth):
+        found[keys[index]] = form.condensed(said)
         if bar is not None:
-            bar.advance(shares[index])
-    return join_rows(features, [found[index] for index in range(len(rows))])
+            bar.advance(shares[keys[index]])
+    return join_rows(features, [found[id(row)] for feature in features for row in feature.rows])
 
 
 def _dev_beside(

@@ -122,7 +122,7 @@ def join_rows(features: Sequence[Feature], said: Sequence[Outputs]) -> list[Outp
         joined.append(
             own[0]
             if len(own) == 1
-            else {"logits": np.concatenate([outputs["logits"] for outputs in own])}
+            else {name: np.concatenate([outputs[name] for outputs in own]) for name in own[0]}
         )
     return joined
 

@@ -150,7 +150,8 @@ class Predictor:
         features = form.features([example], self.tokenizer, self.purpose.length(max_length))
 
         def described(said: Sequence[Outputs]) -> Json:
-            (prediction,) = form.decode([example], features, join_rows(features, said))
+            condensed = [form.condensed(outputs) for outputs in said]
+            (prediction,) = form.decode([example], features, join_rows(features, condensed))
             return form.describe(example, prediction)
 
         return Question(single_rows(features), outputs, described)

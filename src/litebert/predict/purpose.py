@@ -10,7 +10,7 @@ from litebert.common.errors import InputError
 from litebert.interop.folder import ModelFolder, load_config, resolve
 from litebert.interop.pooling import VectorRule
 from litebert.model.config import Pooling
-from litebert.model.head_table import Head
+from litebert.model.head_table import HEADS, Head
 from litebert.tasks.base import Form, Task
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.forms.kinds import form_of_head
@@ -64,14 +64,14 @@ class Purpose:
     def form(self) -> Form:
         """Return the form that the model was fine-tuned for, or else the one of its head."""
         if self.task is not None:
-            return self.task.form()
+            return self.task.form().changed(pooling=self.vectors.pooling)
         form = form_of_head(self.head, self.classes, multi_label=self.multi_label)
         if form is None:
             raise InputError(
                 f"this model is for {self.head}, not for a task; fine-tune it with "
                 "`litebert finetune`, or use fill-mask, order or embed"
             )
-        return form
+        return form.changed(pooling=self.vectors.pooling)
 
     def vector_rule(self, pooling: Pooling | None = None) -> VectorRule:
         """Return how one vector is made of a text: as the folder says, but pooled as asked."""
@@ -84,7 +84,9 @@ class Purpose:
                 f"{self.name} was fine-tuned on {self.task.name} ({self.task.kind}), which is not "
                 f"what {task.name} needs ({task.form.kind}); choose another model"
             )
-        if self.task is None and self.head not in task.form.heads:
+        # Any encoder can be asked for vectors, whatever pretraining put on top of it.
+        head = "encoder" if HEADS[self.head].pretrained else self.head
+        if self.task is None and not {head, self.head} & set(task.form.heads):
             return (
                 f"{self.name} is a {self.head} model, which cannot do {task.name}: fine-tune it "
                 f"first, `litebert finetune {task.name} --model {self.name} ...`"
@@ -101,7 +103,10 @@ class Purpose:
         Raises:
             InputError: the model is for another kind of task, or has other labels.
         """
-        form, own = task.form, self.form()
+        form = task.form
+        if self.task is None and "encoder" in form.heads and HEADS[self.head].pretrained:
+            return form.changed(pooling=self.vectors.pooling)
+        own = self.form()
         if (reason := self.mismatch(task)) is not None and self.task is not None:
             raise InputError(reason)
         is_named = len(own.labels) == len(form.labels) > 0 and not are_unnamed(own.labels)

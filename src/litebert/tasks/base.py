@@ -149,7 +149,8 @@ class Feature:
         example: index of its example in the list the features were made from.
         target: None without gold; else int64 [] (class, choice), float32 [] (regression),
             float32 [num_labels] (multi-label), int64 [3] (start, end, 1 if this window has no
-            answer) or int64 [S] (tags, :data:`IGNORED_LABEL` elsewhere).
+            answer), int64 [S] (tags, :data:`IGNORED_LABEL` elsewhere) or, of texts to compare,
+            float32 [] (a score) or int64 [texts] (numbers that tell the texts apart).
         passage: the passage pieces (spans).
         word_positions: position of each word's first piece (token classification), int64 [W].
         masked: positions whose word the masked-language-model head shall predict.
@@ -253,6 +254,10 @@ class Form(ABC):
         self, examples: Examples, features: Features, outputs: Sequence[Outputs]
     ) -> list[Prediction]:
         """Make one prediction per example from one :data:`Outputs` per feature."""
+
+    def condensed(self, outputs: Outputs) -> Outputs:
+        """Return what :meth:`decode` needs of a row's outputs, where they are large."""
+        return outputs
 
     @abstractmethod
     def combine(self, outputs: Sequence[Outputs]) -> Outputs:

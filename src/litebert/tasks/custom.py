@@ -18,6 +18,7 @@ from litebert.tasks.base import Example, Examples, Form, Predictions, Value
 from litebert.tasks.custom_config import CustomConfig, form_kind
 from litebert.tasks.forms.kinds import FORMS
 from litebert.tasks.forms.requests import UNKNOWN_LABEL, Cells, Columns, RowError, split_cell
+from litebert.tasks.forms.similarity import CORPUS, EQUAL
 from litebert.tasks.metrics import check_tags
 from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems
@@ -56,7 +57,8 @@ class CustomTask:
         labels = tuple(self.label_counts) if FORMS[kind].needs_labels else ()
         if kind == "token_classification":
             check_tags(labels, f"task {self.name}")
-        return TaskFile(config.name, kind, labels, config.max_length, config.unanswerable).form()
+        form = TaskFile(config.name, kind, labels, config.max_length, config.unanswerable).form()
+        return form.changed(score_range=config.score_range)
 
     @cached_property
     def label_counts(self) -> Mapping[str, int]:
@@ -103,8 +105,15 @@ class CustomTask:
         return {key: value for key, value in asdict(self.config.columns).items() if value}
 
     @property
+    def has_bare_sentences(self) -> bool:
+        """Whether it learns from single sentences, in two views of each."""
+        return self.config.kind == "similarity" and not self.config.columns.text_pair
+
+    @property
     def main_metric(self) -> str:
         """The metric in the file, or the usual one of the kind."""
+        if self.config.kind == "similarity":
+            return self.config.metric or self.config.similarity_metric
         return self.config.metric or self.form.main_metric
 
     @property
@@ -117,7 +126,7 @@ class CustomTask:
         path = self._file(data, split)
         is_cut = self.config.files.dev is None and split in ("train", "dev") and path != data
         training, form, config = split == "train", self.form, self.config
-        columns = {**asdict(config.columns)}
+        columns = asdict(config.columns if training else config.dev_columns or config.columns)
         examples = []
         found: set[str] = set()
         num_rows, unknown = 0, Counter[str]()
@@ -143,6 +152,7 @@ class CustomTask:
                 continue
             texts = [example.text or " ".join(example.words)]
             texts += [] if example.text_pair is None else [example.text_pair]
+            texts += example.options if form.kind == "similarity" else ()
             if all(problems.check_text(path, number, text, "text", training) for text in texts):
                 examples.append(example)
         self._refuse_unknown(path, unknown, num_rows)
@@ -153,7 +163,22 @@ class CustomTask:
                 f"task {self.name}: no usable row in {path}{part} (columns: "
                 f"{', '.join(sorted(found))}); last fault: {last}"
             )
+        if split == "dev" and config.files.corpus is not None:
+            examples += self._documents(data, columns, problems)
         return examples
+
+    def _documents(
+        self, data: Path, columns: Mapping[str, str | None], problems: RowProblems
+    ) -> Iterator[Example]:
+        """Read texts that queries may find besides their own."""
+        path = self._file(data, "corpus")
+        for number, row in self.rows(path, by_name=True):
+            if isinstance(row, DataError):
+                problems.add(path, number, "malformed row", str(row))
+                continue
+            text = str(row.get(columns["text_pair"] or "", row.get("text")) or "")
+            if problems.check_text(path, number, text, "text", training=True):
+                yield Example(f"{CORPUS}-{number}", text, gold=EQUAL, group=CORPUS)
 
     def describe_files(self, data: Path) -> list[str]:
         """Say for people what was found in the training file: how it is written, its labels."""
@@ -209,7 +234,7 @@ class CustomTask:
             return
         named = ", ".join(f"{label!r} {count:,}" for label, count in unknown.most_common(5))
         reason = f"labels that task {self.name} does not list ({named}); add them to `labels`"
-        if self.config.kind == "regression":
+        if self.config.kind in ("regression", "similarity"):
             reason = f"labels that are not numbers ({named}); check columns.label"
         raise DataError(
             f'{path}: {total:,} of {num_rows:,} rows have {reason}, or set other_labels = "skip"'
@@ -259,7 +284,7 @@ class CustomTask:
             return data
         files = self.config.files
         named = {"train": files.train, "dev": files.dev or files.train}
-        name = named.get(split, files.test)
+        name = named.get(split, files.corpus if split == "corpus" else files.test)
         if name is None:
             raise MissingFileError(
                 f"task {self.name} names no file for its {split} split (`{split}` below [files])"

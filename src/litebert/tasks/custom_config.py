@@ -37,6 +37,9 @@ class CustomFiles:
     stays where it is when others are added."""
     split_seed: int = 0
     """Another number cuts ``train`` in another way."""
+    corpus: str | None = None
+    """Texts that the queries of dev may find besides their own (similarity), in the column of
+    ``text_pair`` or ``text``."""
     format: RowFormat | None = None
     """What the files are, where their names do not say it."""
     delimiter: str | None = None
@@ -53,6 +56,8 @@ class CustomColumns:
     """The text; the passage of multiple choice and span extraction."""
     text_pair: str | None = None
     """The second text of a pair."""
+    negatives: tuple[str, ...] = ()
+    """Texts that are not like ``text``, a column each (similarity)."""
     question: str | None = None
     """The question of multiple choice (optional) and span extraction."""
     options: tuple[str, ...] = ()
@@ -79,6 +84,10 @@ class CustomConfig:
     """Data files."""
     columns: CustomColumns = field(default_factory=CustomColumns)
     """Column names."""
+    dev_columns: CustomColumns | None = None
+    """Those of the dev and test files, where they differ (similarity)."""
+    score_range: tuple[float, float] | None = None
+    """Scores of texts with nothing in common and of equal ones, such as [0, 5] (similarity)."""
     labels: tuple[str, ...] = ()
     """Labels or tags, in the order of the logits; found in the training file if left out."""
     other_labels: Literal["refuse", "skip"] = "refuse"
@@ -124,6 +133,8 @@ class CustomConfig:
                 f"{source}: kind '{self.kind}' needs at least two names in 'labels', found 1 "
                 "(or leave it out: they are found in the training file)"
             )
+        if self.kind == "similarity":
+            self._check_similarity(source)
         if len(set(self.labels)) != len(self.labels):
             raise ConfigError(f"{source}: 'labels' has a name twice: {', '.join(self.labels)}")
         if self.max_length < 8:
@@ -131,6 +142,30 @@ class CustomConfig:
                 f"{source}: max_length {self.max_length} is too short; use 16 or more"
             )
         check_range(self, "1 or more", "max_length", most=1 << 20)
+
+    def _check_similarity(self, source: str) -> None:
+        for columns in (self.columns, self.dev_columns or self.columns):
+            if columns.label and columns.negatives:
+                raise ConfigError(f"{source}: columns.label or columns.negatives, not both")
+            if (columns.label or columns.negatives) and not columns.text_pair:
+                raise ConfigError(f"{source}: scores and negatives need columns.text_pair")
+            low, high = self.score_range or (0.0, 0.0)
+            if columns.label and not low < high:
+                raise ConfigError(
+                    f"{source}: columns.label needs score_range = [lowest, highest], such as [0, 5]"
+                )
+        judged = self.dev_columns or self.columns
+        if not judged.text_pair or (self.dev_columns and not self.files.dev):
+            raise ConfigError(
+                f"{source}: dev needs pairs to score by: files.dev, with columns.text_pair (or "
+                "dev_columns.text_pair)"
+            )
+
+    @property
+    def similarity_metric(self) -> str:
+        """The score that picks the best checkpoint of kind similarity: by what dev holds."""
+        judged = self.dev_columns or self.columns
+        return "spearman" if judged.label else "accuracy" if judged.negatives else "ndcg_at_10"
 
 
 def form_kind(kind: CustomKind) -> Kind:

@@ -6,7 +6,8 @@ tests hold them against both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +101,23 @@ def multi_label_scores(gold: Floats, predicted: Floats) -> dict[str, float]:
         "f1_macro": float(np.mean([f1(*label) for label in labels])),
         "exact_match": float(np.mean(np.all(gold == predicted, axis=1))),
     }
+
+
+def retrieval_scores(ranks: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Return means over queries, of the ranks (from 1) at which each one's documents stand.
+
+    ``recall_at_k`` is the share of its documents among the first k, ``mrr`` one by the rank of the
+    first of them, ``ndcg_at_10`` the gain of those among the first ten by the best there could be.
+    """
+    found = {f"recall_at_{k}": [sum(r <= k for r in own) / len(own) for own in ranks]
+             for k in (1, 10, 100)}  # fmt: skip
+    found["mrr"] = [1 / min(own) for own in ranks]
+    found["ndcg_at_10"] = [_gain(own) / _gain(range(1, len(own) + 1)) for own in ranks]
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def _gain(ranks: Iterable[float]) -> float:
+    return sum(1 / math.log2(1 + rank) for rank in ranks if rank <= 10)
 
 
 _SAME_PREFIX = {"L": "E", "U": "S", "M": "I", "W": "S"}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from litebert.common.errors import DataError, blame
+from litebert.common.errors import ConfigError, DataError, blame
 from litebert.common.files import read_bytes, write_json, write_text
 from litebert.common.limits import parse_json
 from litebert.text.normalize import replace_surrogates
@@ -202,6 +202,26 @@ def read_vocabulary(path: Path, config: Mapping[str, object]) -> bytes:
         (specials[2], ids[specials[2]]), (specials[3], ids[specials[3]])
     )
     fast.decoder = decoders.WordPiece(_WORDPIECE_PREFIX)
+    return fast.to_str().encode()
+
+
+def number_vocabulary(size: int, specials: Sequence[int]) -> bytes:
+    """Return a ``tokenizer.json`` of numbers, for streams of ids that are not text.
+
+    Pieces are 0 to ``size - 1`` as words; ``specials`` are the ids of padding, unknown, [CLS],
+    [SEP] and [MASK].
+    """
+    from tokenizers import Tokenizer as FastTokenizer
+    from tokenizers import models, pre_tokenizers
+
+    if len(set(specials)) != len(_BERT_SPECIALS) or not all(0 <= one < size for one in specials):
+        raise ConfigError(f"--specials {list(specials)}: give five different ids below {size}")
+    names = {str(number): number for number in range(size) if number not in specials}
+    names |= dict(zip(_BERT_SPECIALS, specials, strict=True))
+    fast = FastTokenizer(models.WordPiece(names, unk_token=_BERT_SPECIALS[1]))
+    fast.add_special_tokens(list(_BERT_SPECIALS))
+    fast.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    fast.post_processor = two_segments(("[CLS]", specials[2]), ("[SEP]", specials[3]))
     return fast.to_str().encode()
 
 

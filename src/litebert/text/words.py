@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -31,6 +31,8 @@ _NO_SPACES = (
     "KANGXI", "THAI", "LAO", "KHMER", "MYANMAR",
 )  # fmt: skip
 """First words of the Unicode names of letters in scripts without spaces."""
+_STRETCH = re.compile(r"\S+")
+_LETTERS_OR_NOT = re.compile(r"\w+|\W+")
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 # One or more English letters and punctuation characters, but not one punctuation character alone,
@@ -48,6 +50,19 @@ def begins_words(borders: Borders, ids: npt.NDArray[np.integer]) -> npt.NDArray[
     after_letter = (facts[:-1] & _ENDS_WITH_LETTER) != 0
     begins[1:] |= ((facts[1:] & _AFTER_LETTERS) != 0) & ~after_letter
     return begins
+
+
+def words_in(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the words of raw text begin and end, whatever the vocabulary.
+
+    A word has no white space in it. Where a script puts none between words, one ends at
+    punctuation too, which hardly any piece crosses.
+    """
+    for stretch in _STRETCH.finditer(text):
+        parts: Iterable[re.Match[str]] = (stretch,)
+        if not stretch[0].isascii() and any(map(_without_spaces, stretch[0])):
+            parts = _LETTERS_OR_NOT.finditer(text, *stretch.span())
+        yield from (part.span() for part in parts)
 
 
 def official_borders(pieces: Sequence[str], specials: Iterable[int]) -> npt.NDArray[np.bool_]:

@@ -44,6 +44,8 @@ class Step(Generic[T]):
     """share of the peak learning rate"""
     tokens: int
     """tokens of the step over all processes, without padding"""
+    rests: Sequence[Tensor] = ()
+    """parameters that the step leaves alone, decay and optimizer state included"""
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,8 @@ class Loop(Generic[T]):
         *sums, elapsed_s, num_stops = self.process.sum(
             [*statistics, own_clock_s, float(self.stop.signum > 0)]
         )
+        for parameter in step.rests:
+            parameter.grad = None
         norm = update(self._parameters, self.optimizers, self.clip_norm, loss=sum(sums))
         state.step += 1
         state.tokens += step.tokens

@@ -52,6 +52,9 @@ or the passages of SQuAD (.json) and RACE (.jsonl); also .gz, .xz or .zst"""
     """go on where the vocabulary does not know most of the text"""
     restart: bool = False
     """discard what the output folder holds from another or an unfinished build"""
+    ids: bool = False
+    """the input is not text but piece ids: JSON lines, a document each, a list of sentences, or \
+one list in which -1 ends a sentence"""
     shard_tokens: int = 1 << 24
     """tokens in one shard, about"""
     block_bytes: int = 4 << 20

@@ -20,9 +20,19 @@ from numpy.typing import NDArray
 
 from litebert.common.errors import DataError, blame
 from litebert.common.limits import check_regular, parse_json
-from litebert.data.corpus.ingest import Chunk, Excerpt, Position, Problem, ProblemKind
+from litebert.data.corpus.build import SOURCES
+from litebert.data.corpus.ingest import (
+    Chunk,
+    Excerpt,
+    Position,
+    Problem,
+    ProblemKind,
+    read_chunks,
+)
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
+from litebert.data.corpus.manifest import Manifest
 from litebert.data.corpus.shards import Documents, Tokens, token_dtype
+from litebert.data.corpus.sources import Source, read_sources
 from litebert.text.coverage import Coverage
 from litebert.text.sentences import split_sentences
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings, open_tokenizer
@@ -42,6 +52,8 @@ class PartSettings:
     language: str
     column: str
     dev_share: float
+    ids: bool = False
+    """documents are piece ids already"""
 
 
 @dataclass(frozen=True)
@@ -135,25 +147,21 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
     hashes: list[bytes] = []
     from_dev: list[bool] = []
     text_bytes = 0
-    for excerpt in chunk.excerpts:
-        problems.extend(excerpt.problems)
-        for paragraphs in _documents(excerpt, settings.column, problems):
-            text = "\n".join(paragraphs).encode()
-            text_bytes += len(text)
-            hashes.append(hashlib.blake2b(text, digest_size=16).digest())
-            from_dev.append(excerpt.source.split == "dev")
-            num_before = len(sentences)
-            if excerpt.source.layout == "sentences":
-                sentences.extend(paragraphs)
-            else:
-                for paragraph in paragraphs:
-                    sentences.extend(split_sentences(paragraph, settings.language))
-            lengths.append(len(sentences) - num_before)
-    packed, keep = _encode(tokenizer, sentences, lengths)
+    reader = _Ids(tokenizer) if settings.ids else None
+    for source, paragraphs, text, key in _texts(chunk, settings.column, problems, reader):
+        text_bytes += len(text)
+        hashes.append(key)
+        from_dev.append(source.split == "dev")
+        num_before = len(sentences)
+        if source.layout == "sentences" or settings.ids:
+            sentences.extend(paragraphs)
+        else:
+            for paragraph in paragraphs:
+                sentences.extend(split_sentences(paragraph, settings.language))
+        lengths.append(len(sentences) - num_before)
+    packed, keep = _encode(reader or tokenizer, sentences, lengths)
     keys = np.frombuffer(b"".join(hashes), "<u8").reshape(-1, 2)
-    # Below this hash lies that share of all documents.
-    dev_limit = np.uint64(int(settings.dev_share * (1 << 53)) << 11)
-    is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < dev_limit)
+    is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < _dev_limit(settings.dev_share))
     counts = Counter[str](problem.kind for problem in problems)
     summary = PartSummary(
         end=chunk.end,
@@ -166,14 +174,82 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
     return Part(packed, keys[keep], is_dev[keep], summary).to_bytes()
 
 
+def held_out_texts(shards: Path) -> Iterator[str]:
+    """Yield the documents of the dev split as raw text, read again from the sources of shards."""
+    settings = Manifest.read(shards).settings
+    column, share = settings["column"], float(settings["dev_share"])
+    return raw_texts(list(read_sources(shards / SOURCES)), column, share)
+
+
+def raw_texts(
+    sources: Sequence[Source], column: str = "text", dev_share: float = 1.0
+) -> Iterator[str]:
+    """Yield the documents of sources that belong to the dev split, each once."""
+    seen = set[bytes]()
+    for chunk in read_chunks(sources, column):
+        for source, _, text, key in _texts(chunk, column, []):
+            is_dev = int.from_bytes(key[:8], "little") < _dev_limit(dev_share)
+            if (is_dev or source.split == "dev") and key not in seen:
+                seen.add(key)
+                yield text.decode()
+
+
+def _texts(
+    chunk: Chunk, column: str, problems: list[Problem], reader: _Ids | None = None
+) -> Iterator[tuple[Source, list[str], bytes, bytes]]:
+    """Yield source, paragraphs, text and 128-bit hash of every document of a chunk."""
+    for excerpt in chunk.excerpts:
+        problems.extend(excerpt.problems)
+        for paragraphs in _documents(excerpt, column, problems, reader):
+            text = "\n".join(paragraphs).encode()
+            key = hashlib.blake2b(text, digest_size=16).digest()
+            yield excerpt.source, paragraphs, text, key
+
+
+def _dev_limit(share: float) -> int:
+    """The hash below which that share of all documents lies."""
+    return int(share * (1 << 53)) << 11
+
+
 @lru_cache(maxsize=1)
 def _tokenizer(model: bytes, settings: TokenizerSettings) -> Tokenizer:
     """Load the tokenizer once in each process."""
     return open_tokenizer(model, settings)
 
 
+class _Ids:
+    """Documents of piece ids, each sentence as a line of numbers."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.vocab_size = tokenizer.vocab_size
+        self._allowed = set(range(self.vocab_size)) - set(tokenizer.special_ids)
+        self._allowed.add(tokenizer.unk_id)
+
+    def sentences(self, record: object) -> list[str]:
+        """Return a document's sentences; a ValueError says what is wrong with it."""
+        if not isinstance(record, list):
+            raise ValueError(f"expected a list of ids, found {type(record).__name__}")
+        if not any(isinstance(part, list) for part in record):
+            ends = [at for at, number in enumerate(record) if number == -1]
+            starts = [0, *(at + 1 for at in ends)]
+            record = [record[a:b] for a, b in zip(starts, [*ends, len(record)], strict=True)]
+        for part in record:
+            wrong = part if not isinstance(part, list) else [
+                one for one in part if type(one) is not int or one not in self._allowed
+            ]  # fmt: skip
+            if wrong != []:
+                raise ValueError(
+                    f"{str(wrong)[:40]}: ids are 0 to {self.vocab_size - 1}, not special ones"
+                )
+        return [" ".join(map(str, part)) for part in record]
+
+    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the numbers of each line."""
+        return [list(map(int, line.split())) for line in lines]
+
+
 def _encode(
-    tokenizer: Tokenizer, sentences: Sequence[str], lengths: Sequence[int]
+    tokenizer: Tokenizer | _Ids, sentences: Sequence[str], lengths: Sequence[int]
 ) -> tuple[Documents, NDArray[np.bool_]]:
     """Tokenise sentences; returns documents and which of the ``lengths`` were not empty.
 
@@ -194,7 +270,9 @@ def _encode(
     return Documents(tokens, sentence_lengths[is_full], document_lengths[keep]), keep
 
 
-def _documents(excerpt: Excerpt, column: str, problems: list[Problem]) -> Iterator[list[str]]:
+def _documents(
+    excerpt: Excerpt, column: str, problems: list[Problem], reader: _Ids | None = None
+) -> Iterator[list[str]]:
     """Yield an excerpt's documents as paragraphs (as sentences in the layout ``sentences``)."""
     if isinstance(excerpt.data, tuple):
         for row, value in enumerate(excerpt.data, start=excerpt.line):
@@ -207,8 +285,12 @@ def _documents(excerpt: Excerpt, column: str, problems: list[Problem]) -> Iterat
                 continue
             try:
                 record = parse_json(line)
+                if reader is not None:
+                    yield reader.sentences(record)
+                    continue
             except ValueError as error:
-                problems.append(Problem("broken_json", excerpt.source.path, number, str(error)))
+                kind: ProblemKind = "broken_json" if reader is None else "broken_row"
+                problems.append(Problem(kind, excerpt.source.path, number, str(error)))
                 continue
             value = record.get(column) if isinstance(record, dict) else None
             if value is None and isinstance(record, dict) and "questions" in record:

@@ -29,6 +29,7 @@ from litebert.data.corpus.sources import (
     Source,
     find_inputs,
     fingerprint_sources,
+    format_of,
     write_sources,
 )
 from litebert.text.coverage import Coverage
@@ -82,6 +83,9 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     ]
     for found in inputs:
         _say(found.describe())
+        others = [path for path in found.files if format_of(path) != "jsonl"]
+        if config.ids and others:
+            raise DataError(f"{others[0]} is not JSON lines: --ids reads files named .jsonl")
     if config.layout != "sentences" and (note := splitting_note(config.language)):
         _say(note)
     workers = config.workers or _num_cores()
@@ -138,7 +142,12 @@ def _tokenise(
 ) -> _Work:
     """Read all chunks and make those parts that are not there yet."""
     settings = PartSettings(
-        tokenizer.model, tokenizer.settings, config.language, config.column, config.dev_share
+        tokenizer.model,
+        tokenizer.settings,
+        config.language,
+        config.column,
+        config.dev_share,
+        config.ids,
     )
     leading = build.num_leading_parts()
     start = read_summary(build.part(leading - 1)).end if leading else BEGINNING
@@ -253,6 +262,7 @@ def _settings(config: PrepareConfig) -> dict[str, str]:
         "shard_tokens": config.shard_tokens,
         "block_bytes": config.block_bytes,
     }
+    values |= {"ids": True} if config.ids else {}  # folders from before there was a choice hold
     return {key: str(value) for key, value in values.items()}
 
 

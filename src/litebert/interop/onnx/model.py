@@ -86,8 +86,7 @@ class ModelGraph:
         )
 
     def num_products(self, head: Head) -> int:
-        """How many products with a weight matrix the graph must have, those of a head's last and
-        small maps apart."""
+        """How many products with a weight matrix there must be, a head's last map left out."""
         blocks = self.plan.num_layers * self.config.inner_group_num
         has_pooler = HEADS[head].pooled and POOLER[0] in self.parameters
         count = 4 * blocks + self.config.has_projection + has_pooler

@@ -8,6 +8,7 @@ from typing import Literal
 from litebert.model.head_table import Head
 from litebert.tasks.base import Form
 from litebert.tasks.forms.choices import ChoiceForm
+from litebert.tasks.forms.similarity import SimilarityForm
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.tags import TagForm
 from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
@@ -19,6 +20,7 @@ Kind = Literal[
     "multiple_choice",
     "span_extraction",
     "token_classification",
+    "similarity",
 ]
 
 FORMS: Mapping[Kind, type[Form]] = {
@@ -28,6 +30,7 @@ FORMS: Mapping[Kind, type[Form]] = {
     "multiple_choice": ChoiceForm,
     "span_extraction": SpanForm,
     "token_classification": TagForm,
+    "similarity": SimilarityForm,
 }
 
 

@@ -90,6 +90,11 @@ class Cells:
         cells = [self._cell(column) for column in names]
         return tuple("" if cell is None else str(cell) for cell in cells)
 
+    def each(self, name: str) -> tuple[str, ...]:
+        """Return the texts of several columns, one each; none if the task names no such column."""
+        cells = [self._cell(column) for column in self.columns.get(name) or ()]
+        return tuple("" if cell is None else str(cell) for cell in cells)
+
     def _cell(self, column: str) -> object:
         if column not in self.row:
             raise RowError("missing column", f"'{column}'")

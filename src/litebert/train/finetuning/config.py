@@ -11,7 +11,7 @@ from litebert.bundled import BUNDLED
 from litebert.common.config import check_range, load_toml, recipe_path
 from litebert.common.errors import ConfigError, suggestion
 from litebert.common.runs import BASELINES
-from litebert.model.config import ModelConfig, Pooling
+from litebert.model.config import ModelConfig, Pooling, ScoreLoss
 from litebert.predict.backend import Threads, num_threads
 from litebert.tasks.base import Task
 from litebert.tasks.registry import TASK_NAMES
@@ -53,7 +53,7 @@ in two; own tasks may leave it out"""
     """dropout before the head"""
     pooling: Pooling | None = None
     """what a classifier reads: the state of [CLS], or the mean of all tokens, which the folder \
-records and transformers refuses"""
+records and transformers refuses; of texts to compare the recipe takes the mean"""
     lr_decay: float | None = None
     """factor on the learning rate for each set of layers below the head, and once more for the \
 embeddings; 1: one rate for all"""
@@ -75,6 +75,14 @@ embeddings; 1: one rate for all"""
     """order of examples, dropout and the new head come from it"""
     seeds: int = 1
     """runs with seed, seed + 1, ...; the result is their median"""
+    loss: ScoreLoss = "cosine"
+    """for pairs with a score: the squared error of the cosine, or whether cosines are in the \
+order of the scores (cosent)"""
+    temperature: float = 0.05
+    """for texts to compare: cosines are divided by it, among the other texts of a step and for \
+cosent"""
+    symmetric: bool = False
+    """for pairs of equals: find the first text by the second one too"""
     head: Literal["auto", "paper", "classic"] = "auto"
     """for spans: the paper's head with answerability (auto for squad2) or two plain logits"""
     start: Literal["weights", "random"] = "weights"
@@ -137,7 +145,7 @@ is, to the bit"""
             raise ConfigError("the run itself starts from random weights: leave --baseline random")
         num_threads(self.threads)
         tracker_names(self.track)
-        check_range(self, "more than 0", "epochs", "lr")
+        check_range(self, "more than 0", "epochs", "lr", "temperature")
         shares = ("dropout", "classifier_dropout", "head_share")
         check_range(self, "0 or more and less than 1", *shares)
         check_range(self, "more than 0", "lr_decay")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from statistics import fmean
 
+import numpy as np
 from torch import Tensor, nn
 
 from litebert.common.errors import ConfigError
@@ -18,14 +20,16 @@ from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
 from litebert.interop.folder import load_config
 from litebert.model.sharing import plan_of
+from litebert.model.similarity import SentenceEncoder
 from litebert.optim.build import build_optimizers
 from litebert.optim.config import OptimizerConfig
 from litebert.optim.schedule import ScheduleConfig, factor
-from litebert.predict.inputs import PaddedBatch, pad
+from litebert.tasks.base import Feature
+from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import BAD_ROWS_FILE
 from litebert.train.display import Display, StatusLine, display
 from litebert.train.finetuning.config import FinetuneConfig
-from litebert.train.finetuning.order import BatchOrder, drawn_exit, exit_depths, share_of
+from litebert.train.finetuning.order import Batch, BatchOrder, drawn_exit, exit_depths, share_of
 from litebert.train.finetuning.results import (
     FinetuneResult,
     Scorer,
@@ -133,8 +137,10 @@ class FineTuning:
         )
         self.model, self.head = build_task_model(config, self.settings, data)
         self.model.to(process.device)
-        self.loss = TaskLoss(self.model, process.device, config.precision)
-        self.smallest = pad(data.train.features[:1], data.tokenizer.pad_id)
+        self.loss = TaskLoss(self.model, process.device, config.precision, config.max_tokens)
+        self.is_joint = isinstance(self.model, SentenceEncoder)
+        self._check_views()
+        (self.smallest,) = self._share(data.train.features[:1], 0, 1)
         if process.world_size > 1:
             self.loss.freeze_unused(self.smallest)
         self.replica = parallelize(self.loss, "ddp", process)
@@ -153,7 +159,8 @@ class FineTuning:
         if self.settings.head_share and process.world_size > 1:
             raise ConfigError("head_share is for one process: leave it out under torchrun")
         self.state = self.record.restore(self.model, optimizers)
-        lengths = [len(feature) for feature in data.train.features]
+        # A joint batch is cut by length itself, and its texts shall differ in more than length.
+        lengths = [0 if self.is_joint else len(feature) for feature in data.train.features]
         self.order = BatchOrder(lengths, self.settings.batch_size, config.seed)
         self.scorer = Scorer(config, data, self.model, process)
         self.dev = data.evals[0].sample(config.max_dev_examples)
@@ -205,7 +212,23 @@ class FineTuning:
             return 1.0
         return self.state.step / self.settings.steps
 
-    def next_step(self) -> Step[PaddedBatch]:
+    def _check_views(self) -> None:
+        """Refuse what would teach nothing, or not the same in several processes."""
+        task, target = self.data.task, np.asarray(self.data.train.features[0].target)
+        is_alone = target.dtype == np.float32 and self.config.loss == "cosine"
+        if self.is_joint and self.process.world_size > 1 and not is_alone:
+            raise ConfigError(
+                "texts are compared with all others of a step in one process: leave torchrun"
+            )
+        is_view = isinstance(task, CustomTask) and task.has_bare_sentences
+        if is_view and self.settings.dropout == 0:
+            raise ConfigError("two views of a sentence differ by --dropout: give more than 0")
+
+    def _share(self, members: Sequence[Feature], rank: int, world_size: int) -> Sequence[Batch]:
+        pad_id, max_tokens = self.data.tokenizer.pad_id, self.config.max_tokens
+        return share_of(members, pad_id, max_tokens, rank, world_size, self.is_joint)
+
+    def next_step(self) -> Step[Batch]:
         """This process's share of the features of the next step."""
         config, settings, step = self.config, self.settings, self.state.step
         rank, world_size = self.process.rank, self.process.world_size
@@ -216,16 +239,15 @@ class FineTuning:
         self.lr_factor = factor(schedule, step / settings.steps, settings.steps)
         features = self.data.train.features
         members = [features[int(index)] for index in self.order.batch(step)]
-        pad_id = self.data.tokenizer.pad_id
-        own = share_of(members, pad_id, config.max_tokens, rank, world_size)
+        own = self._share(members, rank, world_size)
         num_labels, num_tokens = self.process.sum(
             [sum(batch.num_labels for batch in own), sum(batch.num_tokens for batch in own)]
         )
         # A process without a share computes one example for nothing: all take part in the sums.
-        batches = own or [pad(members[:1], pad_id)]
+        batches = own or self._share(members[:1], 0, 1)
         early = drawn_exit(self.depths, config.seed, step)
 
-        def loss_of(module: nn.Module, batch: PaddedBatch) -> tuple[Tensor, Tensor]:
+        def loss_of(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
             loss = module(batch, max(1, int(num_labels)), early)
             if not own:
                 loss = loss * 0.0

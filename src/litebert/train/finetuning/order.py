@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -13,8 +13,8 @@ from litebert.common.errors import ConfigError
 from litebert.common.rng import rng
 from litebert.model.config import ModelConfig
 from litebert.model.sharing import plan_of
-from litebert.predict.batches import micro_batches
-from litebert.predict.inputs import PaddedBatch, pad
+from litebert.predict.batches import micro_batches, pack
+from litebert.predict.inputs import PaddedBatch, pad, single_rows
 from litebert.tasks.base import Feature
 
 IndexArray = npt.NDArray[np.int64]
@@ -59,13 +59,59 @@ class BatchOrder:
         return [batches[index] for index in generator.permutation(len(batches))]
 
 
+@dataclass(frozen=True)
+class JointBatch:
+    """Features whose loss is over all of them together, in padded parts of rows of like length."""
+
+    parts: list[PaddedBatch]
+    places: IndexArray
+    """[B * T], where each row stands among those of all parts"""
+    targets: npt.NDArray[np.generic]
+    num_texts: int
+    """T, rows per feature"""
+    num_labels: int
+    num_tokens: int
+
+    @property
+    def num_padded(self) -> int:
+        """Tokens of all parts, padding included."""
+        return sum(part.input_ids.size for part in self.parts)
+
+
+Batch = PaddedBatch | JointBatch
+
+
+def join(features: Sequence[Feature], pad_id: int, max_tokens: int) -> JointBatch:
+    """Make one batch of features with equally many texts each."""
+    rows = single_rows(features)
+    cut = pack([len(row) for row in rows], max_tokens)
+    targets = np.stack([np.asarray(feature.target) for feature in features])
+    return JointBatch(
+        [pad([rows[index] for index in part], pad_id) for part in cut],
+        np.argsort(np.concatenate(cut)),
+        targets,
+        len(features[0].rows),
+        len(features),
+        sum(len(row) for row in rows),
+    )
+
+
 def share_of(
-    members: Sequence[Feature], pad_id: int, max_tokens: int, rank: int, world_size: int
-) -> list[PaddedBatch]:
+    members: Sequence[Feature],
+    pad_id: int,
+    max_tokens: int,
+    rank: int,
+    world_size: int,
+    is_joint: bool = False,
+) -> Sequence[Batch]:
     """A process's part of a step, which is cut and padded as a single process does it.
 
     Whole micro-batches go round; of those that are left over each process takes some rows.
+    ``is_joint``: what a process takes is one batch.
     """
+    if is_joint:
+        taken = members[rank::world_size]
+        return [join(taken, pad_id, max_tokens)] if taken else []
     parts = [[members[i] for i in part] for part in micro_batches(members, max_tokens)]
     num_whole = len(parts) - len(parts) % world_size
     share = [pad(part, pad_id) for part in parts[rank:num_whole:world_size]]

@@ -21,8 +21,10 @@ from litebert.dist.runtime import Process
 from litebert.interop.card import model_card
 from litebert.interop.folder import resolve
 from litebert.interop.hf import save_model
+from litebert.interop.pooling import VectorRule
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import Head
+from litebert.model.similarity import SentenceEncoder
 from litebert.predict.evaluate import outputs_of
 from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Prediction
@@ -140,13 +142,16 @@ class Scorer:
     ) -> dict[str, float]:
         """Official scores, the same on every process; ``is_written``: predictions and mistakes."""
         config, data, process = self.config, self.data, self.process
-        world_size = process.world_size
+        world_size, form = process.world_size, data.task.form
+        head: Head | None = None
+        if isinstance(self.model, SentenceEncoder):
+            head, form = "encoder", form.changed(pooling=self.model.pooling)
         own = split.features[process.rank :: world_size]
         bar_of = partial(progress, f"scoring {split.name}", len(own), "input")
         with bar_of() if is_shown and process.is_main else nullcontext() as bar:
             outputs = outputs_of(
-                TorchBackend(self.model, precision=config.precision),
-                data.task.form,
+                TorchBackend(self.model, head, config.precision),
+                form,
                 own,
                 data.tokenizer.pad_id,
                 max_tokens=_TOKENS_FACTOR * config.max_tokens,
@@ -214,6 +219,9 @@ def save_task_model(
         task_file = replace(task_file, columns=data.task.columns)
     if "best_f1_thresh" in scores:
         task_file = replace(task_file, no_answer_threshold=scores["best_f1_thresh"])
+    rule = None
+    if isinstance(model, SentenceEncoder):
+        rule, model = VectorRule(model.pooling, normalize=True), model.encoder
     config = model.config
     assert isinstance(config, ModelConfig), "every model carries its configuration"
     card = model_card(config, head, f"{folder.parent.name}/{folder.name}") + about
@@ -227,6 +235,8 @@ def save_task_model(
             multi_label=form.multi_label,
         )
         task_file.write(temporary)
+        if rule is not None:
+            rule.write(temporary, config.hidden_size, config.max_positions)
 
 
 def fine_tuning_section(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import ConfigError, DataError
@@ -20,9 +22,10 @@ from litebert.dist.runtime import Precision, autocast
 from litebert.interop import hf
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
+from litebert.model.encoder import Encoder
 from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import TaskModel
-from litebert.predict.inputs import PaddedBatch
+from litebert.model.similarity import SentenceEncoder
 from litebert.predict.torch_backend import head_inputs
 from litebert.tasks.base import Example, Outputs, Task
 from litebert.tasks.custom import CustomTask
@@ -31,11 +34,14 @@ from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, read_splits, sample
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig, Recipe, Settings, recipe_for
+from litebert.train.finetuning.order import Batch, JointBatch
 from litebert.train.run import TrainState, refuse_changes
 
 _FREE_SETTINGS = (
     "out", "resume", "log_every_steps", "device", "max_tokens", "baseline", "allow_unknown",
 )  # fmt: skip
+_DROPOUT_OF_VIEWS = 0.1
+"""What two views of one sentence differ by (SimCSE's)."""
 FEW_EXAMPLES = 50
 """A dev split of fewer says little; the interval is shown."""
 
@@ -258,20 +264,26 @@ def build_task_model(
         "hidden_dropout": settings.dropout,
         "attention_dropout": settings.dropout,
         "classifier_dropout": settings.classifier_dropout,
-        "pooling": settings.pooling,
+        # The pooling of vectors stands in files of its own.
+        "pooling": "cls" if head == "encoder" else settings.pooling,
     }
     num_labels = len(data.task.form.labels) or None
     if config.start == "random":
         shape = load_config(config.model, overrides)
-        return hf.build_model(shape, head, num_labels, generator).train(), head
-    model = hf.load_model(
-        config.model,
-        head,
-        new_head=True,
-        num_labels=num_labels,
-        overrides=overrides,
-        generator=generator,
-    )
+        model = hf.build_model(shape, head, num_labels, generator)
+    else:
+        model = hf.load_model(
+            config.model,
+            head,
+            new_head=True,
+            num_labels=num_labels,
+            overrides=overrides,
+            generator=generator,
+        )
+    if isinstance(model, Encoder):
+        model = SentenceEncoder(
+            model, settings.pooling, config.loss, config.temperature, config.symmetric
+        )
     return model.train(), head
 
 
@@ -298,35 +310,58 @@ def rate_factor(name: str, num_sets: int, decay: float) -> float:
 
 
 def batch_loss(
-    model: nn.Module, batch: PaddedBatch, device: torch.device, num_layers: int | None = None
+    model: nn.Module,
+    batch: Batch,
+    device: torch.device,
+    num_layers: int | None = None,
+    max_tokens: int | None = None,
 ) -> Tensor:
     """Return the loss of a batch summed over its labels (``batch.num_labels`` of them).
 
-    The caller divides by their number over the whole step. ``num_layers`` runs fewer layers.
+    The caller divides by their number over the whole step. ``num_layers`` runs fewer layers. A
+    joint batch of more than ``max_tokens`` is computed once more, part by part, on the way back.
     """
-    assert isinstance(model, TaskModel), "fine-tuning trains task models"
     assert batch.targets is not None, "training needs gold labels"
     targets = torch.from_numpy(batch.targets).to(device)
+    if isinstance(batch, JointBatch):
+        assert isinstance(model, SentenceEncoder), "only vectors are compared with each other"
+        encode: Callable[..., Tensor] = model.vectors
+        if max_tokens is not None and batch.num_padded > max_tokens:
+            encode = partial(checkpoint, model.vectors, use_reentrant=False)
+        parts = [encode(head_inputs(part, device), num_layers) for part in batch.parts]
+        vectors = torch.cat(parts)[torch.from_numpy(batch.places).to(device)]
+        vectors_BTH = vectors.view(batch.num_labels, batch.num_texts, -1)
+        return model.loss(vectors_BTH, targets) * batch.num_labels
+    assert isinstance(model, TaskModel), "fine-tuning trains task models"
     return model.task_loss(head_inputs(batch, device), targets, num_layers) * batch.num_labels
 
 
 class TaskLoss(nn.Module):
     """A task model as a module that gives the loss of a batch: what is wrapped for processes."""
 
-    def __init__(self, model: nn.Module, device: torch.device, precision: Precision) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        device: torch.device,
+        precision: Precision,
+        max_tokens: int | None = None,
+    ) -> None:
         super().__init__()
         self.model, self.device, self.precision = model, device, precision
+        self.max_tokens = max_tokens
 
-    def forward(self, batch: PaddedBatch, num_labels: int, early: int | None) -> Tensor:
+    def forward(self, batch: Batch, num_labels: int, early: int | None) -> Tensor:
         """The loss of a batch by the step's number of labels; its mean with that at an exit."""
         with autocast(self.precision, self.device):
-            loss = batch_loss(self.model, batch, self.device) / num_labels
+            loss = self._sum(batch, None) / num_labels
             if early is not None:
-                shallow = batch_loss(self.model, batch, self.device, early) / num_labels
-                loss = (loss + shallow) / 2
+                loss = (loss + self._sum(batch, early) / num_labels) / 2
         return loss
 
-    def freeze_unused(self, batch: PaddedBatch) -> None:
+    def _sum(self, batch: Batch, num_layers: int | None) -> Tensor:
+        return batch_loss(self.model, batch, self.device, num_layers, self.max_tokens)
+
+    def freeze_unused(self, batch: Batch) -> None:
         """Take parameters that the loss does not reach out of training: DDP would wait for them.
 
         A head that reads every token leaves the pooler unused, for one.
@@ -342,6 +377,8 @@ def _recipe(config: FinetuneConfig, task: Task) -> tuple[Recipe, ModelConfig]:
     recipe = recipe_for(task, shape)
     if not HEADS[task.form.head(config.head)].dropout:
         recipe = replace(recipe, classifier_dropout=0.0)
+    if isinstance(task, CustomTask) and task.has_bare_sentences:
+        recipe = replace(recipe, dropout=_DROPOUT_OF_VIEWS)
     return recipe, shape
 
 

@@ -22,6 +22,9 @@ Table = tuple[tuple[float, float], ...]
 MOST_EXAMPLES = 10_000_000
 """Of an evaluation."""
 
+Trainable = Literal["all", "words"]
+"""What a step trains: every weight, or word table, projection and masked-word head alone."""
+
 Metric = Literal["mlm_loss", "mlm_accuracy", "sop_accuracy", "nsp_accuracy"]
 
 
@@ -100,6 +103,9 @@ As a flag `0 2 0.5 4` is two rows, and nothing empties a recipe's table: as for 
     """factor on objective.bag_weight"""
     lr_factor: Table = ()
     """factor on the learning rate, besides the schedule"""
+    trainable: tuple[tuple[float, Trainable], ...] = ()
+    """words: word table, projection and masked-word head alone; what rests keeps its weights and \
+costs a third less, for a new vocabulary on old weights"""
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -10,7 +10,7 @@ from typing import TypeVar
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import Task
 from litebert.model.config import ModelConfig
-from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.config import PretrainConfig, Trainable
 
 V = TypeVar("V")
 
@@ -36,6 +36,8 @@ class Stage:
     """factor on the weight of the sentence loss"""
     task: Task | None = None
     """the sentence task; None: that of the configuration"""
+    trainable: Trainable = "all"
+    """which weights a step changes"""
 
     @property
     def num_micro(self) -> int:
@@ -74,6 +76,7 @@ def stage_at(config: PretrainConfig, model: ModelConfig, share: float) -> Stage:
         bag_factor=value_at(table.bag_factor, share, 1.0),
         sentence_factor=value_at(table.sentence_factor, share, 1.0),
         task=value_at(table.task, share, None),
+        trainable=value_at(table.trainable, share, "all"),
     )
 
 

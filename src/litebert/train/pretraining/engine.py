@@ -59,6 +59,8 @@ from litebert.train.run import Run
 
 SLOW_STEP_S = 30.0
 """Steps that take longer are announced: the machine is hardly the one the recipe is made for."""
+_WORDS = ("encoder.embeddings.word.", "encoder.embeddings.projection.", "mlm.")
+"""What goes on learning while the rest of the weights rests (`curriculum.trainable`)."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,10 @@ class Pretraining:
         # Layers that run only later have no gradient until then.
         grows = bool(config.curriculum.layers) and self.shape.sharing != "all"
         self.replica = parallelize(model, config.parallel, process, some_unused=grows)
+        changes = bool(config.curriculum.trainable)
+        rest = [p for n, p in model.named_parameters() if not n.startswith(_WORDS)]
+        self.resting = [p for p in rest if changes and p.requires_grad]
+        """what does not always learn"""
         self.peak_lr = config.learning_rate(self.shape)
         optimizers = build_optimizers(model.named_parameters(), config.optimizer, self.peak_lr)
         self.average = WeightAverage(model, config.average) if config.average else None
@@ -221,6 +227,11 @@ class Pretraining:
             batch_flops(self.shape, batch, stage.layers, has_bag=bag is not None)
             for batch in batches
         )
+        rests = self.resting if stage.trainable == "words" else []
+        if process.world_size == 1:  # then their gradients, a third of the work, are not computed
+            flops *= 2 / 3 if rests else 1
+            for parameter in self.resting:
+                parameter.requires_grad_(not rests)
         self.now = StepWork(stage, lr_factor, predictions, pairs, tokens, wait_s, flops, bag, short)
         seeds = [
             derived_seed(config.seed, "dropout", state.step, process.rank, number)
@@ -228,7 +239,7 @@ class Pretraining:
         ]
         state.feed, state.pairs = self.feed.position, self.pairs.position
         loss = PretrainingLoss.of(config, predictions, pairs, stage, process.device, bag)
-        return Step(batches, loss, seeds, lr_factor, tokens)
+        return Step(batches, loss, seeds, lr_factor, tokens, rests)
 
     def count(self, outcome: Outcome) -> None:
         """Note a step for the next line of metrics, and in the average of the weights."""
@@ -253,6 +264,7 @@ class Pretraining:
         self.since_line = []
         return {
             **averages,
+            **({"trainable": stage.trainable} if self.resting else {}),
             "lr": self.now.lr_factor * self.peak_lr,
             "tokens": state.tokens,
             "elapsed_s": round(state.elapsed_s, 3),
@@ -283,6 +295,7 @@ class Pretraining:
         if "gemm_share" in values:
             figures.append(f"{values['gemm_share']:.0%} of GEMM")
         settings = f"{stage.layers} layers, {stage.batch_size} x {stage.length}"
+        settings += ", words alone" * (stage.trainable == "words")
         dev = describe_dev(self.evaluator.latest)
         if "cls" in self.evaluator.probed:
             dev += f", probe of [CLS] {self.evaluator.probed['cls']:.3g}"

@@ -17,8 +17,8 @@ from litebert.common.errors import ConfigError, InputError
 from litebert.interop.hf import build_model, save_model
 from litebert.model.config import ModelConfig, preset
 from litebert.model.heads import PretrainingModel
+from litebert.model.similarity import SentenceEncoder
 from litebert.predict.evaluate import outputs_of
-from litebert.predict.inputs import pad
 from litebert.predict.predictor import Predictor
 from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.problems import RowProblems
@@ -27,7 +27,7 @@ from litebert.tasks.task_file import TaskFile
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import finetune
-from litebert.train.finetuning.order import drawn_exit, exit_depths
+from litebert.train.finetuning.order import drawn_exit, exit_depths, share_of
 from litebert.train.finetuning.setup import batch_loss
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "custom_task"
@@ -61,10 +61,12 @@ def test_a_model_that_stops_early_is_the_shallow_model(
     shallow.load_state_dict(deep.state_dict())
     examples = task.read(EXAMPLES, "dev", RowProblems())[:4]
     features = task.form.features(examples, tiny_tokenizer, 64)[:4]
-    batch, device = pad(features, tiny_tokenizer.pad_id), torch.device("cpu")
+    device, is_joint = torch.device("cpu"), head == "encoder"
+    (batch,) = share_of(features, tiny_tokenizer.pad_id, 10_000, 0, 1, is_joint)
+    in_training = [SentenceEncoder(m) if is_joint else m for m in (deep, shallow)]
     losses = [
-        batch_loss(model.eval(), batch, device, depth).item()
-        for model, depth in ((deep, 1), (shallow, None), (deep, None))
+        batch_loss(in_training[which].eval(), batch, device, depth).item()
+        for which, depth in ((0, 1), (1, None), (0, None))
     ]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
     assert losses[0] != pytest.approx(losses[2], abs=1e-5)

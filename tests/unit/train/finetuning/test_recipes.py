@@ -92,7 +92,7 @@ def test_a_recipe_is_chosen_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_every_kind_of_task_has_a_recipe_for_small_and_for_wide_models() -> None:
     own = Path(__file__).resolve().parents[4] / "examples" / "custom_task"
     tasks = [find_task(name) for name in (*TASK_NAMES, *map(str, sorted(own.glob("*.toml"))))]
-    assert len({task.form.kind for task in tasks}) == 6
+    assert len({task.form.kind for task in tasks}) == 7
     for task in tasks:
         assert recipe_for(task, BASE).lr < recipe_for(task, SMALL).lr
         assert recipe_for(task, SMALL).epochs is not None

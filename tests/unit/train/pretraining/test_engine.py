@@ -122,6 +122,41 @@ def test_curricula_show_in_the_metrics(tiny_shards_dir: Path, tmp_path: Path) ->
     assert found[7]["tokens"] - found[6]["tokens"] > 2 * (found[1]["tokens"] - found[0]["tokens"])
 
 
+def test_what_rests_keeps_its_weights_and_begins_fresh(
+    tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    table = Curriculum(trainable=((0.0, "words"), (0.5, "all")))
+    every = Checkpoints(every_steps=2, keep_last=9)
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=8, curriculum=table)
+    pretrain(replace(config, checkpoint=every), quiet=True)
+    assert [line["trainable"] for line in lines(tmp_path / "run")] == ["words"] * 4 + ["all"] * 4
+    saved = {step: tmp_path / "run" / "checkpoints" / f"step-{step}" for step in (2, 4, 6)}
+    found = {step: load_file(path / "weights.safetensors") for step, path in saved.items()}
+    learn = ("encoder.embeddings.word.", "encoder.embeddings.projection.", "mlm.")
+    for name, weight in found[2].items():
+        assert torch.equal(weight, found[4][name]) != name.startswith(learn), name
+        assert not torch.equal(weight, found[6][name]), name
+    states = load_file(saved[4] / "optimizer.safetensors")
+    assert all(name.startswith(learn) for name in states)  # nothing drifts while it rests
+
+
+def test_rest_is_exact_after_a_resume(
+    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Curriculum(trainable=((0.0, "words"), (0.5, "all")))
+    config = small_config(tiny_shards_dir, tmp_path / "a", steps=8, curriculum=table, average=0.8)
+    pretrain(config, quiet=True)
+    broken = replace(config, out=tmp_path / "b", resume="auto")
+    for last in (3, 6, 8):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "litebert.train.pretraining.engine.Pretraining.share",
+                lambda self, last=last: 1.0 if self.state.step >= last else self.state.step / 8,
+            )
+            pretrain(broken, quiet=True)
+    assert_bitwise_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+
+
 def test_levers_are_exact_after_a_resume(
     tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,1 @@
+"""Adapting a model that exists to other text: a new vocabulary on old weights."""

@@ -1,0 +1,190 @@
+"""Adapting, stage by stage: vocabulary, shards, start of the table, training, model and figures."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from litebert.common.config import to_dict
+from litebert.common.errors import DataError
+from litebert.common.files import atomic_folder, read_json, write_json, write_text
+from litebert.common.ownership import keep_files, owned_folder
+from litebert.common.runs import MODEL_FOLDER
+from litebert.data.corpus.config import PrepareConfig
+from litebert.data.corpus.parts import held_out_texts
+from litebert.data.corpus.prepare import prepare
+from litebert.interop.card import CARD_FILE, pretraining_section
+from litebert.interop.folder import load_config, resolve
+from litebert.model.counts import count_parameters
+from litebert.predict.characters import CharacterLoss, character_loss
+from litebert.predict.predictor import Predictor
+from litebert.text.corpus import find_files, total_bytes
+from litebert.text.extend import extend_tokenizer
+from litebert.text.folder import copy_tokenizer
+from litebert.text.foreign import JsonTokenizer
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.train import TokenizerTrainConfig, train_tokenizer
+from litebert.train.adapting.config import AdaptConfig
+from litebert.train.adapting.start import old_rows, write_start
+from litebert.train.pretraining.engine import PretrainResult, pretrain
+from litebert.train.run import refuse_changes
+
+SETTINGS_FILE = "adapt.json"
+FIGURES_FILE = "adapted.json"
+_FREE = ("out", "steps", "tokens", "budget", "threads", "resume")
+"""Settings that may change when a run is resumed."""
+
+
+@dataclass(frozen=True)
+class AdaptResult:
+    """How an adaptation ended."""
+
+    training: PretrainResult
+    pieces: dict[str, int]
+    """how many pieces of the vocabulary were copied, averaged and unknown to the old one"""
+    losses: dict[str, CharacterLoss]
+    """on the held-out text: of the old model (before), with the new table (start), and after; \
+those that could be measured"""
+    model: Path | None = None
+    """the model folder; None if the training was interrupted"""
+
+
+def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:
+    """Adapt a model to text and write a folder with the new model in it."""
+    source = resolve(config.model)
+    old, shape = Tokenizer.load(source), load_config(source)
+    tokenizer, shards = config.out / "tokenizer", config.out / "shards"
+    with _owned(config, source):
+        if not tokenizer.is_dir():
+            _say(f"1 of 4: vocabulary; the model is {source}")
+            _make_vocabulary(config, source, old, tokenizer)
+        _say("2 of 4: shards")
+        language, column, dev = config.language or "en", config.column, config.dev_input
+        fraction = 0.02 if config.dev_fraction is None and not dev else config.dev_fraction
+        prepare(
+            PrepareConfig(config.input, tokenizer, shards, "auto", column, language, dev, fraction)
+        )
+        known = [len(rows) for rows in old_rows(Tokenizer.load(tokenizer), old)]
+        pieces = {"copied": known.count(1), "unknown": known.count(0)}
+        pieces["averaged"] = len(known) - sum(pieces.values())
+        start = source if config.keep_vocabulary else config.out / "start"
+        if not start.is_dir():
+            write_start(source, tokenizer, start, config.seed)
+        _say(f"3 of 4: training; pieces {', '.join(f'{n:,} {k}' for k, n in pieces.items())}")
+        trained = pretrain(config.training(str(start), shape.max_positions), quiet=quiet)
+        if trained.model is None:
+            return AdaptResult(trained, pieces, {})
+        _say("4 of 4: loss per character on the held-out text, before and after")
+        texts, losses = list(held_out_texts(shards)), dict[str, CharacterLoss]()
+        for name, model in (("before", source), ("start", start), ("after", trained.model)):
+            if (found := _measured(model, texts)) is not None:
+                losses[name] = found
+        result = AdaptResult(trained, pieces, losses, config.out / MODEL_FOLDER)
+        _write_model(config, trained.model, result)
+    return result
+
+
+def describe_plan(config: AdaptConfig) -> str:
+    """What an adaptation would do, in lines; nothing is written."""
+    source = resolve(config.model)
+    old, shape, files = Tokenizer.load(source), load_config(source), find_files(config.input)
+    run, size = config.training(str(source), shape.max_positions), total_bytes(files)
+    pieces = f"{config.vocab_size or old.vocab_size:,} of the text's own"
+    if config.keep_vocabulary or config.add_pieces:
+        pieces = f"the same and {config.add_pieces or 0:,} more"
+    lengths = {"steps": run.steps, "tokens": run.tokens, "budget": run.budget}
+    length = ", ".join(f"{name} {value}" for name, value in lengths.items() if value is not None)
+    alone = run.curriculum.trainable[-1][0] if run.curriculum.trainable else 0.0
+    return (
+        f"model       {source}: {count_parameters(shape).total:,} parameters, {old.description}\n"
+        f"text        {len(files):,} files, {'?' if size is None else f'{size / 1e6:,.1f}'} MB\n"
+        f"vocabulary  {old.vocab_size:,} pieces -> {config.tokenizer or pieces}\n"
+        f"training    {length}; {run.batch_size} x {run.examples.length} tokens a step, "
+        f"words alone for {alone:.0%}"
+    )
+
+
+@contextmanager
+def _owned(config: AdaptConfig, source: Path) -> Iterator[None]:
+    """Own the folder; what an earlier call with other settings made is refused."""
+    named = [("--input", path) for path in (*config.input, *config.dev_input)]
+    keep_files(config.out, named)
+    read = [*named, ("--model", source), ("--tokenizer", config.tokenizer)]
+    settings = {k: v for k, v in to_dict(config).items() if k not in _FREE}
+    file = config.out / SETTINGS_FILE
+    with owned_folder(config.out, lambda out: file.is_file(), read):
+        # Until there is a vocabulary nothing is lost: the call may be corrected.
+        is_begun = file.is_file() and (config.out / "tokenizer").is_dir()
+        if is_begun and config.resume == "no":
+            raise DataError(
+                f"{config.out} already holds an adaptation; go on with --resume auto or choose "
+                "another --out"
+            )
+        if is_begun:
+            refuse_changes(file, read_json(file), settings)
+        write_json(file, settings)
+        yield
+
+
+def _make_vocabulary(config: AdaptConfig, source: Path, old: Tokenizer, out: Path) -> None:
+    """Copy a vocabulary, learn one, or add to the old one what a new one has."""
+    if config.keep_vocabulary or config.tokenizer is not None:
+        Tokenizer.load(config.tokenizer or source)  # one that cannot be read is not taken
+        with atomic_folder(out) as folder:
+            copy_tokenizer(config.tokenizer or source, folder)
+        return
+    # How WordPiece normalises stands in its file; its letters mostly keep their accents.
+    is_wordpiece = isinstance(old, JsonTokenizer) and old.is_wordpiece
+    kept = "keep-accents" if is_wordpiece else old.settings.normalization
+    by_language = bool(config.language) and config.add_pieces is None
+    with tempfile.TemporaryDirectory() as temporary:
+        learnt = train_tokenizer(
+            TokenizerTrainConfig(
+                config.input,
+                out if config.add_pieces is None else Path(temporary) / "learnt",
+                vocab_size=config.vocab_size or old.vocab_size + 2 * (config.add_pieces or 0),
+                shrink=config.vocab_size is None,
+                cased=not old.settings.lower,
+                normalization=None if by_language else kept,
+                language=config.language,
+                digit_comma=old.settings.digit_comma,
+                column=config.column,
+                max_length=old.settings.model_max_length,
+            )
+        )
+    if config.add_pieces is not None:
+        extended = extend_tokenizer(old, learnt, config.add_pieces)
+        _say(f"{extended.vocab_size - old.vocab_size:,} pieces added")
+        with atomic_folder(out) as folder:
+            extended.save(folder)
+
+
+def _measured(model: Path, texts: list[str]) -> CharacterLoss | None:
+    predictor = Predictor.load(model)
+    fills = "masked_logits" in predictor.backend.info.outputs
+    return character_loss(predictor, texts) if fills else None
+
+
+def _write_model(config: AdaptConfig, trained: Path, result: AdaptResult) -> None:
+    """Write the figures, and the trained model with a card that says what was done."""
+    values = {"pieces": result.pieces, "steps": result.training.step}
+    figures = {name: asdict(found) for name, found in result.losses.items()}
+    write_json(config.out / FIGURES_FILE, {**values, "tokens": result.training.tokens, **figures})
+    rows: dict[str, object] = {"from": f"`{config.model}`"}
+    rows["pieces"] = ", ".join(f"{number:,} {kind}" for kind, number in result.pieces.items())
+    rows |= {name: found.describe() for name, found in result.losses.items()}
+    card = (trained / CARD_FILE).read_text(encoding="utf-8")
+    name = f"{config.out.resolve().name}/{MODEL_FOLDER}"
+    card = card.replace(f"{trained.parent.name}/{trained.name}", name)
+    with atomic_folder(config.out / MODEL_FOLDER, replace=True) as folder:
+        shutil.copytree(trained, folder, dirs_exist_ok=True)
+        write_text(folder / CARD_FILE, card + pretraining_section(rows, "Adaptation"))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
