@@ -60,6 +60,7 @@ THIRD_PARTIES: dict[str, frozenset[str]] = {
     "matplotlib": frozenset({"data.batches", "predict", "report"}),
     "scipy": frozenset({"tasks", "experiments"}),  # there: Student's t
     "sklearn": frozenset({"tasks"}),
+    "bm25s": frozenset({"tasks"}),  # not in any extra: only for --baseline bm25
     "fastapi": frozenset({"serve"}),
     "pydantic": frozenset({"serve"}),
     "pydantic_core": frozenset({"serve"}),
@@ -87,8 +88,8 @@ LONGEST_FILE = 400
 # Public names that stand in two modules, and why.
 SAME_NAME: dict[str, str] = {
     **dict.fromkeys(
-        ("adapt", "demo", "evaluate", "export", "fill_mask", "finetune", "plan", "prepare",
-         "pretrain", "probe", "report", "serve", "sweep"),
+        ("adapt", "demo", "embed", "evaluate", "export", "fill_mask", "finetune", "plan",
+         "prepare", "pretrain", "probe", "report", "serve", "sweep"),
         "the command and the function it calls",
     ),
     "main": "the program and its command table",

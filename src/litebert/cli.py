@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
     "probe": ("probe:probe", "What a model's frozen states say about a task, without training."),
     "predict": ("predict:predict", "Answer JSON lines with a model."),
+    "embed": ("embed:embed", "Turn texts into vectors, for search and comparison."),
     "fill-mask": ("fill_mask:fill_mask", "Fill the [MASK] of a sentence."),
     "analyze.layers": ("analyze:layers", "How far each layer moves the embeddings (Figure 1)."),
     "import.tf": ("import_:tf", "Convert an official TensorFlow checkpoint."),
@@ -54,6 +55,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "export.onnx": ("export:onnx", "Export to ONNX, weights stored once."),
     "export.hub": ("export:hub", "Export one folder that every runtime loads, with a card."),
+    "export.page": ("export:web_page", "Export a page that runs a model in the browser."),
     "serve": ("serve:serve", "Serve a model over HTTP."),
     "plan": ("plan:plan", "Estimate time, memory and traffic before launch."),
 }

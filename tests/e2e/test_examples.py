@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from litebert.cli import main
 from tiny_models import random_model_folder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -29,8 +30,8 @@ def model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) ->
     return random_model_folder(folder, "pretraining", tiny_tokenizer_dir)
 
 
-def test_there_are_five_short_ones_with_a_usage_line() -> None:
-    assert len(SCRIPTS) == 5
+def test_there_are_six_short_ones_with_a_usage_line() -> None:
+    assert len(SCRIPTS) == 6
     for path in SCRIPTS:
         text = path.read_text(encoding="utf-8")
         assert len(text.splitlines()) <= 60, path.name
@@ -109,3 +110,14 @@ def test_a_sentence_finds_itself(tmp_path: Path, model: Path) -> None:
     said = run("search_sentences.py", text, sentences[1], "--model", model, "--top", 2)
     first = said.splitlines()[1].split(maxsplit=1)
     assert first == ["1.000", sentences[1]]
+
+
+def test_an_index_finds_a_text_by_itself(tmp_path: Path, model: Path) -> None:
+    pytest.importorskip("faiss")
+    texts, vectors = tmp_path / "texts.txt", tmp_path / "vectors.npy"
+    texts.write_text("A list has an order.\nA dictionary maps keys to values.\n", encoding="utf-8")
+    main(["embed", "--model", str(model), "--input", str(texts), "--out", str(vectors)])
+    command = ("search_index.py", texts, vectors, "A list has an order.", "--model", model)
+    for _ in ("made", "read again"):
+        said = run(*command, "--top", 1, "--index", tmp_path / "kept.faiss")
+        assert said.splitlines()[1].split(maxsplit=1) == ["1.000", "A list has an order."]

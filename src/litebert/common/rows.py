@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from litebert.common.delimited import (
     BROKEN,
@@ -251,6 +254,60 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
                 _write_parquet(temporary, stored)
             else:
                 _write_delimited(temporary, stored, "\t" if kind == "tsv" else ",")
+
+
+def text_lines(path: Path) -> NumberedRecords:
+    """Yield each line of a plain text as a row with the column ``text``; errors as elsewhere."""
+    with open_binary(path) as stream:
+        text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
+        for number, line in enumerate(bounded_lines(text), start=1):
+            broken = not line.isascii() and BROKEN.search(line)
+            yield number, DataError(NOT_TEXT) if broken else {"text": line.rstrip("\r\n")}
+
+
+def count_rows(path: Path) -> int:
+    """Return about how many rows a file has: its lines, or what a Parquet file says."""
+    if plain_suffix(path) == ".parquet":
+        import pyarrow.parquet
+
+        return int(pyarrow.parquet.read_metadata(path).num_rows)
+    with open_binary(path) as stream:
+        return sum(part.count(b"\n") for part in iter(lambda: stream.read(1 << 20), b""))
+
+
+def write_vectors(path: Path, rows: Iterable[Record], size: int) -> None:
+    """Write rows with an ``embedding`` of so many numbers to .parquet, .jsonl or .npy, all or none.
+
+    As they come, in bounded memory. A row without a vector is NaN in .npy, null in Parquet.
+    """
+    if path.suffix == ".jsonl":
+        write_json_lines(path, rows)
+    elif path.suffix == ".npy":
+        with atomic_path(path) as temporary, tempfile.TemporaryFile(dir=path.parent) as waiting:
+            for row in rows:
+                vector = row.get("embedding") or [np.nan] * size
+                waiting.write(np.asarray(vector, "<f4").tobytes())
+            number = waiting.tell() // (4 * size)
+            waiting.seek(0)
+            with temporary.open("wb") as stream:
+                header = {"descr": "<f4", "fortran_order": False, "shape": (number, size)}
+                np.lib.format.write_array_header_1_0(stream, header)
+                shutil.copyfileobj(waiting, stream)
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        texts = [(name, pyarrow.string()) for name in ("id", "text", "error")]
+        schema = pyarrow.schema([*texts, ("embedding", pyarrow.list_(pyarrow.float32()))])
+        with (
+            atomic_path(path) as temporary,
+            pyarrow.parquet.ParquetWriter(temporary, schema) as writer,
+        ):
+            stream_of_rows = iter(rows)
+            while part := list(islice(stream_of_rows, _WRITTEN_AT_ONCE)):
+                for row in part:
+                    row["id"] = None if row.get("id") is None else str(row["id"])
+                writer.write_table(pyarrow.Table.from_pylist(part, schema=schema))
 
 
 def _write_delimited(path: Path, stored: Callable[[], Iterator[Record]], delimiter: str) -> None:

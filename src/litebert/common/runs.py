@@ -24,7 +24,12 @@ SAMPLES_FILE = "samples.json"
 MISTAKES_FILE = "mistakes.json"
 RESULT_FILE = "result.json"
 """How a fine-tuning run ended; its presence means the end."""
-BASELINES = {"words": "bag of words", "random": "random weights"}
+BASELINES = {
+    "words": "bag of words",
+    "random": "random weights",
+    "untrained": "untrained",
+    "bm25": "BM25",
+}
 """What a fine-tuning is compared with when asked to, and how reports call it."""
 
 _REPORTED_PACKAGES = ("litebert", "torch", "numpy", "sentencepiece", "tokenizers", "safetensors")

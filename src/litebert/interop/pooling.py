@@ -34,6 +34,8 @@ class VectorRule:
     """the mean over all tokens, ``[CLS]`` and ``[SEP]`` among them, or the state of ``[CLS]``"""
     normalize: bool = False
     """whether vectors have length 1"""
+    dimensions: int | None = None
+    """numbers to keep of each, the first ones; None: all. Not in the files"""
 
     @classmethod
     def read(cls, folder: Path) -> VectorRule | None:
@@ -94,6 +96,7 @@ class VectorRule:
     def vector(self, states_SH: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Pool the states of one text, [S, H] -> [H]."""
         pooled = states_SH.mean(axis=0) if self.pooling == "mean" else states_SH[0]
+        pooled = pooled[: self.dimensions]
         if self.normalize:
             pooled = pooled / max(float(np.linalg.norm(pooled)), 1e-12)
         return np.array(pooled, np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -236,6 +236,7 @@ def answer_rows(
     source: str = "input",
     strict: bool = False,
     pooling: Pooling | None = None,
+    dimensions: int | None = None,
     top_k: int = 5,
 ) -> Iterator[Json]:
     """Answer numbered rows in bounded memory; an answer has the row's ``id`` if that has one.
@@ -248,8 +249,9 @@ def answer_rows(
         source: name of the input, for error lines.
         strict: stop at a row that cannot be answered, after the answers to those before it;
             otherwise its answer is ``{"error": ...}``, so that answers stay in step with the rows.
+        dimensions: numbers to keep of a vector (``embed``); scaled again if the folder says so.
     """
-    ask = _asker(predictor, task, pooling, top_k)
+    ask = _asker(predictor, task, pooling, dimensions, top_k)
     identities: deque[Json] = deque()  # of the rows that were taken and not answered yet
 
     def asked() -> Iterator[Question[object]]:
@@ -271,7 +273,11 @@ def answer_rows(
 
 
 def _asker(
-    predictor: Predictor, task: str | None, pooling: Pooling | None, top_k: int
+    predictor: Predictor,
+    task: str | None,
+    pooling: Pooling | None,
+    dimensions: int | None,
+    top_k: int,
 ) -> Callable[[Record], Question[object]]:
     """Return what makes a question of one record; a model without the head is refused here."""
     if task == "order":
@@ -280,7 +286,12 @@ def _asker(
             required_text(record, "text"), required_text(record, "text_pair"), predictor
         )
     if task == "embed":
-        rule = predictor.purpose.vector_rule(pooling)
+        size = predictor.purpose.hidden_size
+        if dimensions is not None and not 1 <= dimensions <= size:
+            raise InputError(
+                f"dimensions is {dimensions}: vectors of {predictor.purpose.name} have 1 to {size}"
+            )
+        rule = replace(predictor.purpose.vector_rule(pooling), dimensions=dimensions)
         return lambda record: questions.embed(required_text(record, "text"), predictor, rule)
     if task == "fill-mask":
         predictor.backend.info.require(("masked_logits",))

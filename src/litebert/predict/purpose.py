@@ -35,6 +35,8 @@ class Purpose:
     """what it was fine-tuned for, if the folder says so"""
     vectors: VectorRule = field(default_factory=VectorRule)
     """how one vector is made of a text"""
+    hidden_size: int = 0
+    """numbers of such a vector"""
 
     @classmethod
     def read(cls, folder: Path | str) -> Purpose:
@@ -48,6 +50,7 @@ class Purpose:
             described.config.max_positions,
             TaskFile.read(described.path),
             VectorRule.read(described.path) or VectorRule(),
+            described.config.hidden_size,
         )
 
     @property

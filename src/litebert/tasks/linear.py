@@ -1,15 +1,20 @@
-"""Linear models of a task: on its words alone, or on any vectors; what fine-tuning has to beat."""
+"""What fine-tuning has to beat: linear models of words or of any vectors, idf and BM25."""
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from litebert.common.errors import ConfigError
 from litebert.tasks.base import Example, Form, Prediction
+from litebert.tasks.forms.similarity import compared
+from litebert.tasks.metrics import Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -34,6 +39,74 @@ def word_predictions(
 ) -> list[Prediction]:
     """Predict from counts of words in lower case, those of a pair's two texts apart."""
     return linear_predictions(form, train, examples, *bags_of_words(train, examples))
+
+
+@dataclass(frozen=True)
+class WordOverlap:
+    """Texts compared by the words they share, rare ones counting more: cosines of tf-idf."""
+
+    places: Mapping[str, int]
+    rows: csr_matrix
+
+    @classmethod
+    def of(cls, examples: Sequence[Example]) -> WordOverlap:
+        """Count the words of all texts of examples to compare."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        texts = _texts(examples)
+        counter = TfidfVectorizer(token_pattern=_WORD, max_features=_MOST_WORDS)
+        return cls({text: i for i, text in enumerate(texts)}, counter.fit_transform(texts))
+
+    def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
+        """Their cosines."""
+        return np.asarray(self._of(first).multiply(self._of(second)).sum(axis=1)).ravel()
+
+    def block(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
+        """All cosines."""
+        return np.asarray((self._of(queries) @ self._of(documents).T).todense())
+
+    def _of(self, texts: Sequence[str]) -> csr_matrix:
+        return self.rows[[self.places[text] for text in texts]]
+
+
+@dataclass(frozen=True)
+class Bm25:
+    """Documents found by BM25, with the defaults of the library ``bm25s``; nothing else."""
+
+    def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
+        """Nothing: its scores are not on one scale."""
+        return np.zeros(len(first))
+
+    def block(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
+        """The score of each document for each query."""
+        try:
+            import bm25s
+        except ModuleNotFoundError:
+            raise ConfigError("baseline bm25 needs the package bm25s: pip install bm25s") from None
+        index = bm25s.BM25()
+        words = [re.findall(_WORD, text.lower()) for text in documents]
+        index.index(words, show_progress=False)
+        asked = (re.findall(_WORD, text.lower()) for text in queries)
+        return np.stack([np.asarray(index.get_scores(one), np.float64) for one in asked])
+
+
+def _texts(examples: Sequence[Example]) -> list[str]:
+    """Return the different texts of examples to compare."""
+    found = (text for e in examples for text in (e.text, e.text_pair, *e.options))
+    return list(dict.fromkeys(text for text in found if text is not None))
+
+
+def baseline_of(
+    name: str, form: Form, train: Sequence[Example], examples: Sequence[Example]
+) -> list[Prediction] | None:
+    """Predict from words alone (``words``) or by BM25 (``bm25``); None where it does not apply."""
+    if form.kind == "similarity" and name == "words":
+        return compared(examples, WordOverlap.of(examples))
+    if form.kind == "similarity":
+        is_ranked = not isinstance(examples[0].gold, float) and not examples[0].options
+        return compared(examples, Bm25()) if is_ranked else None
+    is_possible = name == "words" and is_linear(form)
+    return word_predictions(form, train, examples) if is_possible else None
 
 
 def linear_predictions(

@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 
 from litebert.tasks.base import Example
+from litebert.tasks.forms.similarity import SimilarityForm
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
-from litebert.tasks.linear import bags_of_words, is_linear, linear_predictions, word_predictions
+from litebert.tasks.linear import (
+    bags_of_words,
+    baseline_of,
+    is_linear,
+    linear_predictions,
+    word_predictions,
+)
 
 FORM = ClassificationForm(("bad", "good"))
 
@@ -62,3 +69,26 @@ def test_only_classes_and_numbers_are_linear() -> None:
     assert is_linear(RegressionForm())
     assert not is_linear(MultiLabelForm(("a",)))
     assert not is_linear(SpanForm())
+
+
+def test_words_and_bm25_find_the_text_that_shares_rare_words() -> None:
+    pytest.importorskip("bm25s")
+    documents = [f"the story of the {name} and the sea" for name in ("whale", "crab", "gull")]
+    examples = [
+        Example(str(i), f"the {name}, the sea", text, gold=1)
+        for i, (name, text) in enumerate(zip(("whale", "crab", "gull"), documents, strict=True))
+    ]
+    form = SimilarityForm()
+    for name in ("words", "bm25"):
+        found = baseline_of(name, form, [], examples)
+        assert found is not None
+        assert [prediction.value for prediction in found] == [1, 1, 1]
+
+
+def test_bm25_does_not_score_pairs() -> None:
+    pair = [Example("0", "a dog", "a dog", gold=5.0), Example("1", "a cat", "two dogs", gold=0.0)]
+    assert baseline_of("bm25", SimilarityForm(), [], pair) is None
+    words = baseline_of("words", SimilarityForm(), [], pair)
+    assert words is not None
+    assert words[0].value == pytest.approx(1)
+    assert words[1].value == 0

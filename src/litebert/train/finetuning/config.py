@@ -89,8 +89,9 @@ cosent"""
     """start from the folder's weights, or from random ones of the same shape (a baseline)"""
     baseline: tuple[str, ...] = ()
     """what to compare with besides the most frequent answer: words (a bag of words with logistic \
-regression, or ridge for numbers), random (the same fine-tuning from random weights), or both: \
-words,random"""
+regression, or ridge for numbers; cosines of tf-idf for texts to compare), random (the same \
+fine-tuning from random weights); of texts to compare also untrained (the vectors before training) \
+and bm25 (needs bm25s); with commas: words,random"""
     train_exits: bool = False
     """train the head at a quarter, half and three quarters of the layers too, for half a forward \
 pass more: `--depth` may then stop there, and the mean dev score over the depths picks the \

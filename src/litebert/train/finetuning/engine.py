@@ -40,7 +40,7 @@ from litebert.train.finetuning.results import (
     save_task_model,
     seed_configs,
     summarize_seeds,
-    word_baseline,
+    word_baselines,
     write_result,
 )
 from litebert.train.finetuning.setup import (
@@ -69,8 +69,12 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
             return finished
         data = prepare_data(config, quiet=not process.is_main)
         others: dict[str, dict[str, float]] = {}
-        if "words" in config.baseline:
-            others |= process.on_main(lambda: word_baseline(data))
+        named = [name for name in ("words", "bm25") if name in config.baseline]
+        if named:
+            others |= process.on_main(lambda: word_baselines(data, named))
+        if "untrained" in config.baseline and data.task.form.kind == "similarity":
+            model, _ = build_task_model(config, resolve_settings(config, data), data)
+            others["untrained"] = Scorer(config, data, model, process).scores(data.evals[0])
         if "random" in config.baseline:
             beside = replace(config, start="random", baseline=(), out=config.out / "random")
             with owned_run(process, "fine-tuning", beside.out):

@@ -29,7 +29,7 @@ from litebert.predict.evaluate import outputs_of
 from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Prediction
 from litebert.tasks.custom import CustomTask
-from litebert.tasks.linear import is_linear, word_predictions
+from litebert.tasks.linear import baseline_of
 from litebert.tasks.scoring import TaskSplit, score_split, scores_by_class, worst_mistakes
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.config import FinetuneConfig, Settings
@@ -112,14 +112,17 @@ def baseline_scores(data: TaskData) -> dict[str, float]:
     return data.task.score(dev.examples, guesses)
 
 
-def word_baseline(data: TaskData) -> dict[str, dict[str, float]]:
-    """What a linear model of the words scores on the first split; a line where there is none."""
+def word_baselines(data: TaskData, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """What models of words alone score on the first split; a line where there is none."""
     form, train, dev = data.task.form, data.train.examples, data.evals[0].examples
-    if not is_linear(form):
-        kind = form.kind.replace("_", " ")
-        print(f"baseline words: does not apply to {kind}", file=sys.stderr)
-        return {}
-    return {"words": data.task.score(dev, word_predictions(form, train, dev))}
+    found = {}
+    for name in names:
+        if (predictions := baseline_of(name, form, train, dev)) is not None:
+            found[name] = data.task.score(dev, predictions)
+        elif name in ("words", "bm25"):
+            kind = form.kind.replace("_", " ")
+            print(f"baseline {name}: does not apply to {kind}", file=sys.stderr)
+    return found
 
 
 class Scorer:
@@ -295,6 +298,8 @@ def _explained(baselines: Mapping[str, object]) -> str:
         text += " The bag of words is a linear model of word counts, without any pretraining."
     if BASELINES["random"] in baselines:
         text += " Random weights had the same fine-tuning, without any pretraining."
+    if BASELINES["untrained"] in baselines:
+        text += " Untrained are the mean vectors of the model it started from."
     return text
 
 

@@ -121,3 +121,11 @@ def test_names_come_with_commas_or_apart() -> None:
             "words",
             "random",
         )
+
+
+def test_vectors_stand_beside_idf_and_those_before_training(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    found = finetune(config_of("similarity", model, out, "words", "untrained", steps=2))
+    assert found.baselines.keys() == {"words", "untrained"}
+    assert all(scores.keys() == found.scores.keys() for scores in found.baselines.values())
+    assert "Untrained are the mean vectors" in (out / "model/README.md").read_text()
