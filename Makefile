@@ -12,7 +12,7 @@ TORCH_INDEX ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-lowest test-all lint type format bench docs docs-test map schema lock exactness browser npm peers build wheel-test pictures clean
+.PHONY: help setup demo test test-lowest test-all lint type format bench docs docs-test map schema lock exactness browser npm web peers build wheel-test pictures clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -46,7 +46,7 @@ test-lowest:  ## the default tests with the lowest versions that pyproject.toml 
 		"$$($(VENV)-lowest/bin/pip freeze | grep '^torch==')" --editable ".[train,onnx,serve,data,plot,dev]"
 	@OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n $(WORKERS)
 
-test-all: $(DEV) browser npm peers  ## every test, with ray and a browser
+test-all: $(DEV) browser web peers  ## every test, with ray and a browser
 	@$(PIP) --editable ".[ray]"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m ""
 
@@ -69,8 +69,9 @@ docs: $(DEV)  ## the documentation as a site, in build/site; links checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html"
 
-docs-test: $(DEV)  ## run the README's commands, the pages' first commands and the examples
-	@$(BIN)/python -m pytest -m "" tests/test_docs.py tests/e2e/test_examples.py
+docs-test: $(DEV)  ## run the README's commands, the pages' first commands, the examples and the notebooks
+	@$(PIP) --editable ".[docs]"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -m "" tests/test_docs.py tests/e2e/test_examples.py tests/e2e/test_notebooks.py
 
 map: $(DEV)  ## write docs/files.md, the file map, from the modules' first lines
 	@$(BIN)/python tools/file_map.py --write
@@ -99,6 +100,9 @@ build/npm/.installed: tools/npm/package.json tools/npm/package-lock.json
 	@mkdir -p build/npm && cp tools/npm/package.json tools/npm/package-lock.json build/npm/
 	@cd build/npm && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
+
+web: $(DEV) npm  ## onnxruntime-web and a tokenizer beside the playground, so that it can run models (needs Node)
+	@$(BIN)/python tools/web.py
 
 # sentence-transformers' ONNX backend wants transformers 4: a folder of packages beside those of $(VENV).
 peers: $(DEV)  ## what only the tests of `export hub` need, into build/peers

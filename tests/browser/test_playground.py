@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from browsing import Server, screenshot
 from tiny_models import random_model_folder
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs `make browser`")
@@ -32,43 +30,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) 
     return made
 
 
-class Server:
-    """A server that a test may stop and start again on the same port."""
-
-    def __init__(self, *arguments: str, port: int = 0) -> None:
-        self.arguments = arguments
-        command = [sys.executable, "-m", "litebert", "serve", "--port", str(port), *arguments]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        line = self.process.stderr.readline()
-        assert "serving" in line, line + self.process.stderr.read()
-        self.address = line.rsplit(" ", 1)[1].strip()
-        # Somebody must read the log, or the server waits for room in the pipe.
-        self.reader = subprocess.Popen(
-            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=self.process.stderr
-        )
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait()
-        self.reader.wait()
-
-
 @pytest.fixture(scope="module")
 def address(folders: dict[str, Path]) -> Iterator[str]:
     models = [argument for folder in folders.values() for argument in ("--model", str(folder))]
     server = Server(*models)
     yield server.address
     server.stop()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    path = os.environ.get("LITEBERT_CHROMIUM") or shutil.which("chromium")
-    with playwright.sync_playwright() as running:
-        yield running.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
 
 
 @pytest.fixture
@@ -82,13 +49,6 @@ def page(browser: playwright.Browser, address: str) -> Iterator[Page]:
     yield page
     context.close()
     assert not problems, problems
-
-
-def screenshot(page: Page, name: str) -> None:
-    """Keep a picture for people to look at."""
-    folder = Path(__file__).parents[2] / "build" / "screenshots"
-    folder.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=folder / f"{name}.png", full_page=True)
 
 
 def test_fill_a_mask(page: Page) -> None:

@@ -139,6 +139,35 @@ def hub(
         print(f"  its card does not say: {', '.join(missing)} (--{' --'.join(missing)})")
 
 
+def web_page(source: str, out: Path, *, json_: Annotated[bool, JSON] = False) -> None:
+    """Export a page that runs a model in the browser, from any file server, without Python.
+
+    Models that fill masks, judge order, classify or embed; in int8. The folder holds the model,
+    its tokenizer and onnxruntime-web; nothing is loaded from elsewhere, no text leaves the page.
+
+    Examples:
+        litebert export page bundled page
+        litebert export page runs/sst2 page && python -m http.server --directory page
+
+    Args:
+        source: a model folder, an ONNX folder, a run folder or a hub name; bundled is the small
+            model that comes with litebert.
+        out: the new folder.
+        json_: print JSON.
+    """
+    from litebert.serve.page import export_page
+
+    report = export_page(source, out)
+    if json_:
+        print(json.dumps({"path": str(report.path), "files": report.files}))
+        return
+    total = sum(report.files.values()) / 1e6
+    print(f"{report.path}: {len(report.files)} files, {total:.2f} MB")
+    for name, size in report.files.items():
+        print(f"  {size / 1e6:9.2f} MB  {name}")
+    print(f"Try it: python -m http.server --directory {report.path}")
+
+
 def checkpoint(run: Path, out: Path, *, step: str = "best") -> None:
     """Turn a checkpoint of a pretraining run into a model folder.
 

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from fastapi import Depends, FastAPI, params
 from fastapi.datastructures import Default
@@ -32,10 +31,10 @@ from litebert.serve.config import LIMITS, ServeConfig
 from litebert.serve.connections import Server, connection_limit, listen, stray_signals
 from litebert.serve.endpoints import Endpoints
 from litebert.serve.guards import LimitBody, Observe, RequireKey, error_response
+from litebert.serve.page import PAGE_FILES, STATIC, PageModels
 from litebert.serve.service import CannotAnswerError, Service, UnknownModelError
 from litebert.serve.telemetry import REQUEST_ID, AccessLog, LogStream, Metrics, log_to
 
-STATIC = Path(__file__).parent / "static"
 KEY_VARIABLE = "LITEBERT_API_KEY"
 
 _ERRORS: dict[int | str, dict[str, object]] = {
@@ -58,7 +57,9 @@ _SAID = {"string_too_short": "the text is empty", "too_short": "the list is empt
 """Instead of what pydantic says."""
 
 _PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
+    # WebAssembly runs the model in the page; its code comes from here like the rest.
+    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; "
+    "img-src 'self' data:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
@@ -77,6 +78,7 @@ def create_app(
         on_batch=metrics.batch,
     )
     metrics.queued.set_function(lambda: batcher.queued_tokens)
+    page_models = PageModels()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -85,6 +87,7 @@ def create_app(
         batcher.start()
         yield
         await batcher.drain()
+        page_models.close()
 
     middleware = [Middleware(Observe, metrics=metrics, log=access_log)]
     if config.api_key is not None:
@@ -114,7 +117,7 @@ def create_app(
     _add_errors(app)
     _add_questions(app, Endpoints(service, batcher, config), guarded)
     _add_operations(app, service, batcher, config, guarded)
-    _add_pages(app)
+    _add_pages(app, service, page_models)
     return app
 
 
@@ -216,8 +219,8 @@ def _add_operations(
         return Response(app.state.metrics.text(), media_type=media_type)
 
 
-def _add_pages(app: FastAPI) -> None:
-    """Add the playground and the page about the interface."""
+def _add_pages(app: FastAPI, service: Service, page_models: PageModels) -> None:
+    """Add the playground, models that run in it, and the page about the interface."""
 
     @app.get("/", include_in_schema=False)
     async def playground() -> FileResponse:
@@ -226,6 +229,15 @@ def _add_pages(app: FastAPI) -> None:
     @app.get("/docs", include_in_schema=False)
     async def documentation() -> FileResponse:
         return FileResponse(STATIC / "docs.html", headers=_PAGE_HEADERS)
+
+    @app.get("/here/{name}/{file}", include_in_schema=False)
+    async def here(name: str, file: str) -> FileResponse:
+        model = service.find("tokenize", name)
+        if file not in PAGE_FILES:
+            raise HTTPException(404, f"a page loads {', '.join(PAGE_FILES)}")
+        depth = model.predictor.depth
+        made = await asyncio.to_thread(page_models.file, name, model.path, depth, file)
+        return FileResponse(made, headers={"Cache-Control": "no-cache"})
 
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 

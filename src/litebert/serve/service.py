@@ -12,10 +12,10 @@ from litebert.bundled import BUNDLED
 from litebert.common.errors import ConfigError, LitebertError, suggestion
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
-from litebert.model.counts import count_parameters
 from litebert.model.head_table import HEADS
 from litebert.predict.predictor import Predictor
 from litebert.serve.config import ServeConfig
+from litebert.serve.page import shape_of
 from litebert.serve.schemas import ModelInfo
 
 _NEEDS = {
@@ -45,6 +45,8 @@ class ServedModel:
     name: str
     predictor: Predictor
     config: ModelConfig
+    path: Path
+    """its folder"""
     loaded_at: int = field(default_factory=lambda: int(time.time()))
 
     @classmethod
@@ -61,7 +63,7 @@ class ServedModel:
         )
         path = resolve(folder).absolute()
         name = path.parent.name if path.name == "model" else path.name
-        return cls(name or "model", predictor, load_config(folder))
+        return cls(name or "model", predictor, load_config(folder), path)
 
     @property
     def abilities(self) -> list[str]:
@@ -77,26 +79,13 @@ class ServedModel:
         """Return what ``/info`` says about it."""
         config, info = self.config, self.predictor.backend.info
         form = None if HEADS[info.head].pretrained else self.predictor.form()
-        unshared = replace(
-            config,
-            sharing="none",
-            num_groups=1,
-            embedding_size=config.hidden_size,
-            embedding_projection=None,
-        )
         return ModelInfo(
             name=self.name,
             head=info.head,
             runtime=info.runtime,
             labels=list(form.labels) if form else [],
             max_length=info.max_length,
-            vocab_size=config.vocab_size,
-            embedding_size=config.embedding_size,
-            hidden_size=config.hidden_size,
-            num_layers=self.predictor.depth or info.num_layers,
-            sharing=config.sharing,
-            num_parameters=count_parameters(config).encoder,
-            num_parameters_bert=count_parameters(unshared).encoder,
+            **shape_of(config, self.predictor.depth or info.num_layers),
             may_be_unanswerable=form is not None and form.may_be_unanswerable,
             can=self.abilities,
         )

@@ -2,6 +2,9 @@
 
 const KEY = "litebert-key";
 
+// A page from a file server has its model beside it, and nobody else to ask.
+export const isStatic = document.documentElement.dataset.page === "static";
+
 export class ApiError extends Error {
   constructor(status, message, retryAfter = 0) {
     super(message);
@@ -14,10 +17,23 @@ export function setKey(value) {
   sessionStorage.setItem(KEY, value);
 }
 
-async function call(path, options = {}) {
-  const headers = { "content-type": "application/json" };
+function keyHeader() {
   const key = sessionStorage.getItem(KEY);
-  if (key) headers.authorization = `Bearer ${key}`;
+  return key ? { authorization: `Bearer ${key}` } : {};
+}
+
+// A file that the page needs.
+export async function bytes(path) {
+  const response = await fetch(path, { headers: keyHeader() }).catch(() => null);
+  if (response?.ok) return response.arrayBuffer();
+  const said = response && await response.json().catch(() => null);
+  const why = said?.error?.message ?? `${new URL(path, document.baseURI).pathname} ` +
+    `${response ? `is missing (${response.status})` : "cannot be reached"}; copy the whole folder to the server`;
+  throw new ApiError(said?.error ? response.status : "files", why);
+}
+
+async function call(path, options = {}) {
+  const headers = { "content-type": "application/json", ...keyHeader() };
   let response;
   try {
     response = await fetch(path, { ...options, headers });

@@ -1,7 +1,7 @@
 // Renders the OpenAPI document: each path with its fields, an example to try, and its answers.
 
-import { get, post } from "/static/api.js";
-import { make, problem } from "/static/dom.js";
+import { get, post } from "./api.js";
+import { make, problem } from "./dom.js";
 
 const holder = document.querySelector("#api");
 

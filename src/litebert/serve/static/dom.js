@@ -29,8 +29,8 @@ export const percent = (share) =>
   share >= 0.0995 ? `${(100 * share).toFixed(1)} %` : `${(100 * share).toFixed(2)} %`;
 
 // A labelled bar; with an action it is a button.
-export function bar(label, share, action, title) {
-  const parts = [make("b", { title: label }, label), make("i"), make("span", {}, percent(share))];
+export function bar(label, share, action, title, words = percent(share)) {
+  const parts = [make("b", { title: label }, label), make("i"), make("span", {}, words)];
   const vars = { share: `${Math.max(0, Math.min(1, share)) * 100}%` };
   return action
     ? make("button", { class: "bar", type: "button", onclick: action, vars, title }, ...parts)

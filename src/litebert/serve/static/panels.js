@@ -1,7 +1,8 @@
-// The five panels that ask a model: read the form, ask, show the answer.
+// The panels that ask a model: read the form, ask, show the answer.
 
-import { post } from "/static/api.js";
-import { bar, make, percent, problem } from "/static/dom.js";
+import { post } from "./api.js";
+import { bar, make, percent, problem } from "./dom.js";
+import { ask as askModel } from "./local.js";
 
 const TITLES = {
   0: "No connection",
@@ -11,6 +12,8 @@ const TITLES = {
   422: "This cannot be answered yet",
   429: "The server is busy",
   503: "That took too long",
+  files: "A file of this page is missing",
+  page: "This model does not run in the page",
 };
 
 // Run a panel's question: one at a time, the latest wins, errors are shown kindly.
@@ -22,7 +25,8 @@ export async function run(panel, ask) {
   result.classList.add("busy");
   try {
     const shown = await ask();
-    if (turn === panel.turn) result.replaceChildren(...shown);
+    const note = panel.note ? [make("p", { class: "hint" }, panel.note)] : [];
+    if (turn === panel.turn) result.replaceChildren(...shown, ...note);
   } catch (error) {
     if (error.status === undefined) throw error;
     const title = TITLES[error.status] ?? "Something went wrong";
@@ -62,7 +66,7 @@ export function setUpMask(panel) {
 
   const ask = async () => {
     const asked = text.value;
-    const { results } = await post("/fill-mask", { text: asked, top_k: Number(top.value) });
+    const { results } = await askModel(panel, "/fill-mask", { text: asked, top_k: Number(top.value) });
     const { masks } = results[0];
     const parts = asked.split(/\[MASK\]/i);
     const sentence = make("p", { class: "sentence" });
@@ -106,7 +110,7 @@ export function setUpOrder(panel) {
 
   const ask = async () => {
     const [first, second] = [...cards.querySelectorAll("textarea")].map((area) => area.value);
-    const { in_order: share } = await post("/order", { first, second });
+    const { in_order: share } = await askModel(panel, "/order", { first, second });
     const sure = Math.max(share, 1 - share);
     const words = sure < 0.6 ? "Hard to say" : share > 0.5 ? "In order" : "Swapped";
     return [
@@ -165,7 +169,7 @@ export function setUpClassify(panel) {
   const ask = async () => {
     const body = { text: text.value };
     if (pair.value.trim()) body.text_pair = pair.value;
-    const { label, labels, scores, value } = (await post("/classify", body)).results[0];
+    const { label, labels, scores, value } = (await askModel(panel, "/classify", body)).results[0];
     if (value !== undefined) {
       return [make("div", { class: "verdict" }, make("p", { class: "big" }, value.toFixed(2)),
         make("small", {}, "on the scale of the training data"))];
@@ -175,6 +179,27 @@ export function setUpClassify(panel) {
     const head = label ?? (labels.length ? labels.join(", ") : "none of the labels");
     return [make("div", { class: "verdict" }, make("p", { class: "big" }, head)),
       make("div", { class: "group" }, ...rows)];
+  };
+
+  onAsk(panel, ask);
+  onExample(panel, text, ask);
+  return ask;
+}
+
+export function setUpEmbed(panel) {
+  const text = panel.querySelector("#embed-text");
+  const others = panel.querySelector("#embed-others");
+
+  const ask = async () => {
+    const lines = others.value.split("\n").filter((line) => line.trim());
+    const body = { input: [text.value, ...lines] };
+    const [first, ...rest] = (await askModel(panel, "/v1/embeddings", body)).data.map((row) => row.embedding);
+    const near = rest.map((vector) => vector.reduce((sum, x, index) => sum + x * first[index], 0));
+    const rows = lines.map((line, index) => ({ line, cosine: near[index] }))
+      .sort((a, b) => b.cosine - a.cosine)
+      .map(({ line, cosine }) => bar(line, cosine, undefined, undefined, cosine.toFixed(3)));
+    return [make("div", { class: "group" }, make("h3", {}, "Nearest first, by the cosine of the vectors"), ...rows),
+      make("p", { class: "hint" }, `Each text is a vector of ${first.length} numbers. A model that was trained to compare does this well, others roughly.`)];
   };
 
   onAsk(panel, ask);

@@ -1,7 +1,7 @@
 // What ALBERT is, drawn: parameters by sharing and embedding size, and a text's way through layers.
 
-import { post } from "/static/api.js";
-import { make, svg } from "/static/dom.js";
+import { post } from "./api.js";
+import { make, svg } from "./dom.js";
 
 const SIZES = {
   base: { hidden: 768, layers: 12 },

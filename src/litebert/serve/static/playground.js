@@ -1,9 +1,10 @@
 // Starts the page: tabs, theme, the state of the server, and the panels.
 
-import { get, setKey } from "/static/api.js";
-import { make, problem } from "/static/dom.js";
-import { run, setUpAsk, setUpClassify, setUpMask, setUpOrder, setUpTag } from "/static/panels.js";
-import { drawLayers, setUpPicture } from "/static/picture.js";
+import { bytes, get, isStatic, setKey } from "./api.js";
+import { make, problem } from "./dom.js";
+import { hasRuntime } from "./local.js";
+import { run, setUpAsk, setUpClassify, setUpEmbed, setUpMask, setUpOrder, setUpTag } from "./panels.js";
+import { drawLayers, setUpPicture } from "./picture.js";
 
 const $ = (selector) => document.querySelector(selector);
 const SECONDS_BETWEEN_CHECKS = 3;
@@ -68,7 +69,7 @@ function setUpKey() {
 function showState(state, words) {
   $("#status").dataset.state = state;
   $("#status span").textContent = words;
-  $("#offline").hidden = state !== "down";
+  $("#offline").hidden = isStatic || state !== "down";
 }
 
 // Watches the server: quick notice when it goes, and the page comes back by itself.
@@ -91,9 +92,12 @@ function showModels() {
     make("b", {}, model.name), make("span", {}, model.head.replaceAll("_", " ")),
     make("span", {}, short(model.num_parameters)), make("span", {}, model.runtime))));
   for (const panel of document.querySelectorAll("[data-ability]")) {
-    const able = models.some((model) => model.can.includes(panel.dataset.ability));
+    const first = models.find((model) => model.can.includes(panel.dataset.ability));
+    const able = first !== undefined;
+    if (able) panel.dataset.model = first.name;
     const tab = $(`[aria-controls="${panel.id}"]`);
     tab.toggleAttribute("data-missing", !able);
+    tab.hidden = isStatic && !able;
     tab.title = able ? "" : "No loaded model can do this";
     const result = panel.querySelector(".result");
     if (!able && !result.children.length) result.replaceChildren(missing(panel.dataset.ability));
@@ -113,12 +117,42 @@ function missing(ability) {
     make("code", {}, "--model"), ".");
 }
 
+// The switch of a panel whose model may run in the page: there or on the server.
+function setUpWhere(panel, isThere) {
+  const choice = (value, words, title, disabled) => make("label", { title },
+    make("input", { type: "radio", name: `where-${panel.id}`, value, disabled,
+      checked: value === (isStatic ? "here" : "server"), onchange: () => run(panel, asks[panel.id]) }), words);
+  const why = isThere ? "The model is loaded into this page; the text stays in it"
+    : "The runtime is not beside this page: run `make web`, then start the server again";
+  const places = make("div", { class: "segments" }, choice("server", "on the server"),
+    choice("here", "in this page", why, !isThere));
+  const note = isThere ? [] : [make("small", {}, `In this page: ${why.toLowerCase()}.`)];
+  const where = make("fieldset", { class: "where", hidden: isStatic }, make("legend", {}, "Run the model"), places, ...note);
+  panel.querySelector("form").append(where);
+}
+
+// What the page says of itself where there is no server.
+function showStatic() {
+  showState("ok", "in this page");
+  $("#status").title = "No server: the model runs in this tab";
+  $('a[href="/docs"]').hidden = true;
+  $(".figure-one").hidden = true;
+  $("footer p").textContent = "Everything on this page runs in your browser; nothing is sent anywhere.";
+}
+
+async function readModels() {
+  if (!isStatic) return (await get("/info")).models;
+  return [JSON.parse(new TextDecoder().decode(await bytes("model/model.json")))];
+}
+
 async function start() {
   try {
-    models = (await get("/info")).models;
+    models = await readModels();
   } catch (error) {
+    if (isStatic) showState("down", "no model");
     if (error.status !== 0 && error.status !== 401) {
-      $("#models").replaceChildren(problem("The server has no description of its models", error.message));
+      const title = isStatic ? "The model of this page is missing" : "The server has no description of its models";
+      $("#models").replaceChildren(problem(title, error.message));
     }
     return;
   }
@@ -126,9 +160,9 @@ async function start() {
   openAbleTab();
   const answerer = models.find((model) => model.can.includes("answer"));
   $("#ask-none").checked = answerer?.may_be_unanswerable ?? false;
-  for (const [id, ask] of Object.entries(asks)) {
-    const panel = document.getElementById(id);
-    if (!panel.querySelector(".go").disabled) run(panel, ask);
+  const panels = Object.keys(asks).map((id) => document.getElementById(id));
+  for (const panel of panels.sort((a, b) => a.hidden - b.hidden)) { // what is seen goes first
+    if (!panel.querySelector(".go").disabled) run(panel, asks[panel.id]);
   }
   showLayers();
 }
@@ -158,6 +192,7 @@ const asks = {
   mask: setUpMask($("#mask")),
   order: setUpOrder($("#order")),
   classify: setUpClassify($("#classify")),
+  embed: setUpEmbed($("#embed")),
   tag: setUpTag($("#tag")),
   ask: setUpAsk($("#ask")),
 };
@@ -166,5 +201,8 @@ $(".inline-form").addEventListener("submit", (event) => {
   run($(".figure-one"), askLayers);
 });
 document.addEventListener("server-lost", () => showState("down", "no answer"));
+const isThere = isStatic || await hasRuntime();
+for (const panel of document.querySelectorAll("[data-here]")) setUpWhere(panel, isThere);
+if (isStatic) showStatic();
 start();
-watch();
+if (!isStatic) watch();

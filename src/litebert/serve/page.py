@@ -1,0 +1,201 @@
+"""A model that runs in the page: its files for a browser, and the playground without a server."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypedDict
+
+from litebert.common.errors import CheckpointError, ConfigError, InputError, install_command
+from litebert.common.files import atomic_folder, check_free, write_json, write_text
+from litebert.interop.folder import ModelFolder
+from litebert.interop.hub import ONNX_FOLDER, QUANTIZED_FILE
+from litebert.interop.onnx.export import MODEL_FILE, export_onnx
+from litebert.interop.onnx.file import OnnxFile
+from litebert.model.config import ModelConfig
+from litebert.model.counts import count_parameters
+from litebert.model.head_table import HEADS
+from litebert.predict.backend import ONNX_FILES
+from litebert.predict.purpose import Purpose
+from litebert.text.folder import copy_tokenizer
+from litebert.text.foreign import JsonTokenizer
+from litebert.text.tokenizer import TOKENIZER_FILES, Tokenizer, has_tokenizer
+
+STATIC = Path(__file__).parent / "static"
+RUNTIME = STATIC / "vendor"
+"""onnxruntime-web and a tokenizer, which `make web` puts there; the wheel has them if they are."""
+DESCRIPTION_FILE = "model.json"
+PAGE_FILES = (DESCRIPTION_FILE, MODEL_FILE, "tokenizer.json", "tokenizer_config.json")
+"""What a page loads of a model."""
+
+_ABILITIES = {
+    "masked_logits": "fill-mask",
+    "sop_logits": "order",
+    "last_hidden_state": "embeddings",
+}
+"""What a page can ask, by the output it reads; heads over one text answer `classify` besides."""
+_LARGEST_MODEL = 1_000_000_000
+"""A browser holds a file and the runtime's copy of it in 4 GB."""
+_SERVER_ONLY = ("docs.html", "docs.js", "index.html")
+
+
+class Shape(TypedDict):
+    """What the playground shows of a model's shape."""
+
+    vocab_size: int
+    embedding_size: int
+    hidden_size: int
+    num_layers: int
+    sharing: str
+    num_parameters: int
+    num_parameters_bert: int
+
+
+def shape_of(config: ModelConfig, num_layers: int | None = None) -> Shape:
+    """Return the shape of a model, of which so many layers run."""
+    unshared = replace(
+        config,
+        sharing="none",
+        num_groups=1,
+        embedding_size=config.hidden_size,
+        embedding_projection=None,
+    )
+    return {
+        "vocab_size": config.vocab_size,
+        "embedding_size": config.embedding_size,
+        "hidden_size": config.hidden_size,
+        "num_layers": num_layers or config.num_layers,
+        "sharing": config.sharing,
+        "num_parameters": count_parameters(config).encoder,
+        "num_parameters_bert": count_parameters(unshared).encoder,
+    }
+
+
+def write_page_model(source: Path | str, target: Path, name: str, depth: int | None = None) -> None:
+    """Write what a page needs of a model: the graph cut to what it asks, tokenizer, description.
+
+    An int8 file that is there is taken, then any ONNX file; others are exported to int8.
+    """
+    folder = ModelFolder(source)
+    head = HEADS[folder.head]
+    if not has_tokenizer(folder.path):
+        raise CheckpointError(f"{folder.path} has no tokenizer; copy its spiece.model there")
+    if not head.pretrained and "classify" not in head.answers:
+        raise InputError(
+            f"{folder.path} is a {folder.head} model; a page runs those that fill masks, judge "
+            "order, classify or embed; others need `litebert serve`"
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        there = (f"{ONNX_FOLDER}/{QUANTIZED_FILE}", *ONNX_FILES)
+        found = next((file for file in map(folder.path.joinpath, there) if file.is_file()), None)
+        if found is None or depth is not None:
+            export_onnx(folder.path, Path(scratch) / "int8", int8=True, depth=depth)
+            found = Path(scratch) / "int8" / MODEL_FILE
+        size = sum(file.stat().st_size for file in found.parent.glob(f"{found.name}*"))
+        if size > _LARGEST_MODEL:
+            raise CheckpointError(
+                f"{found} has {size / 1e6:,.0f} MB; a page holds up to {_LARGEST_MODEL / 1e6:,.0f}"
+            )
+        file = OnnxFile(found)
+        wanted = ("masked_logits", "sop_logits", "last_hidden_state", "logits")
+        outputs = [output for output in wanted if output in file.outputs]
+        if "masked_logits" in outputs:  # those of every position cost more than all the rest
+            outputs.remove("logits")
+        (target / MODEL_FILE).write_bytes(file.with_outputs(outputs))
+    copy_tokenizer(folder.path, target, masks="masked_logits" in head.output_names)
+    for other in set(TOKENIZER_FILES) - set(PAGE_FILES):
+        (target / other).unlink(missing_ok=True)
+    purpose, tokenizer = Purpose.read(folder.path), Tokenizer.load(folder.path)
+    abilities = [able for output, able in _ABILITIES.items() if output in outputs]
+    if head.pretrained and "logits" in outputs:
+        abilities.append("fill-mask")
+    form = None if head.pretrained else purpose.form()
+    is_wordpiece = isinstance(tokenizer, JsonTokenizer) and tokenizer.is_wordpiece
+    description = {
+        "name": name,
+        "head": folder.head,
+        "runtime": f"onnx {file.metadata.get('precision', 'float32')}",
+        "can": abilities + ([] if head.pretrained else ["classify"]),
+        "labels": list(form.labels) if form else [],
+        "kind": form.kind if form else None,
+        **shape_of(folder.config, depth),
+        "max_length": folder.config.max_positions,
+        "task_length": purpose.length(),
+        "pooling": purpose.vectors.pooling,
+        "continuation": "##" if is_wordpiece else None,
+        "cls_id": tokenizer.cls_id,
+        "sep_id": tokenizer.sep_id,
+        "mask_id": tokenizer.mask_id,
+        "bytes": sum((target / part).stat().st_size for part in PAGE_FILES[1:]),
+    }
+    write_json(target / DESCRIPTION_FILE, description)
+
+
+class PageModels:
+    """The models of a server as files for its page, made when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="litebert-page-")
+        self._made: dict[str, Path] = {}
+        self._lock = threading.Lock()
+
+    def file(self, name: str, source: Path, depth: int | None, file: str) -> Path:
+        """Return a file of a model; an InputError says why it cannot run in a page."""
+        with self._lock:
+            if name not in self._made:
+                target = Path(tempfile.mkdtemp(dir=self._folder.name))
+                try:
+                    write_page_model(source, target, name, depth)
+                except ModuleNotFoundError as error:
+                    need = install_command("onnx")
+                    raise InputError(f"running it in the page needs {error.name}: {need}") from None
+                except CheckpointError as error:
+                    raise InputError(str(error)) from None
+                self._made[name] = target
+            return self._made[name] / file
+
+    def close(self) -> None:
+        """Remove the files."""
+        self._folder.cleanup()
+
+
+@dataclass(frozen=True)
+class PageReport:
+    """What an export of a page wrote."""
+
+    path: Path
+    files: dict[str, int]
+    """every file with its size in bytes"""
+
+
+def export_page(source: Path | str, out: Path | str) -> PageReport:
+    """Write a folder that runs a model in the browser, from any file server.
+
+    Args:
+        source: a model folder, an ONNX folder, a run folder or a hub name.
+        out: the new folder; must be absent or empty.
+    """
+    check_free(out)
+    if not (RUNTIME / "ort.wasm.gz").is_file():
+        raise ConfigError(
+            f"{RUNTIME} has no onnxruntime-web, which the page needs; run `make web` in a clone of "
+            "litebert (it needs Node)"
+        )
+    path = ModelFolder(source).path
+    name = path.resolve().parent.name if path.name == "model" else path.name
+    with atomic_folder(out) as temporary:
+        ignored = shutil.ignore_patterns(*_SERVER_ONLY)
+        shutil.copytree(STATIC, temporary / "static", ignore=ignored)
+        page = (STATIC / "index.html").read_text(encoding="utf-8")
+        write_text(temporary / "index.html", page.replace("<html", '<html data-page="static"', 1))
+        (temporary / "model").mkdir()
+        write_page_model(source, temporary / "model", name)
+        sizes = {
+            str(file.relative_to(temporary)): file.stat().st_size
+            for file in sorted(temporary.rglob("*"))
+            if file.is_file()
+        }
+    return PageReport(Path(out), sizes)
