@@ -22,11 +22,13 @@ BAG = Objective(bag_weight=0.5, bag_frequency=1e-3)
 LEVERS: dict[str, Any] = {
     "objective": replace(BAG, bag_exponent=0.3, pairs_every_steps=2, pairs_length=16),
     "curriculum": Curriculum(
-        task=((0.0, "nsp"), (0.5, "sop")), sentence_factor=((0.0, 2.0), (0.5, 0.5))
+        task=((0.0, "nsp"), (0.5, "sop")),
+        sentence_factor=((0.0, 2.0), (0.5, 0.5)),
+        trainable=((0.0, "words"), (0.25, "all")),
     ),
     "average": 0.8,
 }
-"""Everything that is off by default at once: tasks that change, short pairs, averaged weights."""
+"""Everything that is off by default at once: changing tasks, short pairs, rest, averages."""
 
 GROWTH: dict[str, Any] = {
     "curriculum": Curriculum(layers=((0.0, 1), (0.5, 2))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from litebert.common.config import to_dict
-from litebert.common.errors import DataError
+from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import atomic_folder, read_json, write_json, write_text
 from litebert.common.ownership import keep_files, owned_folder
 from litebert.common.runs import MODEL_FOLDER
@@ -56,6 +57,11 @@ those that could be measured"""
 
 def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:
     """Adapt a model to text and write a folder with the new model in it."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(
+            "adapt is for one process: under torchrun use pretrain with --data OUT/shards and "
+            "--init-from OUT/start of an adaptation"
+        )
     source = resolve(config.model)
     old, shape = Tokenizer.load(source), load_config(source)
     tokenizer, shards = config.out / "tokenizer", config.out / "shards"
@@ -74,7 +80,7 @@ def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:
         pieces["averaged"] = len(known) - sum(pieces.values())
         start = source if config.keep_vocabulary else config.out / "start"
         if not start.is_dir():
-            write_start(source, tokenizer, start, config.seed)
+            write_start(source, tokenizer, start, config.seed, shards)
         _say(f"3 of 4: training; pieces {', '.join(f'{n:,} {k}' for k, n in pieces.items())}")
         trained = pretrain(config.training(str(start), shape.max_positions), quiet=quiet)
         if trained.model is None:

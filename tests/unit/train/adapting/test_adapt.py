@@ -198,6 +198,9 @@ def test_refusals_are_one_line(
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.txt").write_text("words")
     assert "must not be overwritten" in refusal(inside, capsys)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORLD_SIZE", "2")
+        assert "adapt is for one process" in refusal([*arguments, *out], capsys)
     nowhere = [*arguments, *out]
     nowhere[4] = str(tmp_path / "nothing")
     assert "does not exist" in refusal(nowhere, capsys)

@@ -8,14 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
+from litebert.data.batches.example import ExampleConfig, Vocabulary
+from litebert.data.corpus.shards import ShardSet
+from litebert.dist.replica import Replica
+from litebert.dist.runtime import this_process
 from litebert.interop.hf import load_config, load_model
 from litebert.interop.names import Head
+from litebert.model.heads import PretrainingModel
 from litebert.text.extend import OldPieces, extend_tokenizer
 from litebert.text.foreign import JsonTokenizer
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 from litebert.train.adapting.start import mean_rows, old_rows, write_start
+from litebert.train.pretraining.evaluate import DevSet, evaluate
 from tiny_models import random_model_folder
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -126,6 +132,29 @@ def test_everything_but_the_table_stays(
     for name in kept:
         assert torch.equal(same[name], old[name]), name
         assert name in (TABLE, BIAS) or torch.equal(new[name], old[name]), name
+
+
+def test_the_bias_is_fitted_to_the_text(
+    tmp_path: Path, tiny_tokenizer_dir: Path, tiny_shards_dir: Path
+) -> None:
+    source = random_model_folder(tmp_path / "old", "pretraining", tiny_tokenizer_dir)
+    write_start(source, tiny_tokenizer_dir, tmp_path / "start", seed=0, shards=tiny_shards_dir)
+    old, new = load_model(source), load_model(tmp_path / "start")
+    assert isinstance(new, PretrainingModel)
+    for name, weight in old.state_dict().items():
+        assert torch.equal(weight, new.state_dict()[name]) == (name != BIAS), name
+    counts = ShardSet.open(tiny_shards_dir, "train").unigram_counts()
+    corpora = DevSet(
+        [ShardSet.open(tiny_shards_dir, "train")], counts, ExampleConfig(length=64),
+        Vocabulary.of(Tokenizer.load(tiny_tokenizer_dir)), 32,
+    )  # fmt: skip
+    losses = []
+    for model in (old, new):
+        with this_process("cpu", "none") as process:
+            scores = evaluate(Replica(model, process), corpora, 64)
+        losses.append((scores.masked_loss, scores.unigram_loss))
+    assert losses[1][0] < losses[0][0]
+    assert losses[1][0] < losses[1][1] + 0.3  # random weights: as good as the frequencies
 
 
 def test_added_pieces_leave_old_ids_alone_and_are_used(
