@@ -69,8 +69,9 @@ docs: $(DEV)  ## the documentation as a site, in build/site; links checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html"
 
-docs-test: $(DEV)  ## run the README's commands, the pages' first commands and the examples
-	@$(BIN)/python -m pytest -m "" tests/test_docs.py tests/e2e/test_examples.py
+docs-test: $(DEV)  ## run the README's commands, the pages' first commands, the examples and the notebooks
+	@$(PIP) --editable ".[docs]"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -m "" tests/test_docs.py tests/e2e/test_examples.py tests/e2e/test_notebooks.py
 
 map: $(DEV)  ## write docs/files.md, the file map, from the modules' first lines
 	@$(BIN)/python tools/file_map.py --write

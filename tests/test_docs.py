@@ -53,6 +53,12 @@ def test_the_tests_that_vouch_for_reliability_exist() -> None:
     assert named <= {path.name for path in (REPOSITORY / "tests").rglob("test_*.py")}
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))
+def test_lines_of_prose_are_short(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > 160 and not line.lstrip().startswith("|")] == []
+
+
 def test_the_site_has_every_page_and_every_public_name() -> None:
     site = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8")
     pages = {path.name for path in (REPOSITORY / "docs").glob("*.md")}

@@ -44,6 +44,24 @@ def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return loss_sum / (labels != IGNORED_LABEL).sum().clamp(min=1)
 
 
+def teacher_loss(logits: Tensor, teacher: Tensor, temperature: float, targets: Tensor) -> Tensor:
+    """How far logits [B, ...] are from a teacher's, by what the targets are: a mean over B.
+
+    Classes: the divergence of softened probabilities, times the temperature squared, which leaves
+    gradients at the size of those of labels (Hinton et al. 2015). Flags: the same for each. Scores:
+    the squared error.
+    """
+    wide = at_least_float32(logits)
+    if targets.ndim == 1 and targets.is_floating_point():
+        return F.mse_loss(wide.flatten(), teacher.flatten())
+    square = temperature**2
+    if targets.is_floating_point():
+        probability = (teacher / temperature).sigmoid()
+        return F.binary_cross_entropy_with_logits(wide / temperature, probability) * square
+    said, wanted = (x.div(temperature).log_softmax(-1) for x in (wide, teacher))
+    return F.kl_div(said, wanted, reduction="batchmean", log_target=True) * square
+
+
 def mean_of_tokens(states_RSH: Tensor, mask_RS: Tensor | None) -> Tensor:
     """[R, S, H] -> [R, H]: the mean over the tokens of each row that are not padding."""
     if mask_RS is None:

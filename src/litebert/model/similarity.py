@@ -61,6 +61,15 @@ class SentenceEncoder(nn.Module):
         return F.mse_loss(similarity_B, targets)
 
 
+def match_loss(vectors_BTH: Tensor, teacher_BTD: Tensor) -> Tensor:
+    """How far cosines between the texts of a batch are from those of a teacher's vectors.
+
+    The sizes of the vectors may differ: only cosines are compared (decision 0017).
+    """
+    ours, theirs = vectors_BTH.flatten(0, 1), teacher_BTD.flatten(0, 1)
+    return F.mse_loss(ours @ ours.t(), theirs @ theirs.t())
+
+
 def cosent_loss(similarity_B: Tensor, scores_B: Tensor, temperature: float) -> Tensor:
     """How much pairs of a lower score are more similar than pairs of a higher one."""
     scaled_B = similarity_B / temperature

@@ -31,6 +31,8 @@ class PaddedBatch:
     """bool [R, S], True where no answer may be, padding included; None without spans"""
     targets: npt.NDArray[np.generic] | None = None
     """what the features' targets stack to, [B, ...]; None without gold"""
+    teacher: FloatArray | None = None
+    """what a teacher says about them, [B, ...]"""
     num_choices: int = 1
     """rows per feature"""
     num_labels: int = 0
@@ -67,6 +69,7 @@ def pad(features: Sequence[Feature], pad_id: int) -> PaddedBatch:
         for position in feature.masked
     ]
     targets = _stack_targets(features, shape[1])
+    taught = [feature.teacher for feature in features if feature.teacher is not None]
     num_labels = len(features)
     if targets is not None and features[0].word_positions is not None:
         num_labels = int(np.count_nonzero(targets != IGNORED_LABEL))
@@ -77,6 +80,7 @@ def pad(features: Sequence[Feature], pad_id: int) -> PaddedBatch:
         masked_positions=np.array(masked, np.int64),
         forbidden=forbidden,
         targets=targets,
+        teacher=np.stack(taught) if taught else None,
         num_choices=num_choices,
         num_labels=num_labels,
         num_tokens=sum(lengths),

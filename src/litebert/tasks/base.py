@@ -154,6 +154,7 @@ class Feature:
         passage: the passage pieces (spans).
         word_positions: position of each word's first piece (token classification), int64 [W].
         masked: positions whose word the masked-language-model head shall predict.
+        teacher: float32, what a teacher says: logits [...], or a vector for each row [texts, D].
     """
 
     example: int
@@ -162,6 +163,7 @@ class Feature:
     passage: Passage | None = None
     word_positions: IntArray | None = None
     masked: tuple[int, ...] = ()
+    teacher: FloatArray | None = None
 
     def __len__(self) -> int:
         return max(len(row) for row in self.rows)

@@ -70,8 +70,8 @@ class TaskSplit:
         for feature in self.features:
             for row in feature.rows:
                 digest.update(row.ids.tobytes())
-            if feature.target is not None:
-                digest.update(feature.target.tobytes())
+            for array in (feature.target, feature.teacher):
+                digest.update(b"" if array is None else array.tobytes())
         return digest.hexdigest()
 
 

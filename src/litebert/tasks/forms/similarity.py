@@ -91,8 +91,6 @@ class SimilarityForm(Form):
     pooling: Pooling = "mean"
     score_range: tuple[float, float] | None = None
     """scores that mean nothing in common, and the same; None: cosines as they are"""
-    views: int = 2
-    """rows of a bare sentence in training: two views by dropout, or one where a teacher knows"""
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``text`` and ``text_pair``."""
@@ -144,7 +142,8 @@ class SimilarityForm(Form):
         """Return the texts of an example, one for each row of its feature."""
         if example.text_pair is not None:
             return [example.text, example.text_pair, *example.options]
-        return [example.text] * (1 if example.group == CORPUS else self.views)
+        # A sentence to learn from has two views, which differ by dropout.
+        return [example.text] * (1 if example.group == CORPUS else 2)
 
     def outputs(self, available: frozenset[str]) -> tuple[str, ...]:
         """Return the states of all tokens: any model of this family has them."""

@@ -83,6 +83,17 @@ order of the scores (cosent)"""
 cosent"""
     symmetric: bool = False
     """for pairs of equals: find the first text by the second one too"""
+    teacher: str | None = None
+    """learn what this model says too: a model or ONNX folder of the same task (classes, label \
+sets, numbers, choices, texts to compare); or, for texts to compare, a Parquet file with the \
+columns text and embedding, as `litebert embed` writes it"""
+    teacher_weight: float = 0.5
+    """share of the teacher in the loss, the rest is that of the labels; bare sentences learn from \
+the teacher alone"""
+    teacher_temperature: float = 2.0
+    """softens the probabilities of classes and flags, the teacher's and the student's"""
+    teacher_text: Path | None = None
+    """rows without labels, in the columns of the task's own files: the teacher says the labels"""
     head: Literal["auto", "paper", "classic"] = "auto"
     """for spans: the paper's head with answerability (auto for squad2) or two plain logits"""
     start: Literal["weights", "random"] = "weights"
@@ -146,7 +157,10 @@ is, to the bit"""
             raise ConfigError("the run itself starts from random weights: leave --baseline random")
         num_threads(self.threads)
         tracker_names(self.track)
-        check_range(self, "more than 0", "epochs", "lr", "temperature")
+        check_range(self, "more than 0", "epochs", "lr", "temperature", "teacher_temperature")
+        check_range(self, "0 to 1", "teacher_weight")
+        if self.teacher_text is not None and self.teacher is None:
+            raise ConfigError(f"--teacher-text {self.teacher_text} needs a --teacher to label it")
         shares = ("dropout", "classifier_dropout", "head_share")
         check_range(self, "0 or more and less than 1", *shares)
         check_range(self, "more than 0", "lr_decay")
@@ -154,7 +168,13 @@ is, to the bit"""
     @property
     def inputs(self) -> list[tuple[str, Path | str | None]]:
         """What the run reads, by flag: none of it may lie in the run folder."""
-        return [("--model", self.model), ("--data", self.data), ("the task file", self.task)]
+        return [
+            ("--model", self.model),
+            ("--data", self.data),
+            ("the task file", self.task),
+            ("--teacher", self.teacher),
+            ("--teacher-text", self.teacher_text),
+        ]
 
 
 PAPER_HIDDEN_SIZE = 768

@@ -54,6 +54,7 @@ from litebert.train.finetuning.setup import (
     rate_factor,
     resolve_settings,
 )
+from litebert.train.finetuning.teacher import with_teacher
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.run import Run, check_same_configuration, owned_run
 
@@ -67,7 +68,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         finished = process.on_main(lambda: earlier_result(config))
         if finished is not None and finished.baselines.keys() >= set(config.baseline):
             return finished
-        data = prepare_data(config, quiet=not process.is_main)
+        data = with_teacher(config, prepare_data(config, quiet=not process.is_main))
         others: dict[str, dict[str, float]] = {}
         named = [name for name in ("words", "bm25") if name in config.baseline]
         if named:
@@ -141,7 +142,14 @@ class FineTuning:
         )
         self.model, self.head = build_task_model(config, self.settings, data)
         self.model.to(process.device)
-        self.loss = TaskLoss(self.model, process.device, config.precision, config.max_tokens)
+        self.loss = TaskLoss(
+            self.model,
+            process.device,
+            config.precision,
+            config.max_tokens,
+            config.teacher_weight,
+            config.teacher_temperature,
+        )
         self.is_joint = isinstance(self.model, SentenceEncoder)
         self._check_views()
         (self.smallest,) = self._share(data.train.features[:1], 0, 1)
@@ -225,7 +233,7 @@ class FineTuning:
                 "texts are compared with all others of a step in one process: leave torchrun"
             )
         is_view = isinstance(task, CustomTask) and task.has_bare_sentences
-        if is_view and self.settings.dropout == 0:
+        if is_view and self.settings.dropout == 0 and self.config.teacher is None:
             raise ConfigError("two views of a sentence differ by --dropout: give more than 0")
 
     def _share(self, members: Sequence[Feature], rank: int, world_size: int) -> Sequence[Batch]:

@@ -15,7 +15,7 @@ from litebert.model.config import ModelConfig
 from litebert.model.sharing import plan_of
 from litebert.predict.batches import micro_batches, pack
 from litebert.predict.inputs import PaddedBatch, pad, single_rows
-from litebert.tasks.base import Feature
+from litebert.tasks.base import Feature, FloatArray
 
 IndexArray = npt.NDArray[np.int64]
 
@@ -67,6 +67,7 @@ class JointBatch:
     places: IndexArray
     """[B * T], where each row stands among those of all parts"""
     targets: npt.NDArray[np.generic]
+    teacher: FloatArray | None
     num_texts: int
     """T, rows per feature"""
     num_labels: int
@@ -86,10 +87,12 @@ def join(features: Sequence[Feature], pad_id: int, max_tokens: int) -> JointBatc
     rows = single_rows(features)
     cut = pack([len(row) for row in rows], max_tokens)
     targets = np.stack([np.asarray(feature.target) for feature in features])
+    taught = [feature.teacher for feature in features if feature.teacher is not None]
     return JointBatch(
         [pad([rows[index] for index in part], pad_id) for part in cut],
         np.argsort(np.concatenate(cut)),
         targets,
+        np.stack(taught) if taught else None,
         len(features[0].rows),
         len(features),
         sum(len(row) for row in rows),

@@ -24,8 +24,8 @@ from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
 from litebert.model.head_table import HEADS, Head
-from litebert.model.heads import TaskModel
-from litebert.model.similarity import SentenceEncoder
+from litebert.model.heads import LinearHead, TaskModel, teacher_loss
+from litebert.model.similarity import SentenceEncoder, match_loss
 from litebert.predict.torch_backend import head_inputs
 from litebert.tasks.base import Example, Outputs, Task
 from litebert.tasks.custom import CustomTask
@@ -105,9 +105,7 @@ class TaskData:
 
     def report(self) -> list[str]:
         """Return lines for people: what was found in the files, bad rows, too small a dev set."""
-        lines = list(self.found)
-        lines += self.problems.report()
-        return lines
+        return [*self.found, *self.problems.report()]
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
@@ -315,14 +313,18 @@ def batch_loss(
     device: torch.device,
     num_layers: int | None = None,
     max_tokens: int | None = None,
+    weight: float = 0.0,
+    temperature: float = 1.0,
 ) -> Tensor:
     """Return the loss of a batch summed over its labels (``batch.num_labels`` of them).
 
-    The caller divides by their number over the whole step. ``num_layers`` runs fewer layers. A
-    joint batch of more than ``max_tokens`` is computed once more, part by part, on the way back.
+    The caller divides by their number over the whole step. ``num_layers`` runs fewer layers; a
+    joint batch of more than ``max_tokens`` is computed again, part by part, on the way back;
+    ``weight`` is that of what a teacher says, softened by ``temperature``.
     """
     assert batch.targets is not None, "training needs gold labels"
     targets = torch.from_numpy(batch.targets).to(device)
+    teacher = None if batch.teacher is None else torch.from_numpy(batch.teacher).to(device)
     if isinstance(batch, JointBatch):
         assert isinstance(model, SentenceEncoder), "only vectors are compared with each other"
         encode: Callable[..., Tensor] = model.vectors
@@ -331,8 +333,18 @@ def batch_loss(
         parts = [encode(head_inputs(part, device), num_layers) for part in batch.parts]
         vectors = torch.cat(parts)[torch.from_numpy(batch.places).to(device)]
         vectors_BTH = vectors.view(batch.num_labels, batch.num_texts, -1)
-        return model.loss(vectors_BTH, targets) * batch.num_labels
+        loss = None if batch.num_texts == 1 else model.loss(vectors_BTH, targets)
+        if teacher is not None:  # it alone knows something about a bare sentence
+            taught = match_loss(vectors_BTH, teacher)
+            loss = taught if loss is None else loss.lerp(taught, weight)
+        assert loss is not None, "a bare sentence has two views, or a teacher"
+        return loss * batch.num_labels
     assert isinstance(model, TaskModel), "fine-tuning trains task models"
+    if teacher is not None:
+        assert isinstance(model, LinearHead), "the teacher was refused otherwise"
+        outputs = model.named_outputs(head_inputs(batch, device), num_layers)
+        taught = teacher_loss(outputs["logits"], teacher, temperature, targets)
+        return model.loss(outputs, targets).lerp(taught, weight) * batch.num_labels
     return model.task_loss(head_inputs(batch, device), targets, num_layers) * batch.num_labels
 
 
@@ -345,10 +357,12 @@ class TaskLoss(nn.Module):
         device: torch.device,
         precision: Precision,
         max_tokens: int | None = None,
+        weight: float = 0.0,
+        temperature: float = 1.0,
     ) -> None:
         super().__init__()
         self.model, self.device, self.precision = model, device, precision
-        self.max_tokens = max_tokens
+        self.rest = (max_tokens, weight, temperature)
 
     def forward(self, batch: Batch, num_labels: int, early: int | None) -> Tensor:
         """The loss of a batch by the step's number of labels; its mean with that at an exit."""
@@ -359,7 +373,7 @@ class TaskLoss(nn.Module):
         return loss
 
     def _sum(self, batch: Batch, num_layers: int | None) -> Tensor:
-        return batch_loss(self.model, batch, self.device, num_layers, self.max_tokens)
+        return batch_loss(self.model, batch, self.device, num_layers, *self.rest)
 
     def freeze_unused(self, batch: Batch) -> None:
         """Take parameters that the loss does not reach out of training: DDP would wait for them.
@@ -377,7 +391,7 @@ def _recipe(config: FinetuneConfig, task: Task) -> tuple[Recipe, ModelConfig]:
     recipe = recipe_for(task, shape)
     if not HEADS[task.form.head(config.head)].dropout:
         recipe = replace(recipe, classifier_dropout=0.0)
-    if isinstance(task, CustomTask) and task.has_bare_sentences:
+    if isinstance(task, CustomTask) and task.has_bare_sentences and config.teacher is None:
         recipe = replace(recipe, dropout=_DROPOUT_OF_VIEWS)
     return recipe, shape
 

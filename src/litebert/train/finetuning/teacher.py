@@ -1,0 +1,135 @@
+"""What a teacher says about training examples: logits of its own head, or vectors of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from litebert.common.errors import ConfigError, DataError
+from litebert.common.progress import progress
+from litebert.common.rows import count_rows, read_rows
+from litebert.interop.folder import resolve
+from litebert.predict.backend import open_backend
+from litebert.predict.evaluate import outputs_of
+from litebert.predict.purpose import Purpose
+from litebert.tasks.base import Example, Feature, FloatArray, Outputs, Task
+from litebert.tasks.custom import CustomTask, example_of_row
+from litebert.tasks.forms.similarity import SimilarityForm
+from litebert.tasks.registry import input_columns
+from litebert.tasks.scoring import TaskSplit, in_order
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.finetuning.config import FinetuneConfig
+from litebert.train.finetuning.setup import TaskData
+
+_KINDS = ("classification", "multi_label", "regression", "multiple_choice", "similarity")
+
+
+def with_teacher(config: FinetuneConfig, data: TaskData) -> TaskData:
+    """Return the data of a run with what its teacher says about each training feature."""
+    if config.teacher is None:
+        return data
+    task, form = data.task, data.task.form
+    if form.kind not in _KINDS:
+        kind = form.kind.replace("_", " ")
+        raise ConfigError(f"--teacher: not for {kind}; it is for {', '.join(_KINDS)}")
+    if isinstance(form, SimilarityForm):
+        return replace(data, train=_with_vectors(config.teacher, form, data))
+    examples = list(data.train.examples)
+    unlabelled = [] if config.teacher_text is None else _unlabelled(task, config.teacher_text)
+    examples += unlabelled
+    said = _said(config.teacher, task, examples)
+    features = list(data.train.features)
+    if unlabelled:
+        # The teacher's word is their label.
+        own = form.features(unlabelled, data.tokenizer, data.max_length)
+        told = form.decode(unlabelled, own, said[-len(unlabelled) :])
+        golds = [prediction.value for prediction in told]
+        named = [
+            replace(example, gold=gold)  # type: ignore[arg-type]
+            for example, gold in zip(unlabelled, golds, strict=True)
+        ]
+        split = TaskSplit.make(form, "train", named, data.tokenizer, data.max_length)
+        if data.scale is not None:
+            split = data.scale.standardized(split)
+        first = len(data.train.examples)
+        features += [replace(f, example=first + f.example) for f in split.features]
+        examples[first:] = named
+    logits = [outputs["logits"] for outputs in said]
+    if data.scale is not None:
+        logits = [(value - data.scale.mean) / data.scale.deviation for value in logits]
+    taught = [
+        replace(feature, teacher=np.asarray(logits[feature.example], np.float32))
+        for feature in features
+    ]
+    return replace(data, train=TaskSplit("train", examples, taught))
+
+
+def _said(folder: str, task: Task, examples: Sequence[Example]) -> list[Outputs]:
+    """Ask a model about examples, in its own pieces; a model of another task is refused."""
+    path = resolve(folder)
+    purpose = Purpose.read(path)
+    if (reason := purpose.mismatch(task)) is not None:
+        raise ConfigError(f"--teacher: {reason}")
+    order = purpose.order_for(task)
+    form = task.form.changed(pooling=purpose.vectors.pooling)
+    tokenizer = Tokenizer.load(path)
+    features = form.features(examples, tokenizer, purpose.length_for(task))
+    with progress("asking the teacher", len(features), "input") as bar:
+        backend = open_backend(path, packed=False)
+        said = outputs_of(backend, form, features, tokenizer.pad_id, bar=bar)
+    return [in_order(outputs, order) for outputs in said]
+
+
+def _unlabelled(task: Task, path: Path) -> list[Example]:
+    rows = read_rows(path) if not isinstance(task, CustomTask) else task.rows(path, by_name=True)
+    columns, examples = input_columns(task), []
+    for number, row in rows:
+        if isinstance(row, DataError):
+            raise DataError(f"{path}:{number}: {row}")
+        examples.append(example_of_row(task.form, row, columns, f"unlabelled-{number}"))
+    return examples
+
+
+def _with_vectors(teacher: str, form: SimilarityForm, data: TaskData) -> TaskSplit:
+    """Return the training split with a vector of the teacher for each text."""
+    examples, features = data.train.examples, list(data.train.features)
+    if isinstance(data.task, CustomTask) and data.task.has_bare_sentences:
+        # The teacher knows what they mean: one view is enough.
+        features = [replace(f, rows=f.rows[:1], target=np.asarray(f.target)[:1]) for f in features]
+    texts = [form.texts_of(examples[f.example])[: len(f.rows)] for f in features]
+    if teacher.endswith(".parquet"):
+        known = _stored(Path(teacher), {text for found in texts for text in found})
+        vectors = [np.stack([known[text] for text in found]) for found in texts]
+    else:
+        said = _said(teacher, data.task, examples)
+        vectors = [said[f.example]["vectors"][: len(f.rows)] for f in features]
+    taught: list[Feature] = [
+        replace(f, teacher=vector) for f, vector in zip(features, vectors, strict=True)
+    ]
+    return replace(data.train, features=taught)
+
+
+def _stored(path: Path, wanted: set[str]) -> dict[str, FloatArray]:
+    """Read the vectors of texts from a file, scaled to length 1."""
+    known: dict[str, FloatArray] = {}
+    with progress("reading the teacher's vectors", count_rows(path), "rows") as bar:
+        for number, row in read_rows(path):
+            bar.advance()
+            if {"text", "embedding"} - row.keys():
+                raise DataError(f"{path} needs the columns text and embedding: it has {list(row)}")
+            if row["text"] in wanted and row["embedding"] is not None:
+                vector = np.asarray(row["embedding"], np.float32)
+                if vector.ndim != 1 or not (length := float(np.linalg.norm(vector))) > 0:
+                    raise DataError(f"{path}:{number}: its embedding is not a vector of numbers")
+                known[str(row["text"])] = vector / length
+    if missing := wanted - known.keys():
+        raise DataError(
+            f"{path} has no vector for {len(missing):,} of {len(wanted):,} texts to learn from "
+            f"(first: {min(missing)[:60]!r}); make them with `litebert embed`"
+        )
+    if len(sizes := {len(vector) for vector in known.values()}) > 1:
+        raise DataError(f"{path} has vectors of different sizes: {sorted(sizes)[:3]}")
+    return known
