@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from litebert.common.errors import CheckpointError, ConfigError
+from litebert.common.errors import CheckpointError, ConfigError, InputError
 from litebert.common.files import atomic_folder, check_free, file_sizes, read_json, write_text
 from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.interop.card import CARD_FILE, hub_card, pipeline_tag, runs_in_script, sections
@@ -251,3 +251,37 @@ def _front_matter(folder: ModelFolder, name: str, facts: HubFacts, is_embedder: 
     )
     text: str = data.to_yaml()
     return text.strip()
+
+
+def push_hub(folder: Path, name: str, *, private: bool = False, endpoint: str | None = None) -> str:
+    """Upload a folder that `export_hub` wrote, as one commit; the address of the model.
+
+    Args:
+        folder: all files of it are uploaded; what is on the hub besides stays there.
+        name: OWNER/NAME on the hub; the repository is made if need be.
+        private: make a new repository that others do not see.
+        endpoint: another hub than huggingface.co; the variable HF_ENDPOINT says so too.
+    """
+    from huggingface_hub import HfApi
+
+    if not (folder / ONNX_FOLDER / QUANTIZED_FILE).is_file() or not (folder / CARD_FILE).is_file():
+        raise CheckpointError(
+            f"{folder} is not a folder of `litebert export hub`; make one: "
+            f"`litebert export hub {folder} OUT`"
+        )
+    if _facts_of_card((folder / CARD_FILE).read_text(encoding="utf-8"), folder).licence is None:
+        raise ConfigError(f"the card of {folder} names no licence; export it with --licence")
+    api = HfApi(endpoint=endpoint)
+    try:
+        made = api.create_repo(name, private=private or None, exist_ok=True)
+        api.upload_folder(
+            repo_id=made.repo_id, folder_path=folder, commit_message="Exported with litebert"
+        )
+    except Exception as error:  # the library and its HTTP client have many families of errors
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        advice = {401: "; log in with `hf auth login` or set HF_TOKEN", 403: "; is it yours?"}
+        raise InputError(
+            f"{name} cannot be pushed to {api.endpoint}: {reason}{advice.get(status or 0, '')}"
+        ) from None
+    return str(made)
