@@ -56,6 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export.onnx": ("export:onnx", "Export to ONNX, weights stored once."),
     "export.hub": ("export:hub", "Export one folder that every runtime loads, with a card."),
     "export.page": ("export:web_page", "Export a page that runs a model in the browser."),
+    "push": ("push:push", "Upload a folder of export hub to the Hugging Face hub."),
     "serve": ("serve:serve", "Serve a model over HTTP."),
     "plan": ("plan:plan", "Estimate time, memory and traffic before launch."),
 }

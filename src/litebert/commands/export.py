@@ -123,15 +123,9 @@ def hub(
 
     report = export_hub(source, out, facts, pooling=pooling)
     if json_:
-        values = asdict(report)
-        for part in (values, values["float32"], values["int8"]):
-            part["path"] = str(part["path"])
-        print(json.dumps(values))
+        print(json.dumps({**asdict(report), "path": str(out)}))
         return
-    total = sum(report.files.values()) / 1e6
-    print(f"{report.path}: {report.float32.head}, {len(report.files)} files, {total:.2f} MB")
-    for name, size in report.files.items():
-        print(f"  {size / 1e6:9.2f} MB  {name}")
+    _show_files(out, report.files)
     missing = [
         flag for flag in ("language", "licence", "dataset") if not getattr(report.facts, flag)
     ]
@@ -157,15 +151,18 @@ def web_page(source: str, out: Path, *, json_: Annotated[bool, JSON] = False) ->
     """
     from litebert.serve.page import export_page
 
-    report = export_page(source, out)
+    files = export_page(source, out)
     if json_:
-        print(json.dumps({"path": str(report.path), "files": report.files}))
+        print(json.dumps({"path": str(out), "files": files}))
         return
-    total = sum(report.files.values()) / 1e6
-    print(f"{report.path}: {len(report.files)} files, {total:.2f} MB")
-    for name, size in report.files.items():
+    _show_files(out, files)
+    print(f"Try it: python -m http.server --directory {out}")
+
+
+def _show_files(folder: Path, files: dict[str, int]) -> None:
+    print(f"{folder}: {len(files)} files, {sum(files.values()) / 1e6:.2f} MB")
+    for name, size in files.items():
         print(f"  {size / 1e6:9.2f} MB  {name}")
-    print(f"Try it: python -m http.server --directory {report.path}")
 
 
 def checkpoint(run: Path, out: Path, *, step: str = "best") -> None:

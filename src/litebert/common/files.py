@@ -183,6 +183,12 @@ def read_bytes(path: Path | str, most: int) -> bytes:
     return b"".join(parts)
 
 
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Return every file below a folder, by its path in there, with its bytes."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+
+
 def sha256_file(path: Path | str) -> str:
     """Return the hexadecimal SHA-256 of a file, read in bounded memory."""
     if Path(path).exists():

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from litebert.common.errors import CheckpointError, ConfigError
-from litebert.common.files import atomic_folder, check_free, read_json, write_text
+from litebert.common.errors import CheckpointError, ConfigError, InputError
+from litebert.common.files import atomic_folder, check_free, file_sizes, read_json, write_text
 from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.interop.card import CARD_FILE, hub_card, pipeline_tag, runs_in_script, sections
 from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder
 from litebert.interop.names import is_foreign
-from litebert.interop.onnx.export import MODEL_FILE, OnnxReport, Pooling, export_onnx
+from litebert.interop.onnx.export import MODEL_FILE, Pooling, export_onnx
 from litebert.interop.pooling import VectorRule
 from litebert.model.config import TASK_FILE
 from litebert.model.head_table import HEADS
@@ -81,8 +81,6 @@ class HubReport:
     files: dict[str, int]
     """every file with its size in bytes"""
     facts: HubFacts
-    float32: OnnxReport
-    int8: OnnxReport
 
 
 def export_hub(
@@ -113,8 +111,8 @@ def export_hub(
     facts = _merged(facts or HubFacts(), _facts_of_card(card, own), _facts_of_run(folder.path))
     with atomic_folder(out) as temporary, tempfile.TemporaryDirectory() as scratch:
         full, small = Path(scratch) / "float32", Path(scratch) / "int8"
-        float32 = export_onnx(folder.path, full, pooling=pooling)
-        int8 = export_onnx(folder.path, small, int8=True)
+        export_onnx(folder.path, full, pooling=pooling)
+        export_onnx(folder.path, small, int8=True)
         _write_weights(folder, temporary)
         (temporary / ONNX_FOLDER).mkdir()
         for file in full.glob(f"{MODEL_FILE}*"):
@@ -126,14 +124,10 @@ def export_hub(
             rule.write(temporary, folder.config.hidden_size, folder.config.max_positions)
         is_embedder = HEADS[folder.head].bare and VectorRule.read(folder.path) is not None
         front = _front_matter(folder, name, facts, is_embedder)
-        sizes = {
-            str(file.relative_to(temporary)): file.stat().st_size
-            for file in sorted(temporary.rglob("*"))
-            if file.is_file()
-        }
-        text = hub_card(folder.config, folder.head, name, front, sizes, sections(card))
+        files = file_sizes(temporary)
+        text = hub_card(folder.config, folder.head, name, front, files, sections(card))
         write_text(temporary / CARD_FILE, text)
-    return HubReport(Path(out), sizes | {CARD_FILE: len(text.encode())}, facts, float32, int8)
+    return HubReport(Path(out), file_sizes(Path(out)), facts)
 
 
 def _write_weights(folder: ModelFolder, target: Path) -> None:
@@ -257,3 +251,37 @@ def _front_matter(folder: ModelFolder, name: str, facts: HubFacts, is_embedder: 
     )
     text: str = data.to_yaml()
     return text.strip()
+
+
+def push_hub(folder: Path, name: str, *, private: bool = False, endpoint: str | None = None) -> str:
+    """Upload a folder that `export_hub` wrote, as one commit; the address of the model.
+
+    Args:
+        folder: all files of it are uploaded; what is on the hub besides stays there.
+        name: OWNER/NAME on the hub; the repository is made if need be.
+        private: make a new repository that others do not see.
+        endpoint: another hub than huggingface.co; the variable HF_ENDPOINT says so too.
+    """
+    from huggingface_hub import HfApi
+
+    if not (folder / ONNX_FOLDER / QUANTIZED_FILE).is_file() or not (folder / CARD_FILE).is_file():
+        raise CheckpointError(
+            f"{folder} is not a folder of `litebert export hub`; make one: "
+            f"`litebert export hub {folder} OUT`"
+        )
+    if _facts_of_card((folder / CARD_FILE).read_text(encoding="utf-8"), folder).licence is None:
+        raise ConfigError(f"the card of {folder} names no licence; export it with --licence")
+    api = HfApi(endpoint=endpoint)
+    try:
+        made = api.create_repo(name, private=private or None, exist_ok=True)
+        api.upload_folder(
+            repo_id=made.repo_id, folder_path=folder, commit_message="Exported with litebert"
+        )
+    except Exception as error:  # the library and its HTTP client have many families of errors
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        advice = {401: "; log in with `hf auth login` or set HF_TOKEN", 403: "; is it yours?"}
+        raise InputError(
+            f"{name} cannot be pushed to {api.endpoint}: {reason}{advice.get(status or 0, '')}"
+        ) from None
+    return str(made)

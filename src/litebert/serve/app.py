@@ -235,8 +235,7 @@ def _add_pages(app: FastAPI, service: Service, page_models: PageModels) -> None:
         model = service.find("tokenize", name)
         if file not in PAGE_FILES:
             raise HTTPException(404, f"a page loads {', '.join(PAGE_FILES)}")
-        depth = model.predictor.depth
-        made = await asyncio.to_thread(page_models.file, name, model.path, depth, file)
+        made = await page_models.file(name, model.path, model.predictor.depth, file)
         return FileResponse(made, headers={"Cache-Control": "no-cache"})
 
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
-import threading
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
 from litebert.common.errors import CheckpointError, ConfigError, InputError, install_command
-from litebert.common.files import atomic_folder, check_free, write_json, write_text
+from litebert.common.files import atomic_folder, check_free, file_sizes, write_json, write_text
 from litebert.interop.folder import ModelFolder
 from litebert.interop.hub import ONNX_FOLDER, QUANTIZED_FILE
 from litebert.interop.onnx.export import MODEL_FILE, export_onnx
@@ -138,46 +139,37 @@ class PageModels:
     """The models of a server as files for its page, made when they are first asked for."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="litebert-page-")
-        self._made: dict[str, Path] = {}
-        self._lock = threading.Lock()
+        # One at a time, on a thread that no question waits for.
+        self._thread = ThreadPoolExecutor(1, "page-models")
+        self._made: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
-    def file(self, name: str, source: Path, depth: int | None, file: str) -> Path:
+    async def file(self, name: str, source: Path, depth: int | None, file: str) -> Path:
         """Return a file of a model; an InputError says why it cannot run in a page."""
-        with self._lock:
+
+        def made() -> Path:
             if name not in self._made:
-                target = Path(tempfile.mkdtemp(dir=self._folder.name))
-                try:
-                    write_page_model(source, target, name, depth)
-                except ModuleNotFoundError as error:
-                    need = install_command("onnx")
-                    raise InputError(f"running it in the page needs {error.name}: {need}") from None
-                except CheckpointError as error:
-                    raise InputError(str(error)) from None
-                self._made[name] = target
-            return self._made[name] / file
+                folder = tempfile.TemporaryDirectory(prefix="litebert-page-")
+                write_page_model(source, Path(folder.name), name, depth)
+                self._made[name] = folder
+            return Path(self._made[name].name) / file
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, made)
+        except ModuleNotFoundError as error:
+            need = install_command("onnx")
+            raise InputError(f"running it in the page needs {error.name}: {need}") from None
+        except CheckpointError as error:
+            raise InputError(str(error)) from None
 
     def close(self) -> None:
         """Remove the files."""
-        self._folder.cleanup()
+        self._thread.shutdown()
+        for folder in self._made.values():
+            folder.cleanup()
 
 
-@dataclass(frozen=True)
-class PageReport:
-    """What an export of a page wrote."""
-
-    path: Path
-    files: dict[str, int]
-    """every file with its size in bytes"""
-
-
-def export_page(source: Path | str, out: Path | str) -> PageReport:
-    """Write a folder that runs a model in the browser, from any file server.
-
-    Args:
-        source: a model folder, an ONNX folder, a run folder or a hub name.
-        out: the new folder; must be absent or empty.
-    """
+def export_page(source: Path | str, out: Path | str) -> dict[str, int]:
+    """Write a new folder that runs a model in the browser, from any file server; its files."""
     check_free(out)
     if not (RUNTIME / "ort.wasm.gz").is_file():
         raise ConfigError(
@@ -193,9 +185,4 @@ def export_page(source: Path | str, out: Path | str) -> PageReport:
         write_text(temporary / "index.html", page.replace("<html", '<html data-page="static"', 1))
         (temporary / "model").mkdir()
         write_page_model(source, temporary / "model", name)
-        sizes = {
-            str(file.relative_to(temporary)): file.stat().st_size
-            for file in sorted(temporary.rglob("*"))
-            if file.is_file()
-        }
-    return PageReport(Path(out), sizes)
+    return file_sizes(Path(out))

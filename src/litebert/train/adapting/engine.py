@@ -34,6 +34,7 @@ from litebert.train.adapting.config import AdaptConfig
 from litebert.train.adapting.start import old_rows, write_start
 from litebert.train.pretraining.engine import PretrainResult, pretrain
 from litebert.train.run import refuse_changes
+from litebert.train.threads import thread_limit
 
 SETTINGS_FILE = "adapt.json"
 FIGURES_FILE = "adapted.json"
@@ -65,7 +66,7 @@ def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:
     source = resolve(config.model)
     old, shape = Tokenizer.load(source), load_config(source)
     tokenizer, shards = config.out / "tokenizer", config.out / "shards"
-    with _owned(config, source):
+    with _owned(config, source), thread_limit(config.threads):
         if not tokenizer.is_dir():
             _say(f"1 of 4: vocabulary; the model is {source}")
             _make_vocabulary(config, source, old, tokenizer)
