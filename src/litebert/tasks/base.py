@@ -154,7 +154,7 @@ class Feature:
         passage: the passage pieces (spans).
         word_positions: position of each word's first piece (token classification), int64 [W].
         masked: positions whose word the masked-language-model head shall predict.
-        teacher: float32, what a teacher says: logits [...], or a vector for each row [texts, D].
+        teacher: float32, what a teacher says: logits [...], or a vector for each row [texts, H].
     """
 
     example: int

@@ -11,7 +11,7 @@ import numpy as np
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.progress import progress
 from litebert.common.rows import count_rows, read_rows
-from litebert.interop.folder import resolve
+from litebert.interop.folder import load_config, resolve
 from litebert.predict.backend import open_backend
 from litebert.predict.evaluate import outputs_of
 from litebert.predict.purpose import Purpose
@@ -36,7 +36,8 @@ def with_teacher(config: FinetuneConfig, data: TaskData) -> TaskData:
         kind = form.kind.replace("_", " ")
         raise ConfigError(f"--teacher: not for {kind}; it is for {', '.join(_KINDS)}")
     if isinstance(form, SimilarityForm):
-        return replace(data, train=_with_vectors(config.teacher, form, data))
+        width = load_config(config.model).hidden_size
+        return replace(data, train=_with_vectors(config.teacher, form, data, width))
     examples = list(data.train.examples)
     unlabelled = [] if config.teacher_text is None else _unlabelled(task, config.teacher_text)
     examples += unlabelled
@@ -93,8 +94,8 @@ def _unlabelled(task: Task, path: Path) -> list[Example]:
     return examples
 
 
-def _with_vectors(teacher: str, form: SimilarityForm, data: TaskData) -> TaskSplit:
-    """Return the training split with a vector of the teacher for each text."""
+def _with_vectors(teacher: str, form: SimilarityForm, data: TaskData, width: int) -> TaskSplit:
+    """Return the training split with a vector of the teacher for each text, of ``width``."""
     examples, features = data.train.examples, list(data.train.features)
     if isinstance(data.task, CustomTask) and data.task.has_bare_sentences:
         # The teacher knows what they mean: one view is enough.
@@ -106,10 +107,28 @@ def _with_vectors(teacher: str, form: SimilarityForm, data: TaskData) -> TaskSpl
     else:
         said = _said(teacher, data.task, examples)
         vectors = [said[f.example]["vectors"][: len(f.rows)] for f in features]
+    wanted = fitted(np.concatenate(vectors), width)
+    ends = np.cumsum([len(own) for own in vectors])[:-1]
     taught: list[Feature] = [
-        replace(f, teacher=vector) for f, vector in zip(features, vectors, strict=True)
+        replace(f, teacher=own) for f, own in zip(features, np.split(wanted, ends), strict=True)
     ]
     return replace(data.train, features=taught)
+
+
+def fitted(vectors: FloatArray, size: int) -> FloatArray:
+    """Return vectors [N, D] of length 1 in as many numbers as the student has, float32 [N, size].
+
+    Larger ones are turned into their principal directions (those of most length) and cut there,
+    smaller ones get zeros: cosines stay, or nearly (decision 0017).
+    """
+    missing = size - vectors.shape[1]
+    if missing >= 0:
+        return np.pad(vectors, ((0, 0), (0, missing)))
+    wide = vectors.astype(np.float64)
+    _, directions = np.linalg.eigh(wide.T @ wide)  # in rising order
+    cut = wide @ directions[:, : -size - 1 : -1]
+    cut /= np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12)
+    return np.asarray(cut, np.float32)
 
 
 def _stored(path: Path, wanted: set[str]) -> dict[str, FloatArray]:

@@ -105,7 +105,7 @@ As a flag `0 2 0.5 4` is two rows, and nothing empties a recipe's table: as for 
     """factor on the learning rate, besides the schedule"""
     trainable: tuple[tuple[float, Trainable], ...] = ()
     """words: word table, projection and masked-word head alone; what rests keeps its weights and \
-costs a third less, for a new vocabulary on old weights"""
+a step costs less, for a new vocabulary on old weights"""
 
     def __post_init__(self) -> None:
         for item in fields(self):

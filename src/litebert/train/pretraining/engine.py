@@ -228,7 +228,7 @@ class Pretraining:
             for batch in batches
         )
         rests = self.resting if stage.trainable == "words" else []
-        if process.world_size == 1:  # then their gradients, a third of the work, are not computed
+        if process.world_size == 1:  # most of their gradients' work, a third, is saved
             flops *= 2 / 3 if rests else 1
             for parameter in self.resting:
                 parameter.requires_grad_(not rests)

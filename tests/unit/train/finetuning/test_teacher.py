@@ -13,12 +13,13 @@ import torch
 from litebert.cli import main
 from litebert.common.errors import ConfigError, DataError, InputError
 from litebert.common.rows import read_rows, write_vectors
+from litebert.interop.folder import load_config
 from litebert.model.heads import teacher_loss
 from litebert.model.similarity import match_loss
 from litebert.predict.predictor import Predictor
 from litebert.train.finetuning.engine import finetune
 from litebert.train.finetuning.setup import prepare_data
-from litebert.train.finetuning.teacher import with_teacher
+from litebert.train.finetuning.teacher import fitted, with_teacher
 from small_finetuning import EXAMPLES, small_finetuning
 from tiny_models import random_model_folder
 
@@ -55,11 +56,21 @@ def test_softened_probabilities_are_those_of_the_formula() -> None:
     assert found.item() == pytest.approx(wanted.item(), abs=1e-6)
 
 
-def test_cosines_of_any_size_match() -> None:
-    theirs = torch.nn.functional.normalize(torch.randn(6, 1, 9), dim=-1)
-    turned = theirs @ torch.linalg.qr(torch.randn(9, 9))[0]
-    assert match_loss(torch.cat((turned, torch.zeros(6, 1, 4)), -1), theirs) < 1e-10
-    assert match_loss(theirs.flip(0), theirs) > 0.01
+def test_a_match_is_half_the_squared_distance() -> None:
+    ours, theirs = torch.nn.functional.normalize(torch.randn(2, 6, 2, 9), dim=-1)
+    wanted = ((ours - theirs) ** 2).sum(-1).mean() / 2
+    assert match_loss(ours, theirs).item() == pytest.approx(wanted.item(), abs=1e-6)
+
+
+def test_vectors_of_any_size_fit_and_keep_their_cosines() -> None:
+    drawn = np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    turned = drawn @ np.linalg.qr(np.random.default_rng(1).normal(size=(12, 8)))[0].T
+    for vectors, size in ((drawn, 12), (turned.astype(np.float32), 8), (drawn, 8)):
+        found = fitted(vectors, size)
+        assert found.shape == (20, size)
+        assert np.abs(found @ found.T - drawn @ drawn.T).max() < 1e-5
+    assert np.abs(np.linalg.norm(fitted(drawn, 5), axis=1) - 1).max() < 1e-6
 
 
 def test_its_logits_come_in_the_order_of_the_task(
@@ -130,7 +141,8 @@ def test_vectors_of_another_size_are_learned_from_a_file(start: Path, tmp_path: 
         start, tmp_path / "run", "similarity", teacher=str(tmp_path / "v.parquet")
     )
     data = with_teacher(config, prepare_data(config, quiet=True))
-    assert {feature.teacher.shape for feature in data.train.features} == {(2, 48)}  # type: ignore[union-attr]
+    width = load_config(start).hidden_size
+    assert {feature.teacher.shape for feature in data.train.features} == {(2, width)}  # type: ignore[union-attr]
     assert finetune(config).steps == config.steps
     vectors_of(texts[:-1], tmp_path / "short.parquet")
     with pytest.raises(DataError, match="no vector for 1 of 120 texts"):
