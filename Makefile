@@ -96,13 +96,13 @@ npm: build/npm/.installed  ## JavaScript packages of the page and of its tests i
 
 # Without their scripts, one of which would fetch libraries for GPUs from elsewhere.
 build/npm/.installed: tools/npm/package.json tools/npm/package-lock.json
-	@command -v npm >/dev/null || (echo "npm is missing: install Node 18 or newer (apt-get install -y nodejs npm)" && exit 1)
+	@command -v npm >/dev/null || (apt-get update -qq && apt-get install -y -qq nodejs npm)
 	@mkdir -p build/npm && cp tools/npm/package.json tools/npm/package-lock.json build/npm/
 	@cd build/npm && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-web: $(DEV) npm  ## onnxruntime-web and a tokenizer beside the playground, so that it can run models (needs Node)
-	@$(BIN)/python tools/web.py
+web: npm  ## onnxruntime-web and a tokenizer beside the playground, so that it can run models (needs Node)
+	@$(PYTHON) tools/web.py
 
 # sentence-transformers' ONNX backend wants transformers 4: a folder of packages beside those of $(VENV).
 peers: $(DEV)  ## what only the tests of `export hub` need, into build/peers

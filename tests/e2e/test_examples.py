@@ -30,8 +30,8 @@ def model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) ->
     return random_model_folder(folder, "pretraining", tiny_tokenizer_dir)
 
 
-def test_there_are_six_short_ones_with_a_usage_line() -> None:
-    assert len(SCRIPTS) == 6
+def test_there_are_seven_short_ones_with_a_usage_line() -> None:
+    assert len(SCRIPTS) == 7
     for path in SCRIPTS:
         text = path.read_text(encoding="utf-8")
         assert len(text.splitlines()) <= 60, path.name

@@ -283,7 +283,8 @@ def _download(name: str) -> Path:
     from huggingface_hub.errors import RepositoryNotFoundError
 
     weights = ["model*.safetensors", INDEX_FILE, "model.onnx*"]
-    patterns = [CONFIG_FILE, TASK_FILE, *weights, *TOKENIZER_FILES]
+    vectors = ["modules.json", "*_Pooling/config.json"]  # how they are made of a text
+    patterns = [CONFIG_FILE, TASK_FILE, *weights, *vectors, *TOKENIZER_FILES]
     try:
         path = Path(snapshot_download(name, allow_patterns=patterns))
         if not _weight_files(path):

@@ -401,7 +401,7 @@ def test_hub_names_are_served_from_the_cache(
     assert_same(model, load_model("albert/albert-base-v2"))
     assert asked[0][0] == "albert/albert-base-v2"
     assert all("pytorch_model.bin" not in patterns for _, patterns in asked)
-    wanted = {"config.json", "task.json", "model.onnx*", "spiece.model"}
+    wanted = {"config.json", "task.json", "model.onnx*", "spiece.model", "modules.json"}
     assert all(wanted <= set(patterns) for _, patterns in asked)
 
 

@@ -87,10 +87,9 @@ def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:
         if trained.model is None:
             return AdaptResult(trained, pieces, {})
         _say("4 of 4: loss per character on the held-out text, before and after")
-        texts, losses = list(held_out_texts(shards)), dict[str, CharacterLoss]()
-        for name, model in (("before", source), ("start", start), ("after", trained.model)):
-            if (found := _measured(model, texts)) is not None:
-                losses[name] = found
+        models = {"before": source, "start": start, "after": trained.model}
+        measured = {name: _measured(model, shards) for name, model in models.items()}
+        losses = {name: found for name, found in measured.items() if found is not None}
         result = AdaptResult(trained, pieces, losses, config.out / MODEL_FOLDER)
         _write_model(config, trained.model, result)
     return result
@@ -171,10 +170,10 @@ def _make_vocabulary(config: AdaptConfig, source: Path, old: Tokenizer, out: Pat
             extended.save(folder)
 
 
-def _measured(model: Path, texts: list[str]) -> CharacterLoss | None:
+def _measured(model: Path, shards: Path) -> CharacterLoss | None:
     predictor = Predictor.load(model)
     fills = "masked_logits" in predictor.backend.info.outputs
-    return character_loss(predictor, texts) if fills else None
+    return character_loss(predictor, held_out_texts(shards)) if fills else None
 
 
 def _write_model(config: AdaptConfig, trained: Path, result: AdaptResult) -> None:

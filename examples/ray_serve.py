@@ -1,0 +1,56 @@
+"""Serve a model from many processes and machines with Ray Serve: replicas, batches, restarts.
+
+    python examples/ray_serve.py MODEL --replicas 4      # on this machine, or in a Ray cluster
+    curl localhost:8000/predict -d '{"text": "Open a new window."}'
+
+Each replica holds a `Predictor`, takes what waits (up to --batch records, for --wait seconds) and
+cuts it into batches by a budget of padded tokens (--tokens), as everywhere in litebert. Running it
+again with another MODEL restarts one replica after the other: the address goes on answering.
+Needs `pip install 'ray[serve]'`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from ray import serve
+from starlette.requests import Request
+
+from litebert import Predictor
+from litebert.predict.predictor import answer_rows
+
+Record = dict[str, object]
+
+
+@serve.deployment
+class Model:
+    """One replica."""
+
+    def __init__(self, folder: str, batch: int, wait: float, tokens: int) -> None:
+        self.predictor = Predictor.load(folder, threads=1, max_tokens=tokens)
+        self.answer.set_max_batch_size(batch)
+        self.answer.set_batch_wait_timeout_s(wait)
+
+    @serve.batch
+    async def answer(self, records: list[Record]) -> list[Record]:
+        """Answer what waits together; a bad record does not cost the others their answers."""
+        rows = enumerate(records, start=1)  # answers come in the rows' order
+        return list(answer_rows(self.predictor, None, rows))
+
+    async def __call__(self, request: Request) -> Record:
+        """Answer a request over HTTP."""
+        return await self.answer(await request.json())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    for flag, default in {"replicas": 2, "batch": 64, "wait": 0.005, "tokens": 2048}.items():
+        parser.add_argument(f"--{flag}", type=type(default), default=default)
+    options = parser.parse_args()
+    bound = Model.options(num_replicas=options.replicas).bind(
+        options.model, options.batch, options.wait, options.tokens
+    )
+    serve.run(bound, name="litebert", route_prefix="/predict")
+    time.sleep(1e9)
