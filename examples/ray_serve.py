@@ -3,7 +3,7 @@
     python examples/ray_serve.py MODEL --replicas 4      # on this machine, or in a Ray cluster
     curl localhost:8000/predict -d '{"text": "Open a new window."}'
 
-Each replica holds a `Predictor`, takes what waits (up to --batch records, for --wait seconds) and
+Each replica holds a `Predictor`, takes what waits (64 records at most, for 5 ms) and
 cuts it into batches by a budget of padded tokens (--tokens), as everywhere in litebert. Running it
 again with another MODEL restarts one replica after the other: the address goes on answering.
 Needs `pip install 'ray[serve]'`.
@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 from ray import serve
 from starlette.requests import Request
 
-from litebert import Predictor
-from litebert.predict.predictor import answer_rows
+from litebert import Predictor, answer_rows
 
 Record = dict[str, object]
 
@@ -27,12 +27,10 @@ Record = dict[str, object]
 class Model:
     """One replica."""
 
-    def __init__(self, folder: str, batch: int, wait: float, tokens: int) -> None:
+    def __init__(self, folder: str, tokens: int) -> None:
         self.predictor = Predictor.load(folder, threads=1, max_tokens=tokens)
-        self.answer.set_max_batch_size(batch)
-        self.answer.set_batch_wait_timeout_s(wait)
 
-    @serve.batch
+    @serve.batch(max_batch_size=64, batch_wait_timeout_s=0.005)
     async def answer(self, records: list[Record]) -> list[Record]:
         """Answer what waits together; a bad record does not cost the others their answers."""
         rows = enumerate(records, start=1)  # answers come in the rows' order
@@ -46,11 +44,10 @@ class Model:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
-    for flag, default in {"replicas": 2, "batch": 64, "wait": 0.005, "tokens": 2048}.items():
-        parser.add_argument(f"--{flag}", type=type(default), default=default)
+    parser.add_argument("--replicas", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=2048, help="padded tokens of a batch")
     options = parser.parse_args()
-    bound = Model.options(num_replicas=options.replicas).bind(
-        options.model, options.batch, options.wait, options.tokens
-    )
+    deployment: Any = Model  # ray's decorators hide what they make of a class
+    bound = deployment.options(num_replicas=options.replicas).bind(options.model, options.tokens)
     serve.run(bound, name="litebert", route_prefix="/predict")
     time.sleep(1e9)

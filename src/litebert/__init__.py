@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from litebert.optim.schedule import ScheduleConfig as ScheduleConfig
     from litebert.predict.evaluate import evaluate_models as evaluate_models
     from litebert.predict.predictor import Predictor as Predictor
+    from litebert.predict.predictor import answer_rows as answer_rows
     from litebert.report.write import write_report as write_report
     from litebert.tasks.registry import find_task as find_task
     from litebert.text.sentences import split_sentences as split_sentences
@@ -52,7 +53,7 @@ _PUBLIC = {
     "litebert.optim.config": "OptimizerConfig",
     "litebert.optim.schedule": "ScheduleConfig",
     "litebert.predict.evaluate": "evaluate_models",
-    "litebert.predict.predictor": "Predictor",
+    "litebert.predict.predictor": "Predictor answer_rows",
     "litebert.report.write": "write_report",
     "litebert.tasks.registry": "find_task",
     "litebert.text.sentences": "split_sentences",
