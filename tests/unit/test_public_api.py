@@ -49,7 +49,8 @@ def test_a_strict_checker_sees_types_and_mistakes(tmp_path: Path) -> None:
     script, config = tmp_path / "script.py", tmp_path / "mypy.ini"
     script.write_text(USER_SCRIPT)
     config.write_text(MYPY_CONFIG)
-    examples = sorted((ROOT / "examples").glob("*.py"))
+    # ray is not among the packages of the default tests; without it nothing of it has a type.
+    examples = sorted(set((ROOT / "examples").glob("*.py")) - {ROOT / "examples" / "ray_serve.py"})
     command = [sys.executable, "-m", "mypy", "--config-file", str(config)]
     command += ["--cache-dir", str(tmp_path / "cache"), str(script), *map(str, examples)]
     environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
