@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from itertools import tee
 from pathlib import Path
 from typing import Annotated, Literal
 
 from litebert.bundled import BUNDLED
+from litebert.commands.answers import Answer, give_answers
 from litebert.commands.flags import SWITCH
 from litebert.predict.backend import Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
@@ -56,7 +55,6 @@ def embed(
     from litebert.common.errors import DataError
     from litebert.common.files import plain_suffix
     from litebert.common.ownership import keep_files
-    from litebert.common.progress import progress
     from litebert.common.rows import (
         count_rows,
         read_rows_or_errors,
@@ -84,29 +82,14 @@ def embed(
         predictor, "embed", asked, source=source, strict=strict, pooling=pooling,
         dimensions=dimensions,
     )  # fmt: skip
-    num_rows = num_failed = 0
-    first_error = ""
 
-    def answered() -> Iterator[dict[str, object]]:
-        nonlocal num_rows, num_failed, first_error
-        with progress("embedding", total, "rows") as bar:
-            for answer, (number, row) in zip(answers, kept, strict=False):
-                num_rows += 1
-                num_failed += "error" in answer
-                if "error" in answer and not first_error:
-                    first_error = f"{source}:{number}: {answer['error']}"
-                bar.advance()
-                text = None if isinstance(row, DataError) else row["text"]
-                yield answer if out is None else {**answer, "text": text}
+    def answered() -> Iterator[tuple[str, Answer]]:
+        for answer, (number, row) in zip(answers, kept, strict=False):
+            text = None if isinstance(row, DataError) else row["text"]
+            yield f"{source}:{number}: ", answer if out is None else {**answer, "text": text}
 
-    if out is None:
-        for answer in answered():
-            print(json.dumps(answer, ensure_ascii=False))
-    else:
-        write_vectors(out, answered(), dimensions or predictor.purpose.hidden_size)
-        print(f"wrote {num_rows:,} vectors to {out}", file=sys.stderr)
-    if num_failed:
-        failed = f"{num_failed:,} of {num_rows:,} rows have no vector"
-        print(f"{failed}; the first: {first_error}", file=sys.stderr)
-        if num_failed == num_rows:
-            sys.exit(1)
+    width = dimensions or predictor.purpose.hidden_size
+    give_answers(
+        answered(), out, lambda path, rows: write_vectors(path, rows, width), doing="embedding",
+        what="vectors", failure="have no vector", total=total,
+    )  # fmt: skip

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from itertools import repeat, tee
 from pathlib import Path
 from typing import Annotated, Literal
 
 from litebert.bundled import BUNDLED
+from litebert.commands.answers import Answer, give_answers
 from litebert.commands.flags import SWITCH
 from litebert.predict.backend import Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
@@ -64,7 +63,6 @@ def predict(
     """
     from litebert.common.errors import DataError
     from litebert.common.ownership import keep_files
-    from litebert.common.progress import progress
     from litebert.common.rows import check_writable, read_rows_or_errors, write_rows
     from litebert.predict.predictor import Predictor, answer_rows
     from litebert.tasks.custom import CustomTask
@@ -86,28 +84,13 @@ def predict(
     answers = answer_rows(
         predictor, task, asked, source=source, strict=strict, pooling=pooling, top_k=top_k
     )
-    num_rows = num_failed = 0
-    first_error = ""
 
-    def answered() -> Iterator[dict[str, object]]:
-        nonlocal num_rows, num_failed, first_error
-        with progress("predicting", unit="rows") as bar:
-            for answer, (_, row) in zip(answers, kept, strict=False):
-                num_rows += 1
-                num_failed += "error" in answer
-                first_error = first_error or str(answer.get("error", ""))
-                bar.advance()
-                is_shown = with_input and not isinstance(row, DataError)
-                yield {"input": row, **answer} if is_shown else answer
+    def answered() -> Iterator[tuple[str, Answer]]:
+        for answer, (_, row) in zip(answers, kept, strict=False):
+            is_shown = with_input and not isinstance(row, DataError)
+            yield "", {"input": row, **answer} if is_shown else answer
 
-    if out is None:
-        for answer in answered():
-            print(json.dumps(answer, ensure_ascii=False))
-    else:
-        write_rows(out, answered())
-        print(f"wrote {num_rows:,} rows to {out}", file=sys.stderr)
-    if num_failed:
-        failed = f"{num_failed:,} of {num_rows:,} rows could not be answered"
-        print(f"{failed}; the first: {first_error}", file=sys.stderr)
-        if num_failed == num_rows:
-            sys.exit(1)
+    give_answers(
+        answered(), out, write_rows, doing="predicting", what="rows",
+        failure="could not be answered",
+    )  # fmt: skip
