@@ -17,7 +17,7 @@ from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config, resolve
 from litebert.predict.backend import Backend, Runtime, Threads, open_backend, run_features
 from litebert.tasks.base import Feature, Prediction, Task
-from litebert.tasks.linear import Vectors, is_linear, linear_predictions, word_predictions
+from litebert.tasks.baselines import Vectors, is_linear, linear_predictions, word_predictions
 from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.setup import TaskData, load_task_data

@@ -110,7 +110,7 @@ def test_ranks_are_those_of_a_full_sort() -> None:
     found = compared(examples, vectors)
     documents = [*texts[1], "extra"]
     for example, prediction in zip(examples[:-1], found[:-1], strict=True):
-        scores = vectors.block([example.text], documents)[0]
+        scores = vectors.matrix([example.text], documents)[0]
         order = [documents[i] for i in np.argsort(-scores, kind="stable")]
         assert prediction.value == 1 + order.index(str(example.text_pair))
 

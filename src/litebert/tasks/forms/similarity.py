@@ -48,7 +48,7 @@ class Comparison(Protocol):
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
         """The similarity of each first text and its second; [N]."""
 
-    def block(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
+    def matrix(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
         """The similarity of each query and each document; [Q, D]."""
 
 
@@ -64,7 +64,7 @@ class Vectors:
         """Their cosines."""
         return np.asarray((self._of(first) * self._of(second)).sum(axis=1), np.float64)
 
-    def block(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
+    def matrix(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
         """All cosines."""
         return np.asarray(self._of(queries) @ self._of(documents).T, np.float64)
 
@@ -233,11 +233,11 @@ def compared(examples: Examples, comparison: Comparison) -> list[Prediction]:
     queries = [index for index, is_one in enumerate(is_query) if is_one]
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         part = queries[start : start + _QUERIES_AT_ONCE]
-        block = comparison.block([pairs[index].text for index in part], list(documents))
+        scores = comparison.matrix([pairs[index].text for index in part], list(documents))
         own = np.array([documents[second[index]] for index in part])
-        right = block[np.arange(len(part)), own][:, None]
+        right = scores[np.arange(len(part)), own][:, None]
         # Of equals the earlier document comes first, as in a stable sort.
-        before = (block > right) | ((block == right) & (np.arange(len(documents)) < own[:, None]))
+        before = (scores > right) | ((scores == right) & (np.arange(len(documents)) < own[:, None]))
         values[part] = 1 + before.sum(axis=1)
     found = zip(examples, values, similarities, strict=True)
     return [Prediction(e.id, float(value), (float(near),)) for e, value, near in found]

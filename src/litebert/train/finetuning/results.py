@@ -28,8 +28,8 @@ from litebert.model.similarity import SentenceEncoder
 from litebert.predict.evaluate import outputs_of
 from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Prediction
+from litebert.tasks.baselines import baseline_of
 from litebert.tasks.custom import CustomTask
-from litebert.tasks.linear import baseline_of
 from litebert.tasks.scoring import TaskSplit, score_split, scores_by_class, worst_mistakes
 from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.config import FinetuneConfig, Settings

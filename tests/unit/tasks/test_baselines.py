@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from litebert.tasks.base import Example
-from litebert.tasks.forms.similarity import SimilarityForm
-from litebert.tasks.forms.spans import SpanForm
-from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
-from litebert.tasks.linear import (
+from litebert.tasks.baselines import (
     bags_of_words,
     baseline_of,
     is_linear,
     linear_predictions,
     word_predictions,
 )
+from litebert.tasks.forms.similarity import SimilarityForm
+from litebert.tasks.forms.spans import SpanForm
+from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
 
 FORM = ClassificationForm(("bad", "good"))
 

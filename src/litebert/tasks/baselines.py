@@ -61,7 +61,7 @@ class WordOverlap:
         """Their cosines."""
         return np.asarray(self._of(first).multiply(self._of(second)).sum(axis=1)).ravel()
 
-    def block(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
+    def matrix(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
         """All cosines."""
         return np.asarray((self._of(queries) @ self._of(documents).T).todense())
 
@@ -77,7 +77,7 @@ class Bm25:
         """Nothing: its scores are not on one scale."""
         return np.zeros(len(first))
 
-    def block(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
+    def matrix(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
         """The score of each document for each query."""
         try:
             import bm25s
