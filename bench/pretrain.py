@@ -2,10 +2,12 @@
 
 Both train `AlbertForPreTraining`'s objective (masked words and sentence order) on the same shards
 and the same batches, grouped by length so that neither pads; the peer gets them ready made in
-memory, litebert draws its own while it trains. Runs alternate, ratios are of medians.
+memory, litebert draws its own while it trains. Runs alternate, ratios are of medians, and the
+spread is that of all pairs of runs.
 
     python bench/pretrain.py                    # a few minutes a size
     python bench/pretrain.py --seconds 5 --repeats 1 --sizes small
+    python bench/pretrain.py --precision bfloat16    # both, where the processor has it
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from litebert.data.batches.loader import Loader
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.prepare import prepare
 from litebert.data.corpus.shards import ShardSet
+from litebert.dist.runtime import Precision
 from litebert.interop.hf_config import foreign_config
 from litebert.model.config import ModelConfig, preset
 from litebert.optim.config import OptimizerConfig
@@ -123,7 +126,11 @@ def peer_model(shape: ModelConfig, attention: str = "sdpa") -> torch.nn.Module:
 
 
 def run_peer(
-    shape: ModelConfig, batches: Sequence[Batch], seconds: float, attention: str
+    shape: ModelConfig,
+    batches: Sequence[Batch],
+    seconds: float,
+    attention: str,
+    precision: Precision,
 ) -> tuple[float, int]:
     """Tokens per second of Trainer over whole steps, warm-up left out."""
     from torch.utils.data import DataLoader
@@ -165,6 +172,7 @@ def run_peer(
             report_to=[],
             disable_tqdm=True,
             use_cpu=True,
+            bf16=precision == "bfloat16",
             dataloader_pin_memory=False,
         )
         trainer = FixedBatches(
@@ -174,7 +182,7 @@ def run_peer(
     return watch.tokens / watch.elapsed, watch.steps
 
 
-def run_litebert(size: Size, shards: Path, steps: int) -> tuple[float, float]:
+def run_litebert(size: Size, shards: Path, steps: int, precision: Precision) -> tuple[float, float]:
     """Tokens per second of the engine over whole steps, and its share of waiting for data."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
@@ -183,6 +191,7 @@ def run_litebert(size: Size, shards: Path, steps: int) -> tuple[float, float]:
             out=out,
             steps=WARMUP_STEPS + steps,
             batch_size=size.batch_size,
+            precision=precision,
             log_every_steps=1,
             model=ModelSection(preset=size.preset),
             examples=ExampleConfig(length=size.length, micro_batch_size=size.batch_size),
@@ -199,7 +208,9 @@ def run_litebert(size: Size, shards: Path, steps: int) -> tuple[float, float]:
     return tokens / elapsed, statistics.fmean(waits)
 
 
-def compare(name: str, folder: Path, seconds: float, repeats: int) -> dict[str, object]:
+def compare(
+    name: str, folder: Path, seconds: float, repeats: int, precision: Precision
+) -> dict[str, object]:
     """Alternate both and compare medians."""
     size = SIZES[name]
     shards = corpus(folder, size.vocab_size, megabytes=20)
@@ -215,21 +226,24 @@ def compare(name: str, folder: Path, seconds: float, repeats: int) -> dict[str, 
     waits: list[float] = []
     for _ in range(repeats):
         for attention in attentions:
-            rate, steps = run_peer(shape, batches, seconds, attention)
+            rate, steps = run_peer(shape, batches, seconds, attention, precision)
             peer[attention].append(rate)
-        rate, wait = run_litebert(size, shards, max(4, round(steps * size.required_ratio)))
+        steps = max(4, round(steps * size.required_ratio))
+        rate, wait = run_litebert(size, shards, steps, precision)
         ours.append(rate)
         waits.append(wait)
     best = max(attentions, key=lambda attention: statistics.median(peer[attention]))
     ratio = statistics.median(ours) / statistics.median(peer[best])
     return {
         "size": name,
+        "precision": precision,
         "batch": f"{size.batch_size} x {size.length}",
         "vocabulary": tokenizer.vocab_size,
         "litebert_tokens_per_s": [round(rate) for rate in ours],
         "trainer_tokens_per_s": {k: [round(r) for r in v] for k, v in peer.items()},
         "trainer_best_attention": best,
         "ratio": round(ratio, 2),
+        "spread": [round(min(ours) / max(peer[best]), 2), round(max(ours) / min(peer[best]), 2)],
         "required": size.required_ratio,
         "wait_share": round(statistics.fmean(waits), 4),
     }
@@ -240,6 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--seconds", type=float, default=45.0, help="of measuring, each run")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--folder", type=Path, default=REPOSITORY / "build" / "bench")
     options = parser.parse_args(arguments)
     import transformers
@@ -252,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         file=sys.stderr,
     )
     for name in options.sizes:
-        found = compare(name, options.folder, options.seconds, options.repeats)
+        found = compare(name, options.folder, options.seconds, options.repeats, options.precision)
         print(json.dumps(found), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What a CPU does faster than by torch's defaults: GELU, and predictions with packed weights."""
+"""What a CPU does faster than by torch's defaults: GELU, bfloat16 attention, packed weights."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import math
 import platform
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Protocol
 
 import torch
@@ -18,6 +19,9 @@ _SCALE = 2.0 * math.sqrt(2.0 / math.pi)
 
 _CHUNK_ELEMENTS = 2**17
 """worked on at a time, so that the temporaries stay in the second-level cache"""
+
+_SCORES_AT_A_TIME = 2**21
+"""of attention in bfloat16: 4 MB, whose pages the allocator keeps"""
 
 _PACKING_OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
 """What torch's compiler itself uses for frozen weights. They are not public: looked up, and done
@@ -99,6 +103,38 @@ def _fit(scratch: Sequence[Tensor], chunk: Tensor) -> Sequence[Tensor]:
 def _gate(x: Tensor, square: Tensor, out: Tensor) -> Tensor:
     """sigmoid(k * (x + c x^3))."""
     return torch.addcmul(x, square, x, value=_CUBIC, out=out).mul_(_SCALE).sigmoid_()
+
+
+def prefers_slices(x: Tensor) -> bool:
+    """Whether `sliced_attention` is the fastest way here: in bfloat16 on a CPU."""
+    return (
+        x.device.type == "cpu" and x.dtype == torch.bfloat16 and not torch.compiler.is_compiling()
+    )
+
+
+def sliced_attention(
+    query_BASD: Tensor,
+    key_BASD: Tensor,
+    value_BASD: Tensor,
+    mask_B11S: Tensor | None,
+    dropout: float,
+) -> Tensor:
+    """Attention by plain products, a few texts at a time.
+
+    torch's fused kernel takes four times as long for 128 tokens in bfloat16, most of it in its
+    backward pass, and twice as long for 512 (docs/experiments-log.md).
+    """
+    _, heads, length, width = query_BASD.shape
+    texts = max(1, _SCORES_AT_A_TIME // (heads * length * length))
+    slices = [x.split(texts) for x in (query_BASD / math.sqrt(width), key_BASD, value_BASD)]
+    masks = repeat(None) if mask_B11S is None else mask_B11S.split(texts)
+    mixed = []
+    for query, key, value, mask in zip(*slices, masks, strict=False):
+        scores = torch.matmul(query, key.transpose(-1, -2))
+        if mask is not None:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        mixed.append(torch.matmul(F.dropout(F.softmax(scores, dim=-1), dropout), value))
+    return torch.cat(mixed)
 
 
 class PackedLinear(nn.Module):

@@ -88,6 +88,7 @@ def dry_run(config: PretrainConfig) -> DryRun:
     parameters = sum(p.numel() for p in bench.replica.model.parameters())
     largest = max(stages, key=lambda stage: stage.tokens_per_step // stage.micro_batches)
     tokens_at_once = -(-largest.tokens_per_step // (largest.micro_batches * config.accumulation))
+    narrow = uses_bfloat16(config.precision, process.device)
     pieces = CPU_PIECE_ELEMENTS if process.device.type == "cpu" else GPU_PIECE_ELEMENTS
     memory = Memory.of(
         shape,
@@ -95,12 +96,12 @@ def dry_run(config: PretrainConfig) -> DryRun:
         tokens_at_once,
         round(tokens_at_once * largest.mask_rate),
         shards=process.world_size if config.parallel == "fsdp" else 1,
-        activation_bytes=2 if uses_bfloat16(config.precision, process.device) else 4,
+        activation_bytes=2 if narrow else 4,
         recompute=config.activation_checkpointing,
         piece_elements=None if config.compile else pieces,  # compiled: all logits at once
     )
     seconds, bound, steps, tokens = _extent(config, stages)
-    gemm_rate = measured_gemm_rate(str(process.device))
+    gemm_rate = measured_gemm_rate(str(process.device), narrow)
     return DryRun(
         model=shape,
         parameters=parameters,

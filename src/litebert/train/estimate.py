@@ -69,8 +69,10 @@ FREE_SHARE = 0.85
 """A product had the machine to itself if its threads computed for this share of the time."""
 
 
-def measured_gemm_rate(device: str = "cpu", seconds: float = 0.3) -> float | None:
-    """Operations per second of large float32 matrix products: the practical peak.
+def measured_gemm_rate(
+    device: str = "cpu", in_bfloat16: bool = False, seconds: float = 0.3
+) -> float | None:
+    """Operations per second of large matrix products: the practical peak.
 
     None if other processes had the cores in every one of them: a rate of less than the machine
     would make everything look fast.
@@ -80,8 +82,9 @@ def measured_gemm_rate(device: str = "cpu", seconds: float = 0.3) -> float | Non
     on_cpu = device == "cpu"
     threads = torch.get_num_threads()
     size = 1024 * max(1, round(math.sqrt(threads / 4))) if on_cpu else 4096
-    left = torch.randn(size, size, device=device)
-    right = torch.randn(size, size, device=device)
+    dtype = torch.bfloat16 if in_bfloat16 else torch.float32
+    left = torch.randn(size, size, device=device, dtype=dtype)
+    right = torch.randn(size, size, device=device, dtype=dtype)
     best = float("inf")
     started = time.perf_counter()
     while time.perf_counter() - started < seconds:

@@ -1,4 +1,4 @@
-"""What runs faster on a CPU gives torch's numbers: GELU, packed linear maps."""
+"""What runs faster on a CPU gives torch's numbers: GELU, bfloat16 attention, packed linear maps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 from litebert.model import cpu
 from litebert.model.config import ModelConfig
-from litebert.model.cpu import PackedLinear, can_pack, gelu_tanh, packed
+from litebert.model.cpu import PackedLinear, can_pack, gelu_tanh, packed, sliced_attention
 from litebert.model.encoder import Encoder
 
 CONFIG = ModelConfig(vocab_size=50, hidden_size=64, num_heads=2, num_layers=3, embedding_size=16)
@@ -51,6 +51,35 @@ def test_any_layout_and_size() -> None:
     x = torch.randn(6, 5).t()
     torch.testing.assert_close(gelu_tanh(x), F.gelu(x, approximate="tanh"))
     assert gelu_tanh(torch.empty(0, 4)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_in_slices_equals_the_fused_kernel_with_gradients(
+    monkeypatch: pytest.MonkeyPatch, masked: bool
+) -> None:
+    monkeypatch.setattr(cpu, "_SCORES_AT_A_TIME", 2 * 2 * 7 * 7)  # two texts of three, then one
+    mask = torch.ones(3, 1, 1, 7, dtype=torch.bool)
+    mask[1, ..., 4:] = False
+    inputs = [torch.randn(3, 2, 7, 8, dtype=torch.float64) for _ in range(3)]
+    found = []
+    for attend in (F.scaled_dot_product_attention, sliced_attention):
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        mixed = attend(*leaves, mask if masked else None, 0.0)
+        mixed.square().sum().backward()
+        found.append([mixed, *(x.grad for x in leaves)])
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_bfloat16_training_is_close_to_float32(encoder: Encoder) -> None:
+    """Attention takes another way there; gradients differ by what bfloat16 rounds away."""
+    gradients = []
+    for narrow in (False, True):
+        encoder.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+            pooled = encoder.pool(encoder(IDS, torch.ones_like(IDS)).sequence_BSH)
+        pooled.float().mul(torch.arange(64)).sum().backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in encoder.parameters()]))  # type: ignore[union-attr]
+    assert F.cosine_similarity(*gradients, dim=0) > 0.999
 
 
 def test_half_precision_goes_through_torch() -> None:

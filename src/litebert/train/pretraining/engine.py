@@ -12,7 +12,7 @@ from litebert.common.rng import derived_seed
 from litebert.common.signals import StopRequest
 from litebert.data.batches.example import Batch
 from litebert.dist.replica import parallelize
-from litebert.dist.runtime import Process
+from litebert.dist.runtime import Process, has_fast_bfloat16, uses_bfloat16
 from litebert.model.sharing import plan_of
 from litebert.optim.build import build_optimizers
 from litebert.optim.schedule import factor
@@ -148,7 +148,8 @@ class Pretraining:
         self.evaluator = Evaluator(
             config, self.replica, self.dev, self.record, self.finished, self._live_probe()
         )
-        self.gemm_rate = measured_gemm_rate(str(process.device))
+        narrow = uses_bfloat16(config.precision, process.device)
+        self.gemm_rate = measured_gemm_rate(str(process.device), narrow)
         self.since_line: list[tuple[StepWork, Outcome]] = []
         """steps since the last line of metrics"""
         cadence = Cadence(
@@ -171,7 +172,7 @@ class Pretraining:
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
         if self.corpora.dev_note:
             self.screen.note(self.corpora.dev_note)
-        self._note_slow_steps()
+        self._note_speed()
         try:
             signum = self.loop.train()
         finally:
@@ -339,8 +340,14 @@ class Pretraining:
         positions, tokenizer = self.shape.max_positions, self.corpora.tokenizer
         return LiveProbe(wanted.probe, tokenizer, positions, wanted.probe_examples)
 
-    def _note_slow_steps(self) -> None:
-        """Tell who starts a large model on a small machine, before the first step has passed."""
+    def _note_speed(self) -> None:
+        """Before the first step has passed: what this machine can do, and what it cannot."""
+        on_cpu = self.process.device.type == "cpu"
+        if on_cpu and self.config.precision == "auto" and has_fast_bfloat16():
+            self.screen.note(
+                "this processor has instructions for bfloat16: --precision bfloat16 is faster "
+                "here than float32, and rounds more"
+            )
         stage = self._stage()
         predictions = int(stage.batch_size * stage.length * stage.mask_rate)
         flops = step_flops(self.shape, stage.batch_size, stage.length, predictions, stage.layers)
