@@ -101,7 +101,7 @@ def peer(size: str, shards: Path, seconds: float) -> float:
     sources = [(ShardSet.open(shards, "train"), 1.0)]
     loader = Loader(sources, examples, 0, Vocabulary.of(tokenizer))
     batches = [loader.batch(position) for position in range(100)]
-    return run_peer(shape, batches, seconds, "sdpa")[0]
+    return run_peer(shape, batches, seconds, "sdpa", "float32")[0]
 
 
 def measure(size: str, shards: Path, seconds: float, repeats: int) -> list[dict[str, object]]:

@@ -22,7 +22,7 @@ FLAGS = {
         "--batch-size", "--seeds", "--max-length", "--max-tokens", "--keep-checkpoints",
     ),
     "prepare --tokenizer none --out none --input none": (
-        "--workers", "--shard-tokens", "--block-bytes", "--dev-fraction",
+        "--workers", "--shard-tokens", "--part-bytes", "--dev-fraction",
     ),
     "tokenizer train --input none --out none": ("--vocab-size", "--max-sentences"),
     "inspect none": ("--batches", "--show"),

@@ -22,7 +22,7 @@ def command(text: Path, tokenizer: Path, out: Path, workers: int) -> list[str]:
         *(sys.executable, "-m", "litebert", "prepare"),
         *("--input", str(text), "--tokenizer", str(tokenizer), "--out", str(out)),
         *("--layout", "paragraphs", "--dev-fraction", "0.1", "--workers", str(workers)),
-        *("--block-bytes", "60000", "--shard-tokens", "100000"),
+        *("--part-bytes", "60000", "--shard-tokens", "100000"),
     ]
 
 

@@ -71,7 +71,7 @@ def first_losses(corpus: ShardSet, config: ModelConfig, dtype: torch.dtype) -> l
     schedule = ScheduleConfig("official", warmup_steps=4)
     loader = Loader(
         [(corpus, 1.0)],
-        ExampleConfig(length=48, micro_batch_size=8, block_tokens=500, window_blocks=4),
+        ExampleConfig(length=48, micro_batch_size=8, stretch_tokens=500, buffer_stretches=4),
         seed=3,
         vocabulary=Vocabulary(np.arange(VOCABULARY) % 3 > 0),
     )

@@ -159,7 +159,7 @@ def test_statistics_agree(
         task=task,  # type: ignore[arg-type]
         rules="official",
         mask=MaskConfig(max_predictions=max_predictions),
-        block_tokens=1 << 20,
+        stretch_tokens=1 << 20,
     )
     found = bootstrap(counts_of_passes(corpus, config, NUM_PASSES))
     expected = reference_figures(shared, max_predictions, task)

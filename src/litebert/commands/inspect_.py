@@ -137,9 +137,9 @@ def _print(inspection: Inspection) -> None:
     ]
     console.print(Columns(tables, padding=(0, 4)))
     for number, example in enumerate(inspection.shown, start=1):
-        epoch, window, index = example.address
+        epoch, buffer, index = example.address
         label = "" if example.label is None else f", label {example.label} ({names[example.label]})"
-        console.print(f"\n[bold]{number}[/] epoch {epoch}, window {window}, index {index}{label}")
+        console.print(f"\n[bold]{number}[/] epoch {epoch}, buffer {buffer}, index {index}{label}")
         console.print(Text.assemble(*((text, STYLES[kind]) for text, kind in example.spans)))
         console.print(Text("words: " + " | ".join(example.words), "dim"))
     if inspection.shown:

@@ -30,7 +30,7 @@ from litebert.demo.python_text import write_corpus
 from litebert.demo.report import read_filled, write_demo_report
 from litebert.demo.request import ask_server
 from litebert.demo.show import Screen
-from litebert.demo.task import corpus_parts, cut_task, python_parts
+from litebert.demo.task import corpus_sections, cut_task, python_sections
 from litebert.predict.predictor import Predictor
 from litebert.report.log import mapping, points
 from litebert.report.pretraining import read_samples
@@ -216,7 +216,7 @@ def fill_masks(folder: DemoFolder) -> None:
 def cut_labels(folder: DemoFolder) -> None:
     """Cut a labelled task from the same text, or write down why there is none."""
     corpus = folder.config.corpus
-    parts = python_parts(folder.text) if corpus is None else corpus_parts(corpus, folder.root)
+    parts = python_sections(folder.text) if corpus is None else corpus_sections(corpus, folder.root)
     cut_task(parts, folder.task)
 
 

@@ -37,7 +37,7 @@ _MAX_FILES = 400
 _MAX_ROWS = 5_000
 
 # Only modules whose subject their own words give away; the others belong to no part.
-PYTHON_PARTS: dict[str, tuple[str, ...]] = {
+PYTHON_SECTIONS: dict[str, tuple[str, ...]] = {
     "language": ("topics",),
     "windows": ("tkinter", "turtle"),
     "internet": (
@@ -72,7 +72,7 @@ text = "text"
 label = "part"
 """
 
-Parts = dict[str, dict[str, list[str]]]
+Sections = dict[str, dict[str, list[str]]]
 """The sentences of each document of each part; a part is a label."""
 Row = tuple[str, str]
 """A document's name and one of its sentences."""
@@ -93,7 +93,7 @@ class CutTask:
     """why there is no task; empty if there is one"""
 
 
-def cut_task(parts: Parts, folder: Path) -> CutTask:
+def cut_task(parts: Sections, folder: Path) -> CutTask:
     """Write ``train.jsonl``, ``dev.jsonl``, ``task.toml`` and ``cut.json``, whole or not at all.
 
     Documents of dev are others than those of training, and a sentence that occurs twice is used
@@ -122,10 +122,10 @@ def cut_task(parts: Parts, folder: Path) -> CutTask:
     return task
 
 
-def python_parts(corpus: Path) -> Parts:
+def python_sections(corpus: Path) -> Sections:
     """Return the parts of Python's documentation, as ``write_corpus`` wrote it."""
-    label_of = {name: label for label, names in PYTHON_PARTS.items() for name in names}
-    parts: Parts = {label: {} for label in PYTHON_PARTS}
+    label_of = {name: label for label, names in PYTHON_SECTIONS.items() for name in names}
+    parts: Sections = {label: {} for label in PYTHON_SECTIONS}
     for _, row in read_rows(corpus):
         name = str(row["name"])
         label = label_of.get(name.partition(".")[0])
@@ -134,7 +134,7 @@ def python_parts(corpus: Path) -> Parts:
     return {label: documents for label, documents in parts.items() if documents}
 
 
-def corpus_parts(corpus: Path, skip: Path) -> Parts:
+def corpus_sections(corpus: Path, skip: Path) -> Sections:
     """Return the parts of a user's text: its folders, else its files, else its documents.
 
     The folder ``skip``, that of the output, is never taken as input.

@@ -10,10 +10,10 @@ from litebert.common.limits import machine_memory
 from litebert.model.config import PRESETS, ModelConfig, Sharing
 from litebert.model.sharing import plan_of
 
-CPU_PIECE_ELEMENTS = 2**22
+CPU_SLICE_ELEMENTS = 2**22
 """Logits the masked-word loss holds at a time: 16 MB stay in the cache and the pages are touched
 once, which makes the loss 1.7 times as fast as with all logits at once."""
-GPU_PIECE_ELEMENTS = 2**27
+GPU_SLICE_ELEMENTS = 2**27
 """A GPU wants larger products."""
 
 

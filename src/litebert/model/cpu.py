@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 _CUBIC = 0.044715
 _SCALE = 2.0 * math.sqrt(2.0 / math.pi)
 
-_CHUNK_ELEMENTS = 2**17
+_SLICE_ELEMENTS = 2**17
 """worked on at a time, so that the temporaries stay in the second-level cache"""
 
 _SCORES_AT_A_TIME = 2**21
@@ -52,7 +52,7 @@ class AutogradContext(Protocol):
 
 
 class _SigmoidGelu(torch.autograd.Function):
-    """Chunk by chunk, so that the temporaries of a long expression never leave the cache."""
+    """Slice by slice, so that the temporaries of a long expression never leave the cache."""
 
     @staticmethod
     def forward(ctx: AutogradContext, x: Tensor) -> Tensor:
@@ -61,11 +61,11 @@ class _SigmoidGelu(torch.autograd.Function):
         ctx.save_for_backward(x)
         y = torch.empty_like(x)
         scratch = _scratch(x, 1)
-        for x_chunk, y_chunk in zip(_chunks(x), _chunks(y), strict=True):
-            (square,) = _fit(scratch, x_chunk)
-            torch.mul(x_chunk, x_chunk, out=square)
-            gate = _gate(x_chunk, square, out=square)
-            torch.mul(gate, x_chunk, out=y_chunk)
+        for x_slice, y_slice in zip(_slices(x), _slices(y), strict=True):
+            (square,) = _fit(scratch, x_slice)
+            torch.mul(x_slice, x_slice, out=square)
+            gate = _gate(x_slice, square, out=square)
+            torch.mul(gate, x_slice, out=y_slice)
         return y
 
     @staticmethod
@@ -75,29 +75,29 @@ class _SigmoidGelu(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         grad_x = torch.empty_like(x)
         scratch = _scratch(x, 2)
-        chunks = zip(_chunks(x), _chunks(grad_y.contiguous()), _chunks(grad_x), strict=True)
-        for x_chunk, grad_y_chunk, slope in chunks:
-            inner, gate = _fit(scratch, x_chunk)
-            torch.mul(x_chunk, x_chunk, out=inner)
-            _gate(x_chunk, inner, out=gate)
-            inner.mul_(3.0 * _CUBIC * _SCALE).add_(_SCALE).mul_(x_chunk)
+        slices = zip(_slices(x), _slices(grad_y.contiguous()), _slices(grad_x), strict=True)
+        for x_slice, grad_y_slice, slope in slices:
+            inner, gate = _fit(scratch, x_slice)
+            torch.mul(x_slice, x_slice, out=inner)
+            _gate(x_slice, inner, out=gate)
+            inner.mul_(3.0 * _CUBIC * _SCALE).add_(_SCALE).mul_(x_slice)
             torch.addcmul(gate, gate, gate, value=-1.0, out=slope)
             torch.addcmul(gate, slope, inner, out=slope)
-            slope.mul_(grad_y_chunk)
+            slope.mul_(grad_y_slice)
         return grad_x
 
 
-def _chunks(x: Tensor) -> Sequence[Tensor]:
-    return torch.split(x.view(-1), _CHUNK_ELEMENTS)
+def _slices(x: Tensor) -> Sequence[Tensor]:
+    return torch.split(x.view(-1), _SLICE_ELEMENTS)
 
 
 def _scratch(x: Tensor, count: int) -> Sequence[Tensor]:
-    """Room for temporaries, used again for every chunk: fresh memory costs more than the sums."""
-    return x.new_empty((count, min(x.numel(), _CHUNK_ELEMENTS))).unbind(0)
+    """Room for temporaries, used again for every slice: fresh memory costs more than the sums."""
+    return x.new_empty((count, min(x.numel(), _SLICE_ELEMENTS))).unbind(0)
 
 
-def _fit(scratch: Sequence[Tensor], chunk: Tensor) -> Sequence[Tensor]:
-    return [room[: len(chunk)] for room in scratch]
+def _fit(scratch: Sequence[Tensor], slice_: Tensor) -> Sequence[Tensor]:
+    return [room[: len(slice_)] for room in scratch]
 
 
 def _gate(x: Tensor, square: Tensor, out: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The masked-word loss: cross-entropy over a large vocabulary, in pieces that fit the cache."""
+"""The masked-word loss: cross-entropy over a large vocabulary, in slices that fit the cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from litebert.model.config import IGNORED_LABEL
-from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
+from litebert.model.counts import CPU_SLICE_ELEMENTS, GPU_SLICE_ELEMENTS
 from litebert.model.cpu import AutogradContext
 from litebert.model.layers import at_least_float32
 
@@ -32,13 +32,13 @@ def vocabulary_loss(
     Labels are int64 words; -100 does not count.
     """
     if torch.compiler.is_compiling():
-        # A compiler fuses the plain form itself, and would unroll the loop over pieces.
+        # A compiler fuses the plain form itself, and would unroll the loop over slices.
         logits_MV = at_least_float32(F.linear(hidden_ME, table_VE, bias_V))
         loss_sum = F.cross_entropy(logits_MV, labels_M, reduction="sum", ignore_index=IGNORED_LABEL)
         return VocabularyLoss(loss_sum, (logits_MV.argmax(-1) == labels_M).sum())
     inputs = (hidden_ME, table_VE, bias_V)
     with_gradients = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
-    sums = _PiecewiseLoss.apply(*inputs, labels_M, with_gradients)  # type: ignore[no-untyped-call]
+    sums = _SlicedLoss.apply(*inputs, labels_M, with_gradients)  # type: ignore[no-untyped-call]
     return VocabularyLoss(*sums)
 
 
@@ -46,10 +46,10 @@ _Gradients = tuple[Tensor, Tensor, Tensor] | tuple[()]
 """Of hidden [M, E], table [V, E] and bias [V]; empty where none are needed."""
 
 
-class _PiecewiseLoss(torch.autograd.Function):
-    """Loss and gradients by pieces of rows, so that [M, V] never exists.
+class _SlicedLoss(torch.autograd.Function):
+    """Loss and gradients by slices of rows, so that [M, V] never exists.
 
-    The gradient of a piece follows from its logits while they are still in the cache, so forward
+    The gradient of a slice follows from its logits while they are still in the cache, so forward
     computes the gradients too (where they are needed) and backward only scales them.
     """
 
@@ -69,7 +69,7 @@ class _PiecewiseLoss(torch.autograd.Function):
             narrow = torch.get_autocast_dtype(device)
             inputs = (hidden_ME.to(narrow), table_VE.to(narrow), bias_V.to(narrow))
         with torch.autocast(device, enabled=False):
-            loss_M, correct_M, gradients = _loss_by_pieces(*inputs, labels_M, with_gradients)
+            loss_M, correct_M, gradients = _loss_by_slices(*inputs, labels_M, with_gradients)
         ctx.save_for_backward(*gradients)
         num_correct = correct_M.sum()
         ctx.mark_non_differentiable(num_correct)
@@ -85,7 +85,7 @@ class _PiecewiseLoss(torch.autograd.Function):
         return hidden_ME * grad_loss, table_VE * grad_loss, bias_V * grad_loss, None, None
 
 
-def _loss_by_pieces(
+def _loss_by_slices(
     hidden_ME: Tensor,
     table_VE: Tensor,
     bias_V: Tensor,
@@ -95,9 +95,9 @@ def _loss_by_pieces(
     """Loss and correctness of each row (0 and false where ignored), and gradients of the sum."""
     num_rows, num_words = len(hidden_ME), len(table_VE)
     wide = torch.promote_types(hidden_ME.dtype, torch.float32)
-    budget = CPU_PIECE_ELEMENTS if hidden_ME.device.type == "cpu" else GPU_PIECE_ELEMENTS
-    piece_rows = max(1, min(num_rows, budget // num_words))
-    buffer = hidden_ME.new_empty((piece_rows, num_words), dtype=wide)
+    budget = CPU_SLICE_ELEMENTS if hidden_ME.device.type == "cpu" else GPU_SLICE_ELEMENTS
+    slice_rows = max(1, min(num_rows, budget // num_words))
+    buffer = hidden_ME.new_empty((slice_rows, num_words), dtype=wide)
     counts_M = labels_M != IGNORED_LABEL
     loss_M = hidden_ME.new_empty(num_rows, dtype=wide)
     correct_M = torch.empty_like(counts_M)
@@ -108,8 +108,8 @@ def _loss_by_pieces(
             torch.zeros_like(table_VE, dtype=wide),
             torch.zeros_like(bias_V, dtype=wide),
         )
-    for start in range(0, num_rows, piece_rows):
-        rows = slice(start, start + piece_rows)
+    for start in range(0, num_rows, slice_rows):
+        rows = slice(start, start + slice_rows)
         hidden, counts = hidden_ME[rows], counts_M[rows]
         labels = labels_M[rows, None].clamp(min=0)
         scores = _logits(hidden, table_VE, bias_V, buffer[: len(hidden)])
@@ -141,7 +141,7 @@ def _add_gradients(
     table_VE: Tensor,
     counts: Tensor,
 ) -> None:
-    """Add what a piece of rows contributes; ignored rows are dropped on the narrow side, E."""
+    """Add what a slice of rows contributes; ignored rows are dropped on the narrow side, E."""
     grad_hidden_ME, grad_table_VE, grad_bias_V = gradients
     counted = hidden * counts.to(hidden.dtype)[:, None]
     narrow = grad_logits.to(hidden.dtype)

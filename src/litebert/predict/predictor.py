@@ -42,11 +42,11 @@ Json = dict[str, object]
 GENERAL = ("order", "embed", "fill-mask")
 """What can be asked without a fine-tuned model, beside the names of tasks."""
 
-_WINDOW_TOKENS = 65_536
+_GROUP_TOKENS = 65_536
 """Tokens that are sorted by length together when a stream is predicted: bounds the memory."""
 
-_WINDOW_QUESTIONS = 4096
-"""Questions of a window at most: rows that cannot be answered have no tokens."""
+_GROUP_QUESTIONS = 4096
+"""Questions of a group at most: rows that cannot be answered have no tokens."""
 
 
 class Predictor:
@@ -173,37 +173,37 @@ class Predictor:
     def stream(self, asked: Iterable[Question[Result]]) -> Iterator[Result]:
         """Answer questions as they come, in order, in bounded memory.
 
-        They are collected up to a window of so many tokens or questions, sorted by length inside
+        They are collected up to a group of so many tokens or questions, sorted by length inside
         it, and answered. If an error ends the questions, those before it are answered first.
         """
-        for window in _windows(asked):
-            yield from self._answer(window)
+        for group in _groups(asked):
+            yield from self._answer(group)
 
-    def _answer(self, window: Sequence[Question[Result]]) -> list[Result]:
-        """Answer a window; each question as soon as its last input has run.
+    def _answer(self, group: Sequence[Question[Result]]) -> list[Result]:
+        """Answer a group; each question as soon as its last input has run.
 
         What the model says (every word's logit at each mask, say) is far larger than the answers,
-        so it is not kept for the whole window.
+        so it is not kept for the whole group.
         """
-        features = [feature for question in window for feature in question.features]
-        outputs = tuple(dict.fromkeys(name for question in window for name in question.outputs))
-        owners = [index for index, question in enumerate(window) for _ in question.features]
-        said: list[dict[int, Outputs]] = [{} for _ in window]
+        features = [feature for question in group for feature in question.features]
+        outputs = tuple(dict.fromkeys(name for question in group for name in question.outputs))
+        owners = [index for index, question in enumerate(group) for _ in question.features]
+        said: list[dict[int, Outputs]] = [{} for _ in group]
         answers = {
             index: question.decode(())
-            for index, question in enumerate(window)
+            for index, question in enumerate(group)
             if not question.features
         }
         for place, heard in run_features(
             self.backend, features, outputs, self.tokenizer.pad_id, self.max_tokens, self.depth
         ):
             owner = owners[place]
-            own, question = said[owner], window[owner]
+            own, question = said[owner], group[owner]
             own[place] = heard
             if len(own) == len(question.features):
                 answers[owner] = question.decode([own[place] for place in sorted(own)])
                 own.clear()
-        return [answers[index] for index in range(len(window))]
+        return [answers[index] for index in range(len(group))]
 
     def run_batch(self, features: Sequence[Feature], outputs: Sequence[str]) -> list[Outputs]:
         """Run features that somebody chose for one batch; what the model says about each."""
@@ -211,21 +211,21 @@ class Predictor:
         return run_batch(self.backend, features, outputs, self.tokenizer.pad_id, self.depth)
 
 
-def _windows(asked: Iterable[Question[Result]]) -> Iterator[list[Question[Result]]]:
-    """Cut a stream of questions into windows; an error of the stream comes after the last."""
-    window: list[Question[Result]] = []
+def _groups(asked: Iterable[Question[Result]]) -> Iterator[list[Question[Result]]]:
+    """Cut a stream of questions into groups; an error of the stream comes after the last."""
+    group: list[Question[Result]] = []
     num_tokens = 0
     try:
         for question in asked:
-            window.append(question)
+            group.append(question)
             num_tokens += question.num_tokens
-            if num_tokens >= _WINDOW_TOKENS or len(window) >= _WINDOW_QUESTIONS:
-                yield window
-                window, num_tokens = [], 0
+            if num_tokens >= _GROUP_TOKENS or len(group) >= _GROUP_QUESTIONS:
+                yield group
+                group, num_tokens = [], 0
     except LitebertError:
-        yield window
+        yield group
         raise
-    yield window
+    yield group
 
 
 def answer_rows(

@@ -25,9 +25,9 @@ def points(records: Iterable[Record], key: str) -> Points:
     return tuple((number(line, "step"), number(line, key)) for line in lines_with(records, key))
 
 
-def smoothed(line: Points, num_windows: int = 30) -> Points:
-    """Mean over a sliding window, so wide that about so many cover the line."""
-    half = len(line) // (2 * num_windows)
+def smoothed(line: Points, num_means: int = 30) -> Points:
+    """Sliding mean, so wide that about so many of them cover the line."""
+    half = len(line) // (2 * num_means)
     out = []
     for index, (step, _) in enumerate(line):
         near = line[max(0, index - half) : index + half + 1]

@@ -6,8 +6,8 @@ import re
 
 from litebert.text.normalize import replace_surrogates
 
-WINDOW_CHARACTERS = 4096
-"""A longer text is split window by window: sentencex takes quadratic time over many quotation
+SPLIT_CHARACTERS = 4096
+"""A longer text is split by so many characters: sentencex takes quadratic time over many quotation
 marks, and one that is never closed would make a single sentence of all that follows it."""
 
 
@@ -46,7 +46,7 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     from sentencex import segment
 
     language = _rules_of(language)
-    split = segment if len(text) <= WINDOW_CHARACTERS else _segment_windows
+    split = segment if len(text) <= SPLIT_CHARACTERS else _segment_long
     try:
         parts = split(language, text)
     except UnicodeEncodeError:
@@ -54,19 +54,19 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     return [sentence for part in parts if (sentence := part.strip())]
 
 
-def _segment_windows(language: str, text: str) -> list[str]:
-    """Segment a long text in linear time; the last sentence of a window starts the next one."""
+def _segment_long(language: str, text: str) -> list[str]:
+    """Segment a long text in linear time; the last sentence found starts the next search."""
     from sentencex import segment
 
     parts: list[str] = []
     start = 0
     while start < len(text):
-        end = start + WINDOW_CHARACTERS
+        end = start + SPLIT_CHARACTERS
         found = segment(language, text[start:end])
         if end < len(text):
             if len(found) > 1:
                 end -= len(found.pop())
-            else:  # one sentence that fills a window is not prose: cut it where a word ends
+            else:  # one sentence that fills all of them is not prose: cut it where a word ends
                 last_space = text.rfind(" ", start, end)
                 end = last_space if last_space > start else end
                 found = [text[start:end]]

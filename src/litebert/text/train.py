@@ -171,15 +171,15 @@ def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) ->
 
 
 def _shuffle(sentences: Iterator[str]) -> Iterator[str]:
-    """Shuffle within blocks.
+    """Shuffle within groups.
 
     SentencePiece takes quadratic time over long repetitions, and repeated documents in order, as
     every large corpus has them, are such: a file of 0.2 MB with some took five times as long.
     """
-    blocks = iter(lambda: list(islice(sentences, _SHUFFLED_SENTENCES)), [])
-    for number, block in enumerate(blocks):
-        for index in rng(0, "tokenizer", number).permutation(len(block)):
-            yield block[index]
+    groups = iter(lambda: list(islice(sentences, _SHUFFLED_SENTENCES)), [])
+    for number, group in enumerate(groups):
+        for index in rng(0, "tokenizer", number).permutation(len(group)):
+            yield group[index]
 
 
 def _cut(text: str) -> Iterator[str]:

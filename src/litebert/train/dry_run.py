@@ -13,7 +13,7 @@ from litebert.data.batches.example import Batch
 from litebert.dist.replica import Replica
 from litebert.dist.runtime import Process, this_process, uses_bfloat16
 from litebert.model.config import ModelConfig
-from litebert.model.counts import CPU_PIECE_ELEMENTS, GPU_PIECE_ELEMENTS
+from litebert.model.counts import CPU_SLICE_ELEMENTS, GPU_SLICE_ELEMENTS
 from litebert.optim.build import build_optimizers
 from litebert.train.estimate import Memory, measured_gemm_rate
 from litebert.train.loop import accumulate, update
@@ -89,7 +89,7 @@ def dry_run(config: PretrainConfig) -> DryRun:
     largest = max(stages, key=lambda stage: stage.tokens_per_step // stage.micro_batches)
     tokens_at_once = -(-largest.tokens_per_step // (largest.micro_batches * config.accumulation))
     narrow = uses_bfloat16(config.precision, process.device)
-    pieces = CPU_PIECE_ELEMENTS if process.device.type == "cpu" else GPU_PIECE_ELEMENTS
+    elements = CPU_SLICE_ELEMENTS if process.device.type == "cpu" else GPU_SLICE_ELEMENTS
     memory = Memory.of(
         shape,
         parameters,
@@ -98,7 +98,7 @@ def dry_run(config: PretrainConfig) -> DryRun:
         shards=process.world_size if config.parallel == "fsdp" else 1,
         activation_bytes=2 if narrow else 4,
         recompute=config.activation_checkpointing,
-        piece_elements=None if config.compile else pieces,  # compiled: all logits at once
+        slice_elements=None if config.compile else elements,  # compiled: all logits at once
     )
     seconds, bound, steps, tokens = _extent(config, stages)
     gemm_rate = measured_gemm_rate(str(process.device), narrow)
@@ -135,7 +135,7 @@ class _Bench:
         stage = stage_at(self.config, self.shape, share)
         config, corpora = self.config, self.corpora
         feed = Feed(corpora.train, config.examples, config.seed, corpora.vocabulary)
-        # One batch may be a short left-over of its window: costs are means over many.
+        # One batch may be a short left-over of its buffer: costs are means over many.
         drawn = [
             batch
             for _ in range(-(-_DRAWN_BATCHES // stage.num_micro))

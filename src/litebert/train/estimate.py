@@ -14,7 +14,7 @@ from typing import Literal
 
 from litebert.common.errors import ConfigError, suggestion
 from litebert.model.config import ModelConfig
-from litebert.model.counts import GPU_PIECE_ELEMENTS, count_parameters
+from litebert.model.counts import GPU_SLICE_ELEMENTS, count_parameters
 
 BYTES_PER_TOKEN = 4.5
 """English text per token of the official vocabulary of 30,000 (Wikipedia and novels)."""
@@ -126,14 +126,14 @@ class Memory:
         shards: int = 1,
         activation_bytes: int = 4,
         recompute: bool = False,
-        piece_elements: int | None = None,
+        slice_elements: int | None = None,
     ) -> Memory:
         """Estimate a step on a micro-batch of ``tokens``, padding included.
 
         Args:
             shards: over how many devices weights, gradients and optimizer state are spread.
             recompute: only the layers' inputs are kept (activation checkpointing).
-            piece_elements: logits that the loss holds at a time; None: all of them.
+            slice_elements: logits that the loss holds at a time; None: all of them.
         """
         blocks = model.num_layers * model.inner_group_num
         # Kept for the backward pass of a block: its input, q, k, v, the mixture and its projection,
@@ -142,8 +142,8 @@ class Memory:
         kept = tokens * model.hidden_size * activation_bytes
         layers = blocks * kept + block if recompute else blocks * block
         logits = predictions * model.vocab_size
-        if piece_elements is not None:
-            logits = min(logits, max(piece_elements, model.vocab_size))
+        if slice_elements is not None:
+            logits = min(logits, max(slice_elements, model.vocab_size))
         words = 2 * logits * 4  # scores and their gradient
         share = -(-4 * parameters // shards)
         # A block that every layer uses is gathered once and stays for the whole step, and so do
@@ -357,7 +357,7 @@ def _micro_batch(
                 shards=gpus if run.parallel == "fsdp" else 1,
                 activation_bytes=2,
                 recompute=recompute,
-                piece_elements=GPU_PIECE_ELEMENTS,
+                slice_elements=GPU_SLICE_ELEMENTS,
             )
             if memory.total <= MEMORY_SHARE * run.device.memory_gb * 1e9:
                 return 1 << power, recompute, memory

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from litebert.common.files import read_json
-from litebert.demo.task import Parts, corpus_parts, cut_task, python_parts
+from litebert.demo.task import Sections, corpus_sections, cut_task, python_sections
 
 
 def rows(folder: Path, split: str) -> list[dict[str, str]]:
@@ -52,7 +52,7 @@ def test_a_part_of_one_document_is_cut_at_its_end(tmp_path: Path) -> None:
     ],
 )
 def test_where_no_task_can_be_cut_the_reason_is_kept(
-    tmp_path: Path, parts: Parts, reason: str
+    tmp_path: Path, parts: Sections, reason: str
 ) -> None:
     task = cut_task(parts, tmp_path / "task")
     assert reason in task.reason
@@ -66,7 +66,7 @@ def test_labels_are_folders_if_there_are_some(tmp_path: Path) -> None:
         for number in range(3):
             text = "\n".join(sentences(f"{folder} {number}", 30))
             (tmp_path / folder / f"{number}.txt").write_text(text, encoding="utf-8")
-    parts = corpus_parts(tmp_path, tmp_path / "out")
+    parts = corpus_sections(tmp_path, tmp_path / "out")
     assert list(parts) == ["law", "sport"]
     assert list(parts["law"]) == ["law/0.txt", "law/1.txt", "law/2.txt"]
 
@@ -76,5 +76,5 @@ def test_the_library_falls_into_parts(tmp_path: Path) -> None:
     documents = {"topics.if": "a", "email.header": "b", "http": "c", "zlib": "d"}
     lines = [json.dumps({"name": name, "text": text}) for name, text in documents.items()]
     corpus.write_text("\n".join(lines), encoding="utf-8")
-    found = {label: list(documents) for label, documents in python_parts(corpus).items()}
+    found = {label: list(documents) for label, documents in python_sections(corpus).items()}
     assert found == {"language": ["topics.if"], "internet": ["email.header", "http"]}

@@ -24,12 +24,12 @@ def _encoder() -> Encoder:
 
 
 @pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of 10 elements, so that small tensors need several and a shorter last one."""
-    monkeypatch.setattr(cpu, "_CHUNK_ELEMENTS", 10)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of 10 elements, so that small tensors need several and a shorter last one."""
+    monkeypatch.setattr(cpu, "_SLICE_ELEMENTS", 10)
 
 
-@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.usefixtures("small_slices")
 def test_value_and_gradient_equal_torch_over_the_whole_range() -> None:
     x = torch.cat((torch.linspace(-12, 12, 4001), torch.tensor([-1e4, -100.0, 0.0, 100.0, 1e4])))
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
@@ -41,7 +41,7 @@ def test_value_and_gradient_equal_torch_over_the_whole_range() -> None:
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-6, atol=1e-6)
 
 
-@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.usefixtures("small_slices")
 def test_gradient_is_the_derivative() -> None:
     x = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(gelu_tanh, x)

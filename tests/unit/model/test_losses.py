@@ -34,7 +34,7 @@ def _case(dtype: torch.dtype = torch.float32, rows: int = 7, scale: float = 1.0)
 
 @pytest.fixture(autouse=True)
 def _three_rows_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "CPU_PIECE_ELEMENTS", 33)
+    monkeypatch.setattr(losses, "CPU_SLICE_ELEMENTS", 33)
 
 
 def _reference(case: Case) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litebert.text.sentences import WINDOW_CHARACTERS, split_sentences, splitting_note
+from litebert.text.sentences import SPLIT_CHARACTERS, split_sentences, splitting_note
 
 pytest.importorskip("sentencex")
 
@@ -23,7 +23,7 @@ def test_characters_stay_in_order_and_sentences_are_stripped(text: str) -> None:
 
 @given(st.text('ab. "(', min_size=1, max_size=40), st.integers(1, 40))
 def test_long_text_loses_nothing(pattern: str, factor: int) -> None:
-    text = pattern * (WINDOW_CHARACTERS * factor // (20 * len(pattern)) + 1)
+    text = pattern * (SPLIT_CHARACTERS * factor // (20 * len(pattern)) + 1)
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
 
 
@@ -51,7 +51,7 @@ def test_windows_do_not_cut_sentences() -> None:
 def test_a_quotation_that_never_ends_does_not_swallow_the_rest() -> None:
     sentences = ['He said "this and went away.'] + ["Nobody came back that day."] * 2000
     found = split_sentences(" ".join(sentences))
-    assert max(map(len, found)) <= WINDOW_CHARACTERS
+    assert max(map(len, found)) <= SPLIT_CHARACTERS
     assert len(found) > 1500
 
 

@@ -72,12 +72,12 @@ def test_logits_are_held_by_pieces() -> None:
     shape = preset("albert-base")
     sizes = {"parameters": 1, "tokens": 4096}
     whole = Memory.of(shape, **sizes, predictions=600)
-    pieces = Memory.of(shape, **sizes, predictions=600, piece_elements=60_000)
+    pieces = Memory.of(shape, **sizes, predictions=600, slice_elements=60_000)
     assert whole.activations - pieces.activations == 8 * 598 * 30_000
     # A piece has at least one row, and no more than there are.
-    least = Memory.of(shape, **sizes, predictions=600, piece_elements=1)
+    least = Memory.of(shape, **sizes, predictions=600, slice_elements=1)
     assert least == Memory.of(shape, **sizes, predictions=1)
-    assert Memory.of(shape, **sizes, predictions=600, piece_elements=10**9) == whole
+    assert Memory.of(shape, **sizes, predictions=600, slice_elements=10**9) == whole
 
 
 def test_text_gives_epochs_and_disk() -> None:

@@ -65,20 +65,20 @@ order, swapped, from elsewhere; the label says in order or not), or one segment 
     """probability of a shorter example: per example (paper), per document and epoch (official)"""
     mask: MaskConfig = field(default_factory=MaskConfig)
     """which tokens are predicted"""
-    block_tokens: int = 1 << 18
-    """tokens of a block of whole documents, the unit that is shuffled across the corpus"""
-    window_blocks: int = 32
-    """blocks held in memory together; their examples are shuffled and grouped by length"""
+    stretch_tokens: int = 1 << 18
+    """tokens of a stretch of whole documents, the unit that is shuffled across the corpus"""
+    buffer_stretches: int = 32
+    """stretches held in memory together; their examples are shuffled and grouped by length"""
 
     def __post_init__(self) -> None:
         if self.length < 8:
             raise ConfigError(f"length {self.length} is too short for two segments; use 8 or more")
         check_range(self, "1 or more", "length", most=1 << 20)
         check_range(self, "1 or more", "micro_batch_size", most=1 << 20)
-        check_range(self, "1 or more", "block_tokens", most=1 << 32)
-        check_range(self, "1 or more", "window_blocks", most=1 << 20)
-        if self.window_blocks < 2:
-            raise ConfigError(f"window_blocks {self.window_blocks} must be at least 2")
+        check_range(self, "1 or more", "stretch_tokens", most=1 << 32)
+        check_range(self, "1 or more", "buffer_stretches", most=1 << 20)
+        if self.buffer_stretches < 2:
+            raise ConfigError(f"buffer_stretches {self.buffer_stretches} must be at least 2")
         if not 0 <= self.short_probability <= 1:
             raise ConfigError(f"short_probability {self.short_probability} is not within 0 and 1")
 
@@ -143,7 +143,7 @@ class Batch:
     sentence_labels: Ints
     """int64 [B]: 0 in order, 1 swapped (SOP) or from elsewhere (NSP); -100 without a task"""
     addresses: Ints
-    """int64 [B, 3]: epoch, window and index of each example in its source"""
+    """int64 [B, 3]: epoch, buffer and index of each example in its source"""
     position: int
     """the batch's number in the loader's endless order"""
     source: int = 0

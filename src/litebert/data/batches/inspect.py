@@ -122,7 +122,7 @@ class ShownExample:
     """One example as text, cut where the kind of token changes."""
 
     address: tuple[int, int, int]
-    """epoch, window and index"""
+    """epoch, buffer and index"""
     label: int | None
     spans: tuple[tuple[str, Kind], ...]
     words: tuple[str, ...] = ()
@@ -299,9 +299,9 @@ def _show_example(batch: Batch, row: int, tokenizer: Tokenizer) -> ShownExample:
         else:
             spans.append((text if spans else text.lstrip(), kind))
     label = int(batch.sentence_labels[row])
-    epoch, window, index = batch.addresses[row].tolist()
+    epoch, buffer, index = batch.addresses[row].tolist()
     return ShownExample(
-        (epoch, window, index), None if label == IGNORED_LABEL else label, tuple(spans)
+        (epoch, buffer, index), None if label == IGNORED_LABEL else label, tuple(spans)
     )
 
 

@@ -24,7 +24,7 @@ from litebert.common.rng import rng
 from litebert.common.signals import interrupts_held
 from litebert.data.batches.example import Batch, ExampleConfig, Ints, Vocabulary
 from litebert.data.batches.masks import draw_masks, ranges
-from litebert.data.batches.order import Corpus, Window
+from litebert.data.batches.order import Buffer, Corpus
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
 
@@ -168,10 +168,10 @@ class Loader:
     def _assemble(self, source: int, own_position: int, position: int) -> Batch:
         corpus = self.corpora[source]
         epoch, number, batch = corpus.locate(own_position)
-        window = corpus.window(epoch, number)
-        examples = window.batch(batch)
-        segment_lengths = window.pairs.lengths[examples]
-        content = self._content(window, window.pairs.starts[examples], segment_lengths, corpus)
+        buffer = corpus.buffer(epoch, number)
+        examples = buffer.batch(batch)
+        segment_lengths = buffer.pairs.lengths[examples]
+        content = self._content(buffer, buffer.pairs.starts[examples], segment_lengths, corpus)
         masks = draw_masks(
             content,
             segment_lengths,
@@ -191,16 +191,16 @@ class Loader:
             lengths=segment_lengths.sum(axis=1) + self.config.num_specials,
             masked_positions=places[masks.places],
             masked_labels=labels,
-            sentence_labels=window.pairs.labels[examples],
+            sentence_labels=buffer.pairs.labels[examples],
             addresses=np.concatenate([address, examples[:, None]], axis=1),
             position=position,
             source=source,
         )
 
-    def _content(self, window: Window, starts: Ints, segment_lengths: Ints, corpus: Corpus) -> Ints:
+    def _content(self, buffer: Buffer, starts: Ints, segment_lengths: Ints, corpus: Corpus) -> Ints:
         """The examples' tokens one after the other, int64 [T]."""
         indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
-        content = window.tokens[indices].astype(np.int64)
+        content = buffer.tokens[indices].astype(np.int64)
         if content.max() >= self.vocabulary.size:
             raise DataError(
                 f"{corpus.shards.folder} holds token {content.max()} but its vocabulary has "

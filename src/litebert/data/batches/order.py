@@ -1,9 +1,9 @@
-"""The order of one corpus: blocks permuted per epoch, windows of blocks, batches in a window.
+"""The order of one corpus: stretches permuted per epoch, buffers of stretches, batches in a buffer.
 
-An epoch has a fixed number of batches, and so has every block: its share of them by tokens. The
-examples of a window are dealt to exactly the batches its blocks stand for, of nearly equal tokens.
-So a batch number leads to epoch, window and batch by arithmetic, nothing has to be replayed to go
-on anywhere, and every chunk of the corpus is in exactly one batch of an epoch.
+An epoch has a fixed number of batches, and so has every stretch: its share of them by tokens. The
+examples of a buffer are dealt to exactly the batches its stretches stand for, of nearly equal
+tokens. So a batch number leads to epoch, buffer and batch by arithmetic, nothing has to be replayed
+to go on anywhere, and every chunk of the corpus is in exactly one batch of an epoch.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from litebert.data.batches.example import ExampleConfig, Ints
 from litebert.data.batches.pairs import Pairs, form_pairs
 from litebert.data.corpus.shards import Shard, ShardSet, Tokens, offsets_of
 
-# The batches of a window differ from the wanted size as the window's mixture of documents differs
+# The batches of a buffer differ from the wanted size as the buffer's mixture of documents differs
 # from the sample's; aiming a little lower keeps most of them at or below it.
 AIMED_FILL = 0.97
-SAMPLED_BLOCKS = 16
-MIN_BATCHES_PER_BLOCK = 4
-WINDOWS_KEPT = 2
+SAMPLED_STRETCHES = 16
+MIN_BATCHES_PER_STRETCH = 4
+BUFFERS_KEPT = 2
 
 
 @dataclass(frozen=True)
-class Window:
-    """Some blocks in memory with their examples and batches."""
+class Buffer:
+    """Some stretches in memory with their examples and batches."""
 
     tokens: Tokens
-    """uint16 or uint32 [T]: the blocks' tokens, one block after the other"""
+    """uint16 or uint32 [T]: the stretches' tokens, one stretch after the other"""
     pairs: Pairs
     """the examples, as ranges of ``tokens``"""
     order: Ints
@@ -49,7 +49,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _Stretch:
     shard: Shard
     first_document: int
     last_document: int
@@ -75,15 +75,15 @@ class Corpus:
         self._config = config
         self._seed = seed
         self._address = (stage, source)
-        self._blocks = _cut_blocks(shards, config)
-        self._quotas = self._batches_of_blocks()
-        num_windows = max(1, len(self._blocks) // config.window_blocks)
-        self._window_bounds = np.arange(num_windows + 1) * len(self._blocks) // num_windows
-        self._windows: dict[tuple[int, int], Window] = {}
+        self._stretches = _cut_stretches(shards, config)
+        self._quotas = self._batches_of_stretches()
+        num_buffers = max(1, len(self._stretches) // config.buffer_stretches)
+        self._buffer_bounds = np.arange(num_buffers + 1) * len(self._stretches) // num_buffers
+        self._buffers: dict[tuple[int, int], Buffer] = {}
         self._orders: dict[int, tuple[Ints, Ints]] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_windows": {}}  # a worker process reads its own
+        return self.__dict__ | {"_buffers": {}}  # a worker process reads its own
 
     @property
     def num_batches(self) -> int:
@@ -91,62 +91,69 @@ class Corpus:
         return int(self._quotas.sum())
 
     def locate(self, position: int) -> tuple[int, int, int]:
-        """Epoch, window and batch of a position, without reading anything."""
+        """Epoch, buffer and batch of a position, without reading anything."""
         epoch, rest = divmod(position, self.num_batches)
         _, ends = self._epoch_order(epoch)
-        window = int(np.searchsorted(ends, rest, side="right"))
-        return epoch, window, rest - (int(ends[window - 1]) if window else 0)
+        buffer = int(np.searchsorted(ends, rest, side="right"))
+        return epoch, buffer, rest - (int(ends[buffer - 1]) if buffer else 0)
 
-    def window(self, epoch: int, number: int) -> Window:
-        """Load a window and form its examples; the last ones are kept."""
+    def buffer(self, epoch: int, number: int) -> Buffer:
+        """Load a buffer and form its examples; the last ones are kept."""
         key = (epoch, number)
-        if key not in self._windows:
-            while len(self._windows) >= WINDOWS_KEPT:
-                del self._windows[next(iter(self._windows))]
-            self._windows[key] = self._build_window(epoch, number)
-        return self._windows[key]
+        if key not in self._buffers:
+            while len(self._buffers) >= BUFFERS_KEPT:
+                del self._buffers[next(iter(self._buffers))]
+            self._buffers[key] = self._build_buffer(epoch, number)
+        return self._buffers[key]
 
     def _epoch_order(self, epoch: int) -> tuple[Ints, Ints]:
-        """Permutation of the blocks and the number of batches up to the end of each window."""
+        """Permutation of the stretches and the number of batches up to the end of each buffer."""
         if epoch not in self._orders:
+            # The address keeps its old name: another would be another order.
             generator = rng(self._seed, "blocks", *self._address, epoch)
-            permutation = generator.permutation(len(self._blocks))
+            permutation = generator.permutation(len(self._stretches))
             batches = np.cumsum(self._quotas[permutation])
-            self._orders = {epoch: (permutation, batches[self._window_bounds[1:] - 1])}
+            self._orders = {epoch: (permutation, batches[self._buffer_bounds[1:] - 1])}
         return self._orders[epoch]
 
-    def _build_window(self, epoch: int, number: int) -> Window:
+    def _build_buffer(self, epoch: int, number: int) -> Buffer:
         permutation, _ = self._epoch_order(epoch)
-        chosen = permutation[self._window_bounds[number] : self._window_bounds[number + 1]]
-        tokens, sentence_offsets, document_offsets = _read_blocks([self._blocks[i] for i in chosen])
+        chosen = permutation[self._buffer_bounds[number] : self._buffer_bounds[number + 1]]
+        tokens, sentence_offsets, document_offsets = _read_stretches(
+            [self._stretches[i] for i in chosen]
+        )
         generator = rng(self._seed, "pairs", *self._address, epoch, number)
         pairs = form_pairs(sentence_offsets, document_offsets, self._config, generator)
         if not len(pairs):
             raise DataError(
                 f"{self.shards.folder}: {len(tokens)} tokens around document "
-                f"{self._blocks[chosen[0]].first_document} make no pair; the text is too short"
+                f"{self._stretches[chosen[0]].first_document} make no pair; the text is too short"
             )
         lengths = pairs.lengths.sum(axis=1) + self._config.num_specials
         shuffled = generator.permutation(len(pairs))
         order = shuffled[np.argsort(lengths[shuffled], kind="stable")]
         bounds = deal(lengths[order], int(self._quotas[chosen].sum()))
-        return Window(tokens, pairs, order, generator.permutation(bounds))
+        return Buffer(tokens, pairs, order, generator.permutation(bounds))
 
-    def _batches_of_blocks(self) -> Ints:
-        """How many batches each block stands for, int64 [num_blocks], at least one.
+    def _batches_of_stretches(self) -> Ints:
+        """How many batches each stretch stands for, int64 [num_stretches], at least one.
 
         Tokens of examples per token of text depend on task, rules and documents (specials,
-        truncation, sentences used twice in NSP), so they are measured on a sample of blocks.
+        truncation, sentences used twice in NSP), so they are measured on a sample of stretches.
         """
-        sample = np.unique(np.linspace(0, len(self._blocks) - 1, SAMPLED_BLOCKS).astype(np.int64))
-        tokens, sentence_offsets, document_offsets = _read_blocks([self._blocks[i] for i in sample])
+        sample = np.unique(
+            np.linspace(0, len(self._stretches) - 1, SAMPLED_STRETCHES).astype(np.int64)
+        )
+        tokens, sentence_offsets, document_offsets = _read_stretches(
+            [self._stretches[i] for i in sample]
+        )
         generator = rng(self._seed, "quotas", *self._address)
         pairs = form_pairs(sentence_offsets, document_offsets, self._config, generator)
         cost = pairs.lengths.sum() + self._config.num_specials * len(pairs)
         batches_per_token = cost / len(tokens) / (self._config.batch_tokens * AIMED_FILL)
-        block_tokens = np.array([block.num_tokens for block in self._blocks])
-        # Rounding the running sum keeps the rounding errors from adding up over the blocks.
-        ends = np.rint(np.cumsum(block_tokens) * batches_per_token).astype(np.int64)
+        stretch_tokens = np.array([stretch.num_tokens for stretch in self._stretches])
+        # Rounding the running sum keeps the rounding errors from adding up over the stretches.
+        ends = np.rint(np.cumsum(stretch_tokens) * batches_per_token).astype(np.int64)
         quotas: Ints = np.maximum(1, np.diff(ends, prepend=0))
         return quotas
 
@@ -193,30 +200,30 @@ def _fill(ascending: list[int], batch_tokens: int, most: int) -> list[int]:
     return edges
 
 
-def _cut_blocks(shards: ShardSet, config: ExampleConfig) -> list[_Block]:
-    """Cut every shard into blocks of whole documents with nearly equal numbers of tokens."""
-    wanted = max(config.block_tokens, MIN_BATCHES_PER_BLOCK * config.batch_tokens)
-    blocks = []
+def _cut_stretches(shards: ShardSet, config: ExampleConfig) -> list[_Stretch]:
+    """Cut every shard into stretches of whole documents with nearly equal numbers of tokens."""
+    wanted = max(config.stretch_tokens, MIN_BATCHES_PER_STRETCH * config.batch_tokens)
+    stretches = []
     for shard in shards.shards:
         _, sentences, documents = _read_shard(shard)
         document_ends = sentences[documents]
-        num_blocks = max(1, round(shard.num_tokens / wanted))
-        targets = np.arange(num_blocks + 1) * shard.num_tokens // num_blocks
+        num_stretches = max(1, round(shard.num_tokens / wanted))
+        targets = np.arange(num_stretches + 1) * shard.num_tokens // num_stretches
         edges = np.unique(np.searchsorted(document_ends, targets))
         for first, last in pairwise(edges.tolist()):
             num_tokens = int(document_ends[last] - document_ends[first])
-            blocks.append(_Block(shard, first, last, num_tokens))
-    return blocks
+            stretches.append(_Stretch(shard, first, last, num_tokens))
+    return stretches
 
 
-def _read_blocks(blocks: list[_Block]) -> tuple[Tokens, Ints, Ints]:
-    """Tokens, sentence offsets and document offsets of blocks, one after the other."""
+def _read_stretches(stretches: list[_Stretch]) -> tuple[Tokens, Ints, Ints]:
+    """Tokens, sentence offsets and document offsets of stretches, one after the other."""
     tokens, sentence_lengths, document_lengths = [], [], []
-    for shard in dict.fromkeys(block.shard for block in blocks):
+    for shard in dict.fromkeys(stretch.shard for stretch in stretches):
         mapped, sentences, documents = _read_shard(shard)
-        for block in blocks:
-            if block.shard == shard:
-                bounds = documents[block.first_document : block.last_document + 1]
+        for stretch in stretches:
+            if stretch.shard == shard:
+                bounds = documents[stretch.first_document : stretch.last_document + 1]
                 offsets = sentences[bounds[0] : bounds[-1] + 1]
                 tokens.append(mapped[offsets[0] : offsets[-1]])
                 sentence_lengths.append(np.diff(offsets))

@@ -1,4 +1,4 @@
-"""An unfinished build: its plan, its finished parts, and what may be continued."""
+"""An unfinished build: its request, its finished parts, and what may be continued."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from litebert.data.corpus.sources import Source, read_sources, write_sources
 SOURCES = "sources.jsonl"
 PROBLEMS = "problems.jsonl"
 _WORK = ".work"
-_PLAN = "plan.json"
-_WORKED = (_PLAN, SOURCES, "parts", "assembly.json", "dropped.npy", "hashes")
+_REQUEST = "request.json"
+_WORKED = (_REQUEST, SOURCES, "parts", "assembly.json", "dropped.npy", "hashes")
 _MADE = (MANIFEST, SOURCES, PROBLEMS, "train", "dev", "tokenizer", _WORK)
 
 
 @dataclass(frozen=True)
-class BuildPlan:
-    """All that the output depends on; a build is continued only with an equal plan."""
+class BuildRequest:
+    """All that the output depends on; a build is continued only with an equal request."""
 
     tokenizer: str
     settings: dict[str, str]
     sources: tuple[Source, ...]
 
-    def difference(self, old: BuildPlan) -> str | None:
+    def difference(self, old: BuildRequest) -> str | None:
         """Say what changed since ``old``, or None if nothing did."""
         if self.tokenizer != old.tokenizer:
             return f"the tokenizer changed (fingerprint {old.tokenizer[:12]} before)"
@@ -80,12 +80,12 @@ class BuildFolder:
         if path.is_file():
             yield from read_sources(path)
 
-    def begin(self, plan: BuildPlan, restart: bool) -> None:
-        """Start a build, or go on with one of the same plan; refuse what would mix two."""
+    def begin(self, request: BuildRequest, restart: bool) -> None:
+        """Start a build, or go on with one of the same request; refuse what would mix two."""
         if restart:
             self._discard()
-        old = self._finished_plan() if self.is_finished else self._unfinished_plan()
-        if old is not None and (difference := plan.difference(old)) is not None:
+        old = self._finished_request() if self.is_finished else self._unfinished_request()
+        if old is not None and (difference := request.difference(old)) is not None:
             if self.is_finished or any(self.parts.glob("*.npz")) or self.assembly.is_file():
                 kind = "a finished" if self.is_finished else "an unfinished"
                 raise DataError(
@@ -97,11 +97,13 @@ class BuildFolder:
             shutil.rmtree(self.work, ignore_errors=True)
             return
         if old is None:
-            self._discard()  # what a process killed while discarding or planning left
+            self._discard()  # what a process killed while discarding or beginning left
         self._remove_temporary_files()
         self.parts.mkdir(parents=True, exist_ok=True)
-        write_sources(self.work / SOURCES, plan.sources, times=True)
-        write_json(self.work / _PLAN, {"tokenizer": plan.tokenizer, "settings": plan.settings})
+        write_sources(self.work / SOURCES, request.sources, times=True)
+        write_json(
+            self.work / _REQUEST, {"tokenizer": request.tokenizer, "settings": request.settings}
+        )
 
     @property
     def parts(self) -> Path:
@@ -133,19 +135,19 @@ class BuildFolder:
         """Remove what only an unfinished build needs."""
         shutil.rmtree(self.work)
 
-    def _finished_plan(self) -> BuildPlan:
+    def _finished_request(self) -> BuildRequest:
         manifest = Manifest.read(self.out)
         path = self.out / SOURCES
         if not path.is_file():
             raise DataError(f"{path} is missing; prepare the corpus again with --restart")
-        return BuildPlan(manifest.tokenizer, manifest.settings, tuple(read_sources(path)))
+        return BuildRequest(manifest.tokenizer, manifest.settings, tuple(read_sources(path)))
 
-    def _unfinished_plan(self) -> BuildPlan | None:
-        if not (self.work / _PLAN).is_file():
+    def _unfinished_request(self) -> BuildRequest | None:
+        if not (self.work / _REQUEST).is_file():
             return None
-        values = read_json(self.work / _PLAN)
+        values = read_json(self.work / _REQUEST)
         return from_dict(
-            BuildPlan, {**values, "sources": tuple(self.known_sources())}, str(self.work)
+            BuildRequest, {**values, "sources": tuple(self.known_sources())}, str(self.work)
         )
 
     def _discard(self) -> None:

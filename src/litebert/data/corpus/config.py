@@ -57,15 +57,15 @@ or the passages of SQuAD (.json) and RACE (.jsonl); also .gz, .xz or .zst"""
 one list in which -1 ends a sentence"""
     shard_tokens: int = 1 << 24
     """tokens in one shard, about"""
-    block_bytes: int = 4 << 20
-    """text that a worker handles at once; a document of more than four blocks is cut"""
+    part_bytes: int = 4 << 20
+    """text that a worker handles at once; a document of more than four times as much is cut"""
 
     def __post_init__(self) -> None:
         if not self.input:
             raise ConfigError("no input given; name files, folders or globs with --input")
         check_range(self, "0 or more and less than 1", "dev_fraction")
         check_range(self, "1 or more", "workers", most=MOST_PROCESSES)
-        check_range(self, "1 or more", "block_bytes", most=1 << 28)
+        check_range(self, "1 or more", "part_bytes", most=1 << 28)
         if not 1 <= self.shard_tokens < 1 << 31:
             raise ConfigError(
                 f"shard_tokens {self.shard_tokens} is out of range; choose 1 to 2,147,483,647"

@@ -1,4 +1,4 @@
-"""Engines: where chunks are turned into parts, in this process, in worker processes, or on Ray."""
+"""Engines: where raw text is turned into parts, in this process, in worker processes, or on Ray."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from multiprocessing.connection import wait as wait_for_sentinel
 
 from litebert.common.errors import ConfigError, DataError, install_command
 from litebert.common.signals import interrupts_held
-from litebert.data.corpus.ingest import Chunk
+from litebert.data.corpus.ingest import RawPart
 from litebert.data.corpus.parts import PartSettings, build_part
 
-Results = Generator[tuple[Chunk, bytes], None, None]
-"""Chunks with their parts, in any order; to be closed if not read to the end."""
+Results = Generator[tuple[RawPart, bytes], None, None]
+"""Raw parts with the finished ones, in any order; to be closed if not read to the end."""
 
 _QUEUED_PER_WORKER = 2
-"""Chunks on the way to a worker: enough to keep it busy, few enough to bound memory."""
+"""Raw parts on the way to a worker: enough to keep it busy, few enough to bound memory."""
 
 
-def in_this_process(chunks: Iterable[Chunk], settings: PartSettings) -> Results:
-    """Yield each chunk with its part, in order."""
-    for chunk in chunks:
-        yield chunk, build_part(chunk, settings)
+def in_this_process(raw_parts: Iterable[RawPart], settings: PartSettings) -> Results:
+    """Yield each raw part with the finished one, in order."""
+    for raw in raw_parts:
+        yield raw, build_part(raw, settings)
 
 
-def in_processes(chunks: Iterable[Chunk], settings: PartSettings, workers: int) -> Results:
+def in_processes(raw_parts: Iterable[RawPart], settings: PartSettings, workers: int) -> Results:
     """Let processes of this machine do the work; this one only reads and writes files."""
     # Spawned, not forked: a fork would inherit the lock file and whatever threads hold.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_follow_parent)
-    pending: dict[Future[bytes], Chunk] = {}
+    pending: dict[Future[bytes], RawPart] = {}
 
-    def finished() -> Iterator[tuple[Chunk, bytes]]:
+    def finished() -> Iterator[tuple[RawPart, bytes]]:
         for future in wait(pending, return_when=FIRST_COMPLETED).done:
             yield pending.pop(future), future.result()
 
     try:
-        for chunk in chunks:
+        for raw in raw_parts:
             with interrupts_held():  # the pool starts its processes here
-                future = pool.submit(build_part, chunk, settings)
-            pending[future] = chunk
+                future = pool.submit(build_part, raw, settings)
+            pending[future] = raw
             if len(pending) >= workers * _QUEUED_PER_WORKER:
                 yield from finished()
         while pending:
@@ -73,10 +73,10 @@ def _follow_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def on_ray(chunks: Iterable[Chunk], settings: PartSettings, workers: int | None) -> Results:
+def on_ray(raw_parts: Iterable[RawPart], settings: PartSettings, workers: int | None) -> Results:
     """Let a Ray cluster do the work: the one at ``RAY_ADDRESS``, else one on this machine.
 
-    Chunks and parts travel through Ray, so the nodes need litebert but neither the input nor a
+    Text and parts travel through Ray, so the nodes need litebert but neither the input nor a
     shared disk.
     """
     try:
@@ -98,17 +98,17 @@ def on_ray(chunks: Iterable[Chunk], settings: PartSettings, workers: int | None)
                 f"Ray cannot be reached at RAY_ADDRESS={address}: {reason.rstrip('.')}; start a "
                 "cluster with `ray start --head`, or unset RAY_ADDRESS to use this machine"
             ) from None
-    pending: dict[object, Chunk] = {}
+    pending: dict[object, RawPart] = {}
 
-    def finished() -> tuple[Chunk, bytes]:
+    def finished() -> tuple[RawPart, bytes]:
         done, _ = ray.wait(list(pending), num_returns=1)
         return pending.pop(done[0]), ray.get(done[0])
 
     try:
         workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         function, shared_settings = ray.remote(build_part), ray.put(settings)
-        for chunk in chunks:
-            pending[function.remote(chunk, shared_settings)] = chunk
+        for raw in raw_parts:
+            pending[function.remote(raw, shared_settings)] = raw
             if len(pending) >= workers * _QUEUED_PER_WORKER:
                 yield finished()
         while pending:

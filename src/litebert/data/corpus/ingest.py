@@ -1,7 +1,7 @@
-"""Ingestion: files of any size, read once and cut into chunks of whole documents.
+"""Ingestion: files of any size, read once and cut into parts of whole documents.
 
-Where a chunk begins and ends depends on the files alone: not on workers, nor on where reading
-began, so an interrupted build goes on at the end of any chunk.
+Where a part begins and ends depends on the files alone: not on workers, nor on where reading
+began, so an interrupted build goes on at the end of any part.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet
 
 LARGEST = 4
-"""A document of more than so many times the wanted bytes of a chunk is cut, such a line is skipped:
+"""A document of more than so many times the wanted bytes of a part is cut, such a line is skipped:
 memory stays bounded."""
 
 _SKIP_BYTES = 1 << 20
@@ -105,62 +105,62 @@ class Excerpt:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class RawPart:
     """The unit of work: excerpts of about four megabytes together."""
 
     index: int
     excerpts: tuple[Excerpt, ...]
     end: Position
-    """where the next chunk begins"""
+    """where the next part begins"""
     num_bytes: int
 
 
-def read_chunks(
+def read_raw_parts(
     sources: Sequence[Source],
     column: str = "text",
     first_index: int = 0,
     start: Position = BEGINNING,
-    block_bytes: int = PrepareConfig.block_bytes,
-) -> Iterator[Chunk]:
-    """Yield the chunks of a corpus from chunk ``first_index`` on, which begins at ``start``.
+    part_bytes: int = PrepareConfig.part_bytes,
+) -> Iterator[RawPart]:
+    """Yield the raw parts of a corpus from part ``first_index`` on, which begins at ``start``.
 
-    A chunk has half of ``block_bytes`` to four times as many.
+    A part has half of ``part_bytes`` to four times as many.
     """
     index, excerpts, num_bytes = first_index, list[Excerpt](), 0
     end = start
     for number in range(start.source, len(sources)):
         source = sources[number]
         offset, line = (start.offset, start.line) if number == start.source else (0, 1)
-        for found in _excerpts(source, column, offset, line, block_bytes):
+        for found in _excerpts(source, column, offset, line, part_bytes):
             excerpts.append(found)
             num_bytes += found.num_bytes
             end = Position(number, found.end_offset, found.end_line)
             if found.ends_source:
                 end = Position(number + 1)
-            if num_bytes >= block_bytes // 2:
-                yield Chunk(index, tuple(excerpts), end, num_bytes)
+            if num_bytes >= part_bytes // 2:
+                yield RawPart(index, tuple(excerpts), end, num_bytes)
                 index, excerpts, num_bytes = index + 1, [], 0
     if excerpts:
-        yield Chunk(index, tuple(excerpts), end, num_bytes)
+        yield RawPart(index, tuple(excerpts), end, num_bytes)
 
 
 def _excerpts(
-    source: Source, column: str, offset: int, line: int, block_bytes: int
+    source: Source, column: str, offset: int, line: int, part_bytes: int
 ) -> Iterator[Excerpt]:
     if source.bytes == 0:
         yield _failure(source, "empty_file", 0, "0 bytes")
         return
     if source.format == "parquet":
-        yield from _parquet_excerpts(source, column, offset, block_bytes)
+        yield from _parquet_excerpts(source, column, offset, part_bytes)
         return
     if source.format == "squad":
-        yield from _squad_excerpts(source, offset, block_bytes)
+        yield from _squad_excerpts(source, offset, part_bytes)
         return
     end_line = line
     try:
         with open_binary(source.path) as stream:
             _skip(stream, offset, Path(source.path).suffix.lower() in COMPRESSIONS)
-            for found in _text_excerpts(stream, source, offset, line, block_bytes):
+            for found in _text_excerpts(stream, source, offset, line, part_bytes):
                 end_line = found.end_line
                 yield found
     except READ_ERRORS as error:
@@ -179,15 +179,15 @@ def _raise_if_the_machine_failed(error: Exception) -> None:
 
 
 def _text_excerpts(
-    stream: IO[bytes], source: Source, offset: int, line: int, block_bytes: int
+    stream: IO[bytes], source: Source, offset: int, line: int, part_bytes: int
 ) -> Iterator[Excerpt]:
     """Yield lines of plain text or JSON, cut where a document ends.
 
     The buffer is filled to an exact size before a cut is sought, so that the cuts depend on the
     text and on the beginning alone.
     """
-    largest = LARGEST * block_bytes
-    first_size = largest if source.layout == "files" else block_bytes
+    largest = LARGEST * part_bytes
+    first_size = largest if source.layout == "files" else part_bytes
     buffer, size, is_fresh = b"", first_size, offset == 0
     while True:
         buffer += _read_exactly(stream, size - len(buffer))
@@ -273,7 +273,7 @@ def _failure(source: Source, kind: ProblemKind, line: int, detail: str) -> Excer
 
 
 def _parquet_excerpts(
-    source: Source, column: str, offset: int, block_bytes: int
+    source: Source, column: str, offset: int, part_bytes: int
 ) -> Iterator[Excerpt]:
     """Yield values of the column; offsets are rows."""
     try:
@@ -290,7 +290,7 @@ def _parquet_excerpts(
                 return
             rows = parquet_rows(file, offset, [column])
             values = (row if isinstance(row, DataError) else row[column] for row in rows)
-            for found in _excerpts_of_values(source, values, offset, block_bytes):
+            for found in _excerpts_of_values(source, values, offset, part_bytes):
                 first_row = found.end_offset
                 yield found
     except (*READ_ERRORS, pyarrow.ArrowException) as error:
@@ -299,7 +299,7 @@ def _parquet_excerpts(
         yield _failure(source, "unreadable_file", first_row + 1, detail)
 
 
-def _squad_excerpts(source: Source, offset: int, block_bytes: int) -> Iterator[Excerpt]:
+def _squad_excerpts(source: Source, offset: int, part_bytes: int) -> Iterator[Excerpt]:
     """Yield the articles of a SQuAD file, their passages as paragraphs; offsets are articles."""
     try:
         with blame("the file"):
@@ -313,11 +313,11 @@ def _squad_excerpts(source: Source, offset: int, block_bytes: int) -> Iterator[E
         _raise_if_the_machine_failed(error)
         yield _failure(source, "unreadable_file", 0, f"{error}; it is left out")
     else:
-        yield from _excerpts_of_values(source, articles[offset:], offset, block_bytes)
+        yield from _excerpts_of_values(source, articles[offset:], offset, part_bytes)
 
 
 def _excerpts_of_values(
-    source: Source, values: Iterable[object], first_row: int, block_bytes: int
+    source: Source, values: Iterable[object], first_row: int, part_bytes: int
 ) -> Iterator[Excerpt]:
     """Yield values, the first of which is row ``first_row``, in excerpts of about so many bytes."""
     kept: list[object] = []
@@ -325,7 +325,7 @@ def _excerpts_of_values(
     for value in values:
         kept.append(value)
         size += len(value) if isinstance(value, str) else 0
-        if size >= block_bytes:
+        if size >= part_bytes:
             first_row, row = first_row + len(kept), first_row
             yield Excerpt(source, row + 1, tuple(kept), first_row, first_row + 1)
             kept, size = [], 0

@@ -1,4 +1,4 @@
-"""Parts: a chunk of raw text parsed, split into sentences, tokenised and hashed by one worker."""
+"""Parts: raw text parsed, split into sentences, tokenised and hashed by one worker."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from litebert.common.errors import DataError, blame
 from litebert.common.limits import check_regular, parse_json
 from litebert.data.corpus.build import SOURCES
 from litebert.data.corpus.ingest import (
-    Chunk,
     Excerpt,
     Position,
     Problem,
     ProblemKind,
-    read_chunks,
+    RawPart,
+    read_raw_parts,
 )
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.manifest import Manifest
@@ -44,7 +44,7 @@ _NAMED_PROBLEMS = 100
 
 @dataclass(frozen=True)
 class PartSettings:
-    """What turns any chunk into its part; it travels to the workers with the chunk."""
+    """What turns raw text into a part; it travels to the workers with the text."""
 
     model: bytes
     """the vocabulary itself: a worker on another machine has no folder to load"""
@@ -72,7 +72,7 @@ class PartSummary:
 
 @dataclass(frozen=True)
 class Part:
-    """The documents of one chunk in order, duplicates and both splits included."""
+    """The documents of one part in order, duplicates and both splits included."""
 
     documents: Documents
     hashes: NDArray[np.uint64]
@@ -138,8 +138,8 @@ def _summary(data: NDArray[np.uint8]) -> PartSummary:
     return PartSummary(**values)
 
 
-def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
-    """Turn a chunk into its part's file: the function that runs on every worker."""
+def build_part(raw: RawPart, settings: PartSettings) -> bytes:
+    """Turn raw text into its part's file: the function that runs on every worker."""
     tokenizer = _tokenizer(settings.model, settings.tokenizer)
     problems: list[Problem] = []
     sentences: list[str] = []
@@ -148,7 +148,7 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
     from_dev: list[bool] = []
     text_bytes = 0
     reader = _Ids(tokenizer) if settings.ids else None
-    for source, paragraphs, text, key in _texts(chunk, settings.column, problems, reader):
+    for source, paragraphs, text, key in _texts(raw, settings.column, problems, reader):
         text_bytes += len(text)
         hashes.append(key)
         from_dev.append(source.split == "dev")
@@ -164,7 +164,7 @@ def build_part(chunk: Chunk, settings: PartSettings) -> bytes:
     is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < _dev_limit(settings.dev_share))
     counts = Counter[str](problem.kind for problem in problems)
     summary = PartSummary(
-        end=chunk.end,
+        end=raw.end,
         text_bytes=text_bytes,
         empty_documents=int((~keep).sum()),
         problem_counts=dict(counts),
@@ -186,8 +186,8 @@ def raw_texts(
 ) -> Iterator[str]:
     """Yield the documents of sources that belong to the dev split, each once."""
     seen = set[bytes]()
-    for chunk in read_chunks(sources, column):
-        for source, _, text, key in _texts(chunk, column, []):
+    for raw in read_raw_parts(sources, column):
+        for source, _, text, key in _texts(raw, column, []):
             is_dev = int.from_bytes(key[:8], "little") < _dev_limit(dev_share)
             if (is_dev or source.split == "dev") and key not in seen:
                 seen.add(key)
@@ -195,10 +195,10 @@ def raw_texts(
 
 
 def _texts(
-    chunk: Chunk, column: str, problems: list[Problem], reader: _Ids | None = None
+    raw: RawPart, column: str, problems: list[Problem], reader: _Ids | None = None
 ) -> Iterator[tuple[Source, list[str], bytes, bytes]]:
-    """Yield source, paragraphs, text and 128-bit hash of every document of a chunk."""
-    for excerpt in chunk.excerpts:
+    """Yield source, paragraphs, text and 128-bit hash of every document of a part."""
+    for excerpt in raw.excerpts:
         problems.extend(excerpt.problems)
         for paragraphs in _documents(excerpt, column, problems, reader):
             text = "\n".join(paragraphs).encode()

@@ -17,10 +17,10 @@ from litebert.common.files import atomic_folder, sha256_file
 from litebert.common.ownership import keep_inputs
 from litebert.common.progress import progress
 from litebert.data.corpus.assemble import plan_assembly, write_train_shards
-from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, BuildPlan
+from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, BuildRequest
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.engines import Results, in_processes, in_this_process, on_ray
-from litebert.data.corpus.ingest import BEGINNING, Chunk, read_chunks
+from litebert.data.corpus.ingest import BEGINNING, RawPart, read_raw_parts
 from litebert.data.corpus.manifest import Manifest, SourceCounts
 from litebert.data.corpus.parts import PartSettings, PartSummary, read_summary
 from litebert.data.corpus.shards import TOKENIZER_FOLDER, seal_split, token_dtype
@@ -91,8 +91,8 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     workers = config.workers or _num_cores()
     with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
         sources = _hashed_sources(inputs, build)
-        plan = BuildPlan(tokenizer.fingerprint, _settings(config), sources)
-        build.begin(plan, config.restart)
+        request = BuildRequest(tokenizer.fingerprint, _settings(config), sources)
+        build.begin(request, config.restart)
         was_complete = build.is_finished
         work = _Work()
         if not was_complete:
@@ -140,7 +140,7 @@ def _tokenise(
     tokenizer: Tokenizer,
     workers: int,
 ) -> _Work:
-    """Read all chunks and make those parts that are not there yet."""
+    """Read all input and make those parts that are not there yet."""
     settings = PartSettings(
         tokenizer.model,
         tokenizer.settings,
@@ -158,38 +158,38 @@ def _tokenise(
     left_mb = sum(source.text_bytes_estimate for source in sources[start.source :]) / 1e6
     with progress("tokenising", total=left_mb, unit="MB") as bar:
 
-        def missing_chunks() -> Iterator[Chunk]:
-            for chunk in read_chunks(sources, config.column, leading, start, config.block_bytes):
+        def missing_parts() -> Iterator[RawPart]:
+            for raw in read_raw_parts(sources, config.column, leading, start, config.part_bytes):
                 work.num_parts += 1
-                if build.part(chunk.index).is_file():
+                if build.part(raw.index).is_file():
                     work.num_resumed += 1
                 else:
-                    yield chunk
+                    yield raw
 
         # Closed at once when something fails: workers end before the folder is unlocked.
-        with closing(_run(config, missing_chunks(), settings, workers)) as results:
-            for chunk, data in results:
+        with closing(_run(config, missing_parts(), settings, workers)) as results:
+            for raw, data in results:
                 summary = read_summary(BytesIO(data))
                 _show_problems(summary, work, config.strict)
                 work.coverage += Coverage(*summary.coverage)
                 if work.coverage.tokens > _ENOUGH_TOKENS:  # wrong from the start: stop now
                     work.coverage.check(str(config.input[0]), config.allow_unknown)
-                build.write_part(chunk.index, data)
+                build.write_part(raw.index, data)
                 work.num_bytes += summary.text_bytes
-                done_mb = min(left_mb, chunk.num_bytes / 1e6)
+                done_mb = min(left_mb, raw.num_bytes / 1e6)
                 left_mb -= done_mb
                 bar.advance(done_mb)
     return work
 
 
 def _run(
-    config: PrepareConfig, chunks: Iterator[Chunk], settings: PartSettings, workers: int
+    config: PrepareConfig, raw_parts: Iterator[RawPart], settings: PartSettings, workers: int
 ) -> Results:
     if config.engine == "ray":
-        return on_ray(chunks, settings, config.workers)
+        return on_ray(raw_parts, settings, config.workers)
     if workers == 1:
-        return in_this_process(chunks, settings)
-    return in_processes(chunks, settings, workers)
+        return in_this_process(raw_parts, settings)
+    return in_processes(raw_parts, settings, workers)
 
 
 def _show_problems(summary: PartSummary, work: _Work, strict: bool) -> None:
@@ -260,7 +260,7 @@ def _settings(config: PrepareConfig) -> dict[str, str]:
         "dev_share": config.dev_share,
         "dedup": config.dedup,
         "shard_tokens": config.shard_tokens,
-        "block_bytes": config.block_bytes,
+        "part_bytes": config.part_bytes,
     }
     values |= {"ids": True} if config.ids else {}  # folders from before there was a choice hold
     return {key: str(value) for key, value in values.items()}

@@ -61,11 +61,11 @@ class BatchOrder:
 
 @dataclass(frozen=True)
 class JointBatch:
-    """Features whose loss is over all of them together, in padded parts of rows of like length."""
+    """Features whose loss is over all of them together, in padded batches of like length."""
 
-    parts: list[PaddedBatch]
+    padded: list[PaddedBatch]
     places: IndexArray
-    """[B * T], where each row stands among those of all parts"""
+    """[B * T], where each row stands among those of all padded batches"""
     targets: npt.NDArray[np.generic]
     teacher: FloatArray | None
     num_texts: int
@@ -75,8 +75,8 @@ class JointBatch:
 
     @property
     def num_padded(self) -> int:
-        """Tokens of all parts, padding included."""
-        return sum(part.input_ids.size for part in self.parts)
+        """Tokens of all padded batches, padding included."""
+        return sum(part.input_ids.size for part in self.padded)
 
 
 Batch = PaddedBatch | JointBatch

@@ -330,7 +330,7 @@ def batch_loss(
         encode: Callable[..., Tensor] = model.vectors
         if max_tokens is not None and batch.num_padded > max_tokens:
             encode = partial(checkpoint, model.vectors, use_reentrant=False)
-        parts = [encode(head_inputs(part, device), num_layers) for part in batch.parts]
+        parts = [encode(head_inputs(part, device), num_layers) for part in batch.padded]
         vectors = torch.cat(parts)[torch.from_numpy(batch.places).to(device)]
         vectors_BTH = vectors.view(batch.num_labels, batch.num_texts, -1)
         loss = None if batch.num_texts == 1 else model.loss(vectors_BTH, targets)

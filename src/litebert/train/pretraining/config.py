@@ -204,7 +204,7 @@ vocabulary: continued pretraining"""
     batch_size: int = 256
     """examples of full length per step over all processes; shorter ones come in larger numbers"""
     accumulation: int = 1
-    """each micro-batch in this many parts, for less memory: the same batches, the same losses"""
+    """each micro-batch in this many shares, for less memory: the same batches, the same losses"""
     workers: int = 0
     """background processes that prepare batches; worthwhile on GPUs, hardly on CPUs"""
     parallel: Literal["auto", "none", "ddp", "fsdp"] = "auto"

@@ -36,7 +36,7 @@ class Feed:
 
     A step of k micro-batches uses k positions. If the number of processes divides k, each process
     takes every R-th one; else each takes its rows of every one. ``accumulation`` cuts each of these
-    into so many parts, in the same order.
+    into so many shares, in the same order.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Feed:
         self._stream_key: tuple[int, int, float, int] | None = None
 
     def take(self, stage: Stage) -> list[Batch]:
-        """This process's part of the next step, cut as it is computed; the position moves on."""
+        """This process's share of the next step, cut as it is computed; the position moves on."""
         loader = self._enter(stage)
         k, first = stage.num_micro, self.position.batch
         striding = k % self._world_size == 0
@@ -79,12 +79,12 @@ class Feed:
         self.position = replace(self.position, batch=first + k)
         if not striding:
             batches = [rows_of(batch, self._rank, self._world_size) for batch in batches]
-        return [part for batch in batches for part in parts_of(batch, self._accumulation)]
+        return [share for batch in batches for share in shares_of(batch, self._accumulation)]
 
     def addresses(self, stage: Stage) -> dict[str, object]:
         """Where the examples of the last step came from.
 
-        For each global micro-batch its corpus and, for each example, (epoch, window, index).
+        For each global micro-batch its corpus and, for each example, (epoch, buffer, index).
         """
         assert self._loader is not None, "a step was taken"
         here = self.position
@@ -146,20 +146,20 @@ def without_masks(batch: Batch) -> Batch:
     return replace(batch, input_ids=words, masked_positions=none, masked_labels=none)
 
 
-def parts_of(batch: Batch, num_parts: int) -> list[Batch]:
-    """A batch as ``num_parts`` nearly equal parts, or as many as it has rows."""
-    num_parts = min(num_parts, len(batch.input_ids))
-    return [rows_of(batch, part, num_parts) for part in range(num_parts)]
+def shares_of(batch: Batch, num_shares: int) -> list[Batch]:
+    """A batch as ``num_shares`` nearly equal shares, or as many as it has rows."""
+    num_shares = min(num_shares, len(batch.input_ids))
+    return [rows_of(batch, share, num_shares) for share in range(num_shares)]
 
 
-def rows_of(batch: Batch, part: int, num_parts: int) -> Batch:
-    """One of ``num_parts`` nearly equal parts of a batch's rows.
+def rows_of(batch: Batch, share: int, num_shares: int) -> Batch:
+    """One of ``num_shares`` nearly equal shares of a batch's rows.
 
-    A part without rows becomes one row without labels and address: it costs a little and changes
-    nothing, and the process still takes part in what all processes do together.
+    A share without rows becomes one row without labels and address: it costs a little and changes
+    nothing, and the process still takes share in what all processes do together.
     """
     num_rows, length = batch.input_ids.shape
-    first, last = num_rows * part // num_parts, num_rows * (part + 1) // num_parts
+    first, last = num_rows * share // num_shares, num_rows * (share + 1) // num_shares
     is_empty = first == last
     addresses = batch.addresses[first:last]
     if is_empty:

@@ -176,8 +176,8 @@ def pretraining_identity(config: PretrainConfig, shape: ModelConfig) -> dict[str
         "optimizer.bias_correction": config.optimizer.bias_correction,
         "examples.task": config.examples.task,
         "examples.rules": config.examples.rules,
-        "examples.block_tokens": config.examples.block_tokens,
-        "examples.window_blocks": config.examples.window_blocks,
+        "examples.stretch_tokens": config.examples.stretch_tokens,
+        "examples.buffer_stretches": config.examples.buffer_stretches,
         "examples.short_probability": config.examples.short_probability,
     }
 

@@ -30,7 +30,7 @@ from litebert.data.corpus.shards import ShardSet
 from small_shards import write_documents
 
 FIRST_ID = 5
-CONFIG = ExampleConfig(length=32, micro_batch_size=4, block_tokens=600, window_blocks=2)
+CONFIG = ExampleConfig(length=32, micro_batch_size=4, stretch_tokens=600, buffer_stretches=2)
 
 
 def numbered_documents(num_documents: int, seed: int = 0) -> list[list[list[int]]]:
@@ -132,22 +132,22 @@ def test_examples_are_text_of_the_corpus(corpus: ShardSet) -> None:
 def test_every_chunk_comes_exactly_once_per_epoch(corpus: ShardSet, task: str, rules: str) -> None:
     loader = loader_of(corpus, replace(CONFIG, task=task, rules=rules))
     source = loader.corpora[0]
-    num_windows = source.locate(source.num_batches - 1)[1] + 1
-    assert num_windows > 2, "the test needs several windows"
+    num_buffers = source.locate(source.num_batches - 1)[1] + 1
+    assert num_buffers > 2, "the test needs several buffers"
     for epoch in (0, 3):
         addresses = [tuple(a) for b in loader.epoch_batches(epoch) for a in b.addresses.tolist()]
-        windows = [source.window(epoch, number) for number in range(num_windows)]
+        buffers = [source.buffer(epoch, number) for number in range(num_buffers)]
         expected = {
-            (epoch, w, i) for w, window in enumerate(windows) for i in range(len(window.pairs))
+            (epoch, w, i) for w, buffer in enumerate(buffers) for i in range(len(buffer.pairs))
         }
         assert len(addresses) == len(set(addresses))
         assert set(addresses) == expected
-        taken = sum(int(np.diff(window.pairs.chunks).sum()) for window in windows)
+        taken = sum(int(np.diff(buffer.pairs.chunks).sum()) for buffer in buffers)
         left_out = corpus.num_sentences - taken  # chunks of one token make no pair
         assert 0 <= left_out < 0.05 * corpus.num_sentences
         if task == "none":
             assert left_out == 0
-        tokens = np.concatenate([window.tokens for window in windows])
+        tokens = np.concatenate([buffer.tokens for buffer in buffers])
         assert len(np.unique(tokens)) == len(tokens) == corpus.num_tokens
 
 
@@ -172,12 +172,14 @@ def test_epochs_differ(corpus: ShardSet) -> None:
     )
 
 
-def test_epochs_windows_and_batches_draw_their_own_numbers(tmp_path: Path) -> None:
+def test_epochs_buffers_and_batches_draw_their_own_numbers(tmp_path: Path) -> None:
     # All documents alike, so that only the random numbers can make a difference.
     shards = write_documents(tmp_path, [[[7] * 9] * 20] * 64, 10, shard_tokens=10**6)
-    loader = loader_of(shards, replace(CONFIG, block_tokens=900, task="none", short_probability=0))
+    loader = loader_of(
+        shards, replace(CONFIG, stretch_tokens=900, task="none", short_probability=0)
+    )
     (source,) = loader.corpora
-    orders = [source.window(e, w).pairs.starts.tolist() for e in (0, 1) for w in (0, 1)]
+    orders = [source.buffer(e, w).pairs.starts.tolist() for e in (0, 1) for w in (0, 1)]
     assert all(first != second for first, second in pairwise(orders))
     masks = [b.masked_positions.tolist() for e in (0, 1) for b in loader.epoch_batches(e)]
     assert len({tuple(places) for places in masks}) == len(masks)
@@ -185,7 +187,7 @@ def test_epochs_windows_and_batches_draw_their_own_numbers(tmp_path: Path) -> No
 
 def test_blocks_meet_others_in_every_epoch(corpus: ShardSet) -> None:
     (source,) = loader_of(corpus).corpora
-    contents = [set(source.window(epoch, 0).tokens.tolist()) for epoch in range(4)]
+    contents = [set(source.buffer(epoch, 0).tokens.tolist()) for epoch in range(4)]
     assert all(first != second for first, second in pairwise(contents))
 
 
@@ -467,7 +469,7 @@ def test_what_cannot_work_is_refused_in_one_line(corpus: ShardSet, tmp_path: Pat
         (lambda: loader_of(one).batch(-1), ConfigError, "negative"),
         (lambda: loader_of(one).iterate(0, stride=0), ConfigError, "stride"),
         (lambda: ExampleConfig(length=4), ConfigError, "length 4"),
-        (lambda: ExampleConfig(window_blocks=1), ConfigError, "window_blocks 1"),
+        (lambda: ExampleConfig(buffer_stretches=1), ConfigError, "buffer_stretches 1"),
         (lambda: ExampleConfig(short_probability=2), ConfigError, "short_probability 2"),
     ]
     for action, kind, message in cases:

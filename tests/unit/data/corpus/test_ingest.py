@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.data.corpus.ingest import LARGEST, Chunk, Problem, read_chunks
+from litebert.data.corpus.ingest import LARGEST, Problem, RawPart, read_raw_parts
 from litebert.data.corpus.layouts import TextLayout, detect_layout, paragraphs_of
 from litebert.data.corpus.sources import Format, Source
 
@@ -27,14 +27,14 @@ def source(path: Path, format: Format = "text", layout: TextLayout | None = "par
     return Source(str(path), format, layout, "train", path.stat().st_size, "")
 
 
-def problems_of(chunks: list[Chunk]) -> list[Problem]:
+def problems_of(raw_parts: list[RawPart]) -> list[Problem]:
     return [
-        problem for chunk in chunks for excerpt in chunk.excerpts for problem in excerpt.problems
+        problem for raw in raw_parts for excerpt in raw.excerpts for problem in excerpt.problems
     ]
 
 
-def text_of(chunks: list[Chunk]) -> bytes:
-    excerpts = [excerpt.data for chunk in chunks for excerpt in chunk.excerpts]
+def text_of(raw_parts: list[RawPart]) -> bytes:
+    excerpts = [excerpt.data for raw in raw_parts for excerpt in raw.excerpts]
     return b"".join(data for data in excerpts if isinstance(data, bytes))
 
 
@@ -49,7 +49,7 @@ separators = st.sampled_from(["\n\n", "\n\n\n", "\n \n", "\r\n\r\n"])
 @settings(max_examples=60, deadline=None)
 @given(st.lists(documents, min_size=1, max_size=3), separators, st.integers(16, 400))
 def test_chunks_hold_everything_once_and_can_be_taken_up_anywhere(
-    files: list[list[list[str]]], separator: str, block_bytes: int
+    files: list[list[list[str]]], separator: str, part_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sources = []
@@ -59,29 +59,29 @@ def test_chunks_hold_everything_once_and_can_be_taken_up_anywhere(
                 separator.join("\n".join(d) for d in docs), encoding="utf-8", newline=""
             )
             sources.append(source(path))
-        chunks = list(read_chunks(sources, block_bytes=block_bytes))
+        raw_parts = list(read_raw_parts(sources, part_bytes=part_bytes))
         whole = b"".join(Path(s.path).read_bytes() for s in sources)
-        assert text_of(chunks) == whole
-        assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
-        assert all(chunk.num_bytes <= 2 * LARGEST * block_bytes for chunk in chunks)
-        for k, chunk in enumerate(chunks):
-            rest = list(read_chunks(sources, "text", k + 1, chunk.end, block_bytes))
-            assert rest == chunks[k + 1 :]
+        assert text_of(raw_parts) == whole
+        assert [raw.index for raw in raw_parts] == list(range(len(raw_parts)))
+        assert all(raw.num_bytes <= 2 * LARGEST * part_bytes for raw in raw_parts)
+        for k, raw in enumerate(raw_parts):
+            rest = list(read_raw_parts(sources, "text", k + 1, raw.end, part_bytes))
+            assert rest == raw_parts[k + 1 :]
 
 
 @settings(max_examples=60, deadline=None)
 @given(documents, separators, st.integers(80, 400))
 def test_chunks_end_between_documents(
-    docs: list[list[str]], separator: str, block_bytes: int
+    docs: list[list[str]], separator: str, part_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "a.txt")
         path.write_text(separator.join("\n".join(d) for d in docs), encoding="utf-8", newline="")
-        chunks = list(read_chunks([source(path)], block_bytes=block_bytes))
+        raw_parts = list(read_raw_parts([source(path)], part_bytes=part_bytes))
         lines = path.read_bytes().split(b"\n")
-        for chunk in chunks[:-1]:
-            if not problems_of([chunk]):
-                assert not lines[chunk.end.line - 2].strip(), "the line before a cut is blank"
+        for raw in raw_parts[:-1]:
+            if not problems_of([raw]):
+                assert not lines[raw.end.line - 2].strip(), "the line before a cut is blank"
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
@@ -90,12 +90,12 @@ def test_compression_changes_nothing(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}.get(suffix, zstandard.compress)
     path.write_bytes(pack(text))
-    chunks = list(read_chunks([source(path)], block_bytes=4096))
-    assert len(chunks) > 5
-    assert text_of(chunks) == text
-    for k, chunk in enumerate(chunks):
-        rest = list(read_chunks([source(path)], "text", k + 1, chunk.end, 4096))
-        assert rest == chunks[k + 1 :]
+    raw_parts = list(read_raw_parts([source(path)], part_bytes=4096))
+    assert len(raw_parts) > 5
+    assert text_of(raw_parts) == text
+    for k, raw in enumerate(raw_parts):
+        rest = list(read_raw_parts([source(path)], "text", k + 1, raw.end, 4096))
+        assert rest == raw_parts[k + 1 :]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
@@ -105,33 +105,33 @@ def test_a_truncated_file_is_reported_and_its_beginning_kept(tmp_path: Path, suf
     path = tmp_path / f"a.txt{suffix}"
     packed = pack(text)
     path.write_bytes(packed[: len(packed) * 2 // 3])
-    chunks = list(read_chunks([source(path)], block_bytes=4096))
-    assert [problem.kind for problem in problems_of(chunks)] == ["unreadable_file"]
-    assert text.startswith(text_of(chunks))
+    raw_parts = list(read_raw_parts([source(path)], part_bytes=4096))
+    assert [problem.kind for problem in problems_of(raw_parts)] == ["unreadable_file"]
+    assert text.startswith(text_of(raw_parts))
 
 
 def test_a_line_longer_than_memory_allows_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     lines = ["one", "two", "x" * 10_000, "three", "", "four"]
     path.write_text("\n".join(lines))
-    chunks = list(read_chunks([source(path)], block_bytes=100))
-    cut, problem = problems_of(chunks)
+    raw_parts = list(read_raw_parts([source(path)], part_bytes=100))
+    cut, problem = problems_of(raw_parts)
     assert (cut.kind, cut.line) == ("document_cut", 1)  # its lines were not known to be few
     assert (problem.kind, problem.line) == ("overlong_line", 3)
     assert "10,001 bytes" in problem.detail
-    assert text_of(chunks).split() == [b"one", b"two", b"three", b"four"]
-    assert max(chunk.num_bytes for chunk in chunks) <= 2 * LARGEST * 100
+    assert text_of(raw_parts).split() == [b"one", b"two", b"three", b"four"]
+    assert max(raw.num_bytes for raw in raw_parts) <= 2 * LARGEST * 100
 
 
 def test_a_document_longer_than_memory_allows_is_cut_at_a_line(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     text = "".join(f"line {i}\n" for i in range(500)).encode()
     path.write_bytes(text)
-    chunks = list(read_chunks([source(path)], block_bytes=200))
-    assert text_of(chunks) == text
-    assert {problem.kind for problem in problems_of(chunks)} == {"document_cut"}
-    for chunk in chunks:
-        assert text_of([chunk]).endswith(b"\n")
+    raw_parts = list(read_raw_parts([source(path)], part_bytes=200))
+    assert text_of(raw_parts) == text
+    assert {problem.kind for problem in problems_of(raw_parts)} == {"document_cut"}
+    for raw in raw_parts:
+        assert text_of([raw]).endswith(b"\n")
 
 
 def test_binary_and_empty_files_are_named_and_left_out(tmp_path: Path) -> None:
@@ -140,23 +140,23 @@ def test_binary_and_empty_files_are_named_and_left_out(tmp_path: Path) -> None:
     for name, content in zip(names, contents, strict=True):
         (tmp_path / name).write_bytes(content)
     sources = [source(tmp_path / name) for name in names]
-    chunks = list(read_chunks(sources))
-    assert text_of(chunks) == b"text\n"
-    found = [(problem.kind, Path(problem.path).name) for problem in problems_of(chunks)]
+    raw_parts = list(read_raw_parts(sources))
+    assert text_of(raw_parts) == b"text\n"
+    found = [(problem.kind, Path(problem.path).name) for problem in problems_of(raw_parts)]
     assert found == [("binary_file", "b.txt"), ("empty_file", "c.txt"), ("empty_file", "d.txt.gz")]
     # Going on after such a file does not report it again.
-    small = list(read_chunks(sources, block_bytes=1))
-    for k, chunk in enumerate(small):
-        assert list(read_chunks(sources, "text", k + 1, chunk.end, 1)) == small[k + 1 :]
+    small = list(read_raw_parts(sources, part_bytes=1))
+    for k, raw in enumerate(small):
+        assert list(read_raw_parts(sources, "text", k + 1, raw.end, 1)) == small[k + 1 :]
 
 
 def test_json_lines_are_cut_between_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"text": LOREM * (i % 4)}) + "\n" for i in range(50)))
-    chunks = list(read_chunks([source(path, "jsonl", None)], block_bytes=500))
-    assert text_of(chunks) == path.read_bytes()
-    assert len(chunks) > 5
-    assert all(text_of([chunk]).endswith(b"}\n") for chunk in chunks)
+    raw_parts = list(read_raw_parts([source(path, "jsonl", None)], part_bytes=500))
+    assert text_of(raw_parts) == path.read_bytes()
+    assert len(raw_parts) > 5
+    assert all(text_of([raw]).endswith(b"}\n") for raw in raw_parts)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -170,21 +170,21 @@ def test_parquet_rows_come_once_and_can_be_taken_up_anywhere(tmp_path: Path, suf
         packed.write_bytes(gzip.compress(path.read_bytes()))
         path = packed
     sources = [source(path, "parquet", None)]
-    chunks = list(read_chunks(sources, "body", block_bytes=1000))
-    assert len(chunks) > 5
-    values = [v for chunk in chunks for excerpt in chunk.excerpts for v in excerpt.data]
+    raw_parts = list(read_raw_parts(sources, "body", part_bytes=1000))
+    assert len(raw_parts) > 5
+    values = [v for raw in raw_parts for excerpt in raw.excerpts for v in excerpt.data]
     assert values == texts
-    first = [excerpt.line for chunk in chunks for excerpt in chunk.excerpts]
+    first = [excerpt.line for raw in raw_parts for excerpt in raw.excerpts]
     assert all(
         values[line - 1] == excerpt.data[0]
-        for chunk in chunks
-        for excerpt in chunk.excerpts
+        for raw in raw_parts
+        for excerpt in raw.excerpts
         for line in [excerpt.line]
     )
     assert first == sorted(first)
-    for k, chunk in enumerate(chunks):
-        assert list(read_chunks(sources, "body", k + 1, chunk.end, 1000)) == chunks[k + 1 :]
-    (problem,) = problems_of(list(read_chunks(sources, "text")))
+    for k, raw in enumerate(raw_parts):
+        assert list(read_raw_parts(sources, "body", k + 1, raw.end, 1000)) == raw_parts[k + 1 :]
+    (problem,) = problems_of(list(read_raw_parts(sources, "text")))
     assert problem.kind == "missing_column"
     assert "id, body" in problem.detail
 
@@ -192,7 +192,7 @@ def test_parquet_rows_come_once_and_can_be_taken_up_anywhere(tmp_path: Path, suf
 def test_a_file_that_is_no_parquet_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"not parquet at all")
-    (problem,) = problems_of(list(read_chunks([source(path, "parquet", None)])))
+    (problem,) = problems_of(list(read_raw_parts([source(path, "parquet", None)])))
     assert problem.kind == "unreadable_file"
 
 
@@ -254,4 +254,4 @@ def test_a_failing_disk_is_no_damaged_file(tmp_path: Path, monkeypatch: pytest.M
     found = source(path)
     monkeypatch.setattr("litebert.data.corpus.ingest.open_binary", failing)
     with pytest.raises(OSError, match="Input/output error"):
-        list(read_chunks([found], block_bytes=4096))
+        list(read_raw_parts([found], part_bytes=4096))

@@ -55,7 +55,7 @@ def run(tmp_path: Path, tiny_tokenizer_dir: Path) -> Prepare:
             tokenizer=tiny_tokenizer_dir,
             out=tmp_path / out,
             workers=1,
-            block_bytes=6000,
+            part_bytes=6000,
             shard_tokens=5000,
         )
         return prepare(replace(config, **settings))  # type: ignore[arg-type]
@@ -288,7 +288,7 @@ def test_a_build_stopped_at_any_file_is_continued_to_the_same_bytes(
 ) -> None:
     documents = [document for document in documents if len("".join(document)) < 2000][:8]
     write_text(tmp_path / "corpus.txt", [*documents, *documents[:2]])
-    run = partial(run, dev_fraction=0.3, block_bytes=1000, shard_tokens=500)
+    run = partial(run, dev_fraction=0.3, part_bytes=1000, shard_tokens=500)
     run(out="whole")
     expected = content(tmp_path / "whole")
     num_files = 0
@@ -529,7 +529,7 @@ def _die(*_: object) -> bytes:
         ({"dev_fraction": 1.0}, "dev_fraction is 1.0"),
         ({"workers": 0}, "workers is 0"),
         ({"shard_tokens": 0}, "shard_tokens 0"),
-        ({"block_bytes": 0}, "block_bytes is 0"),
+        ({"part_bytes": 0}, "part_bytes is 0"),
         ({"input": ()}, "no input"),
     ],
 )
@@ -580,7 +580,7 @@ def test_a_byte_of_real_text_takes_at_most_0_6_byte(
 ) -> None:
     with lzma.open(shared / "data/corpus/wiki.txt.xz") as stream:
         (tmp_path / "corpus.txt").write_bytes(stream.read(2_000_000))
-    report = run(tokenizer=shared / "fixtures/official", block_bytes=1 << 20, shard_tokens=1 << 24)
+    report = run(tokenizer=shared / "fixtures/official", part_bytes=1 << 20, shard_tokens=1 << 24)
     files = [*(tmp_path / "out").rglob("*.bin"), *(tmp_path / "out").rglob("*.idx")]
     num_bytes = sum(path.stat().st_size for path in files)
     assert 0.4 < num_bytes / report.manifest.sources.text_bytes < 0.6

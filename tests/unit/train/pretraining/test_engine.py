@@ -385,7 +385,7 @@ def test_a_shard_lost_while_training_costs_no_step(
     command = ["pretrain", "--data", str(shards), "--out", str(out), "--steps", "40"]
     command += ["--resume", "auto", "--model.preset", "albert-tiny", "--batch-size", "8"]
     command += ["--examples.length", "32", "--examples.micro-batch-size", "8", "--device", "cpu"]
-    command += ["--examples.block-tokens", "1024", "--examples.window-blocks", "2"]
+    command += ["--examples.stretch-tokens", "1024", "--examples.buffer-stretches", "2"]
     command += ["--log-every-steps", "1", "--evaluation.final-examples", "16"]
     with monkeypatch.context() as patch:
         after_line_of_step(patch, 2, lambda: file.rename(aside))
@@ -648,9 +648,9 @@ def test_settings_that_decide_the_data_or_the_state_cannot_change(
     pretrain(config, quiet=True)
     for change in (
         {"optimizer": replace(config.optimizer, bias_correction=True)},
-        {"examples": replace(config.examples, block_tokens=2 * config.examples.block_tokens)},
+        {"examples": replace(config.examples, stretch_tokens=2 * config.examples.stretch_tokens)},
     ):
-        with pytest.raises(CheckpointError, match=r"bias_correction|block_tokens"):
+        with pytest.raises(CheckpointError, match=r"bias_correction|stretch_tokens"):
             pretrain(replace(config, resume="auto", **change), quiet=True)  # type: ignore[arg-type]
 
 
