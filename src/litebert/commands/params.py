@@ -10,7 +10,7 @@ from typing import Annotated
 from litebert.commands.flags import JSON, SETTINGS, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig, ShapeOverrides, preset
-from litebert.model.counts import ParameterReport, paper_tables, report
+from litebert.model.counts import ParameterReport, paper_tables
 from litebert.model.sharing import draw, plan_of
 
 FREE_SHAPE = "custom"
@@ -51,13 +51,13 @@ def params(
             print(f"{name}: {config.num_layers} layers, sharing {config.sharing}")
             print(draw(plans[name]))
         return
-    counted = [report(name, config) for name, config in configs.items()]
+    counted = [ParameterReport(name, config) for name, config in configs.items()]
     tables: Mapping[str, Sequence[ParameterReport]] = {"Parameters": counted}
     if not configs:
         tables = paper_tables()
     if json_:
-        rows = [row for table in tables.values() for row in table]
-        print(json.dumps([asdict(row) for row in rows], indent=1))
+        rows = [row.record() for table in tables.values() for row in table]
+        print(json.dumps(rows, indent=1))
     else:
         _print_tables(tables)
 
@@ -84,9 +84,10 @@ def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
         for column in ("L", "H", "E", "A", "encoder", "with heads", "paper"):
             table.add_column(column, justify="right", no_wrap=True)
         for row in rows:
-            sharing = f"{row.num_groups} groups" if row.sharing == "groups" else row.sharing
-            sizes = (row.num_layers, row.hidden_size, row.embedding_size, row.num_heads)
-            counts = (f"{row.encoder_parameters:,}", f"{row.total_parameters:,}", row.paper or "")
-            table.add_row(row.name, sharing, *map(str, sizes), *counts)
+            shape, counts = row.config, row.counts
+            sharing = f"{shape.num_groups} groups" if shape.sharing == "groups" else shape.sharing
+            sizes = (shape.num_layers, shape.hidden_size, shape.embedding_size, shape.heads)
+            figures = (f"{counts.encoder:,}", f"{counts.total:,}", row.paper or "")
+            table.add_row(row.name, sharing, *map(str, sizes), *figures)
         console.print(table)
     console.print("L layers, H hidden size, E embedding size, A attention heads")

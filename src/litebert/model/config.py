@@ -130,6 +130,12 @@ _LARGEST: Mapping[str, int] = {
     "type_vocab_size": 65_536,
 }
 """Sizes of which each is beyond any model there is: more comes of a slip or a damaged file."""
+_CHOICES = {
+    "sharing": Sharing,
+    "embedding_layout": EmbeddingLayout,
+    "activation": Activation,
+    "pooling": Pooling,
+}
 
 
 def _check_sizes(config: ModelConfig) -> None:
@@ -177,18 +183,11 @@ def _check_sharing(config: ModelConfig) -> None:
 
 
 def _check_choices(config: ModelConfig) -> None:
-    for name, choices in (
-        ("sharing", get_args(Sharing)),
-        ("embedding_layout", get_args(EmbeddingLayout)),
-        ("activation", get_args(Activation)),
-        ("pooling", get_args(Pooling)),
-    ):
-        value = getattr(config, name)
+    for name, kind in _CHOICES.items():
+        value, choices = getattr(config, name), get_args(kind)
         if value not in choices:
-            raise ConfigError(
-                f'{name} is "{value}": use one of {", ".join(choices)}.'
-                f"{suggestion(str(value), choices)}"
-            )
+            near = suggestion(str(value), choices)
+            raise ConfigError(f'{name} is "{value}": use one of {", ".join(choices)}.{near}')
 
 
 def _presets() -> dict[str, ModelConfig]:
@@ -228,12 +227,9 @@ def preset(name: str, **overrides: object) -> ModelConfig:
     768
     """
     if name not in PRESETS:
-        raise ConfigError(
-            f'unknown model preset "{name}".'
-            f"{suggestion(name, PRESETS) or ' Known: ' + ', '.join(PRESETS) + '.'}"
-        )
-    merged = {**to_dict(PRESETS[name]), **overrides}
-    return from_dict(ModelConfig, merged, source=f"preset {name}")
+        near = suggestion(name, PRESETS) or f" Known: {', '.join(PRESETS)}."
+        raise ConfigError(f'unknown model preset "{name}".{near}')
+    return from_dict(ModelConfig, {**to_dict(PRESETS[name]), **overrides}, f"preset {name}")
 
 
 @dataclass(frozen=True)

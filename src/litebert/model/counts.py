@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from litebert.common.errors import ConfigError
 from litebert.common.limits import machine_memory
@@ -81,54 +82,44 @@ def check_memory(config: ModelConfig, copies: int = 1) -> None:
         )
 
 
-@dataclass(frozen=True)
-class ParameterReport:
+class ParameterReport(NamedTuple):
     """One line of `litebert params`.
 
-    >>> report("albert-base", PRESETS["albert-base"]).total_parameters
+    >>> ParameterReport("albert-base", PRESETS["albert-base"]).record()["total_parameters"]
     11813810
     """
 
     name: str
-    sharing: Sharing
-    num_groups: int
-    num_layers: int
-    hidden_size: int
-    embedding_size: int
-    num_heads: int
-    intermediate_size: int
-    embedding_parameters: int
-    projection_parameters: int
-    block_parameters: int
-    pooler_parameters: int
-    encoder_parameters: int
-    head_parameters: int
-    total_parameters: int
-    paper: str | None
+    config: ModelConfig
+    paper: str | None = None
     """what the paper says, if it has this model"""
 
+    @property
+    def counts(self) -> ParameterCounts:
+        """Its parameters."""
+        return count_parameters(self.config)
 
-def report(name: str, config: ModelConfig, paper: str | None = None) -> ParameterReport:
-    """Count a model and say what was counted."""
-    counts = count_parameters(config)
-    return ParameterReport(
-        name=name,
-        sharing=config.sharing,
-        num_groups=config.num_groups,
-        num_layers=config.num_layers,
-        hidden_size=config.hidden_size,
-        embedding_size=config.embedding_size,
-        num_heads=config.heads,
-        intermediate_size=config.ffn,
-        embedding_parameters=counts.embeddings,
-        projection_parameters=counts.projection,
-        block_parameters=counts.blocks,
-        pooler_parameters=counts.pooler,
-        encoder_parameters=counts.encoder,
-        head_parameters=counts.heads,
-        total_parameters=counts.total,
-        paper=paper,
-    )
+    def record(self) -> dict[str, object]:
+        """The line as JSON: what was counted, and the counts."""
+        config, counts = self.config, self.counts
+        return {
+            "name": self.name,
+            "sharing": config.sharing,
+            "num_groups": config.num_groups,
+            "num_layers": config.num_layers,
+            "hidden_size": config.hidden_size,
+            "embedding_size": config.embedding_size,
+            "num_heads": config.heads,
+            "intermediate_size": config.ffn,
+            "embedding_parameters": counts.embeddings,
+            "projection_parameters": counts.projection,
+            "block_parameters": counts.blocks,
+            "pooler_parameters": counts.pooler,
+            "encoder_parameters": counts.encoder,
+            "head_parameters": counts.heads,
+            "total_parameters": counts.total,
+            "paper": self.paper,
+        }
 
 
 def paper_tables() -> Mapping[str, tuple[ParameterReport, ...]]:
@@ -141,7 +132,7 @@ def paper_tables() -> Mapping[str, tuple[ParameterReport, ...]]:
 
     def ablation(sharing: Sharing, embedding: int, millions: int) -> ParameterReport:
         config = replace(base, sharing=sharing, embedding_size=embedding)
-        return report(f"base-E{embedding}-{sharing}", config, f"{millions}M")
+        return ParameterReport(f"base-E{embedding}-{sharing}", config, f"{millions}M")
 
     albert = {"base": 12, "large": 18, "xlarge": 60, "xxlarge": 235}
     bert = {"base": 108, "large": 334, "xlarge": 1270}
@@ -153,7 +144,8 @@ def paper_tables() -> Mapping[str, tuple[ParameterReport, ...]]:
     table_4 = {768: (31, 83, 57, 108), 128: (12, 64, 38, 89)}
     return {
         "Table 1: sizes": tuple(
-            report(name, PRESETS[name], f"{millions}M") for name, millions in table_1.items()
+            ParameterReport(name, PRESETS[name], f"{millions}M")
+            for name, millions in table_1.items()
         ),
         "Table 3: embedding size": tuple(
             ablation(sharing, embedding, millions)
@@ -166,10 +158,11 @@ def paper_tables() -> Mapping[str, tuple[ParameterReport, ...]]:
             for sharing, millions in zip(sharings, row, strict=True)
         ),
         "Groups of layers": tuple(
-            report(f"base-G{groups}", replace(base, sharing="groups", num_groups=groups))
+            ParameterReport(f"base-G{groups}", replace(base, sharing="groups", num_groups=groups))
             for groups in (2, 3, 4, 6, 12)
         ),
         "Small models": tuple(
-            report(name, PRESETS[name]) for name in ("albert-small", "albert-mini", "albert-tiny")
+            ParameterReport(f"albert-{size}", PRESETS[f"albert-{size}"])
+            for size in ("small", "mini", "tiny")
         ),
     }

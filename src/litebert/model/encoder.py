@@ -59,10 +59,6 @@ class Embeddings(nn.Module):
     "factorized" (the paper and the official code): all three live in E, are summed and
     normalised there, then projected. "projected_words" (albert_zh): only words live in E and are
     projected first; position, segment and norm live in H.
-
-    >>> embeddings = Embeddings(ModelConfig(vocab_size=50))
-    >>> embeddings(torch.tensor([[2, 7, 3]]), None).shape
-    torch.Size([1, 3, 768])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -72,9 +68,8 @@ class Embeddings(nn.Module):
         self.position = Embedding(config.max_positions, width)
         self.segment = Embedding(config.type_vocab_size, width)
         self.norm = LayerNorm(width, eps=config.layer_norm_eps)
-        self.projection = (
-            Linear(config.embedding_size, config.hidden_size) if config.has_projection else None
-        )
+        shape = (config.embedding_size, config.hidden_size)
+        self.projection = Linear(*shape) if config.has_projection else None
         self.project_words_first = config.embedding_layout == "projected_words"
         self.dropout = config.hidden_dropout
 
@@ -129,13 +124,12 @@ class Encoder(nn.Module):
         self.attention_implementation = attention_implementation
         self.checkpoint_activations = checkpoint_activations
         self.embeddings = Embeddings(config)
-        self.attention = nn.ModuleList(
-            Attention(config) for _ in range(self.plan.num_attention_sets)
-        )
+        plan = self.plan
+        self.attention = nn.ModuleList(Attention(config) for _ in range(plan.num_attention_sets))
         self.feed_forward = nn.ModuleList(
-            FeedForward(config) for _ in range(self.plan.num_feed_forward_sets)
+            FeedForward(config) for _ in range(plan.num_feed_forward_sets)
         )
-        self.norms = nn.ModuleList(BlockNorms(config) for _ in range(self.plan.num_norm_sets))
+        self.norms = nn.ModuleList(BlockNorms(config) for _ in range(plan.num_norm_sets))
         self.blocks = nn.ModuleList(
             Block(self.attention, self.feed_forward, self.norms, sets, config.hidden_dropout)
             for sets in self.plan.blocks
@@ -188,9 +182,8 @@ class Encoder(nn.Module):
         by itself and needs no mask. Padding must follow the text.
         """
         if attention_mask_BS is None:
-            return self.forward(
-                input_ids_BS, None, token_type_ids_BS, num_layers, rows_R=rows_R
-            ).sequence_BSH
+            inputs = (input_ids_BS, None, token_type_ids_BS, num_layers)
+            return self.forward(*inputs, rows_R=rows_R).sequence_BSH
         if token_type_ids_BS is None:
             token_type_ids_BS = torch.zeros_like(input_ids_BS)
         groups = _places_by_length(attention_mask_BS)

@@ -18,17 +18,13 @@ from litebert.model.sharing import BlockSets
 AttentionImplementation = Literal["sdpa", "eager"]
 
 
-def _identity(x: Tensor) -> Tensor:
-    return x
-
-
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
     {
         "gelu_tanh": gelu_tanh,
         "gelu": F.gelu,
         "relu": F.relu,
         "tanh": torch.tanh,
-        "linear": _identity,
+        "linear": torch.positive,
     }
 )
 
@@ -110,10 +106,6 @@ class Attention(nn.Module):
     """Multi-head self-attention.
 
     Query, key and value are separate parameters, as in the folder and for LAMB's trust ratios.
-
-    >>> attention = Attention(ModelConfig(hidden_size=64, num_heads=2))
-    >>> attention(torch.randn(2, 5, 64)).shape
-    torch.Size([2, 5, 64])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -134,10 +126,8 @@ class Attention(nn.Module):
         Rows are indices into the flattened tokens: all are seen, but only these get a result.
         """
         projected = self.query(x), self.key(x), self.value(x)
-        if context.shapes is None:
-            mixed = self._mix(projected, context)
-        else:
-            mixed = self._mix_by_length(projected, context, context.shapes)
+        mix = self._mix if context.shapes is None else self._mix_by_length
+        mixed = mix(projected, context)
         out: Tensor = self.output(_select(mixed, rows_R))
         return out
 
@@ -156,20 +146,14 @@ class Attention(nn.Module):
         mixed_BASD = attend(query_BASD, key_BASD, value_BASD, context.mask_B11S, dropout)
         return mixed_BASD.transpose(1, 2).reshape(batch, length, hidden)
 
-    def _mix_by_length(
-        self,
-        projected: Sequence[Tensor],
-        context: AttentionContext,
-        shapes: Sequence[tuple[int, int]],
-    ) -> Tensor:
+    def _mix_by_length(self, projected: Sequence[Tensor], context: AttentionContext) -> Tensor:
         """The same for a row of tokens [T, H], over texts of one length at a time."""
+        shapes = context.shapes or ()
         sizes = [texts * length for texts, length in shapes]
-        groups = zip(
-            shapes, *(part_TH.split_with_sizes(sizes) for part_TH in projected), strict=True
-        )
+        parts = (part_TH.split_with_sizes(sizes) for part_TH in projected)
         mixed = [
-            self._mix([part.view(*shape, -1) for part in parts], context).flatten(0, 1)
-            for shape, *parts in groups
+            self._mix([part.view(*shape, -1) for part in group], context).flatten(0, 1)
+            for shape, *group in zip(shapes, *parts, strict=True)
         ]
         return torch.cat(mixed)
 
@@ -191,11 +175,7 @@ def eager_attention(
 
 
 class FeedForward(nn.Module):
-    """H -> FFN width -> H, token by token, with the activation between.
-
-    >>> FeedForward(ModelConfig(hidden_size=64))(torch.randn(2, 5, 64)).shape
-    torch.Size([2, 5, 64])
-    """
+    """H -> FFN width -> H, token by token, with the activation between."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

@@ -45,12 +45,7 @@ class PretrainingOutput(NamedTuple):
 
 
 class MaskedWordHead(nn.Module):
-    """Predicts words through E with the word table as decoder.
-
-    >>> head = MaskedWordHead(ModelConfig(vocab_size=50))
-    >>> head(torch.randn(7, 768)).shape
-    torch.Size([7, 128])
-    """
+    """Predicts words through E with the word table as decoder."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

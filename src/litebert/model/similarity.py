@@ -17,13 +17,7 @@ from litebert.model.layers import at_least_float32
 
 
 class SentenceEncoder(nn.Module):
-    """An encoder that learns vectors of texts; its folder is that of the encoder.
-
-    >>> from litebert.model.config import ModelConfig
-    >>> model = SentenceEncoder(Encoder(ModelConfig(vocab_size=100, hidden_size=64)))
-    >>> model.vectors(HeadInputs(torch.tensor([[2, 7, 3]]))).shape
-    torch.Size([1, 64])
-    """
+    """An encoder that learns vectors of texts; its folder is that of the encoder."""
 
     def __init__(
         self,

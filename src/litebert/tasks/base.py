@@ -25,43 +25,13 @@ from litebert.tasks.problems import RowProblems
 if TYPE_CHECKING:
     from litebert.tasks.forms.requests import Cells
     from litebert.tasks.task_file import TaskFile
+    from litebert.text.tokenizer import Tokenizer
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 Outputs = Mapping[str, FloatArray]
 """What the model said about one feature: the outputs of :mod:`litebert.model.head_table` by name,
 without padding and without the axis of the batch."""
-
-
-class TextEncoder(Protocol):
-    """The part of a tokenizer that tasks use; :class:`litebert.text.tokenizer.Tokenizer` has it."""
-
-    pad_id: int
-    unk_id: int
-    cls_id: int
-    sep_id: int
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the piece ids of many texts, without special tokens."""
-
-    def encode_with_offsets(self, text: str) -> PieceOffsets:
-        """Return piece ids with the raw characters of each."""
-
-
-class PieceOffsets(Protocol):
-    """Piece ids of one text; ``text[starts[i]:ends[i]]`` are the raw characters of piece i."""
-
-    @property
-    def ids(self) -> Sequence[int]:
-        """Piece ids."""
-
-    @property
-    def starts(self) -> Sequence[int]:
-        """First raw character of each piece."""
-
-    @property
-    def ends(self) -> Sequence[int]:
-        """One past the last raw character of each piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +218,7 @@ class Form(ABC):
         """Make an example of a request; an InputError says what is missing."""
 
     @abstractmethod
-    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
+    def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
         """Make model inputs of at most ``max_length`` tokens, in the order of the examples."""
 
     @abstractmethod

@@ -48,11 +48,9 @@ def matthews(gold: Values, predicted: Values) -> float:
     gold_array, predicted_array = _aligned(gold, predicted)
     classes, codes = np.unique(np.concatenate([gold_array, predicted_array]), return_inverse=True)
     size = len(classes)
-    confusion = np.bincount(
-        codes[: len(gold_array)] * size + codes[len(gold_array) :], minlength=size * size
-    ).reshape(size, size)
-    gold_counts = confusion.sum(axis=1).astype(np.float64)
-    predicted_counts = confusion.sum(axis=0).astype(np.float64)
+    gold_codes, predicted_codes = np.split(codes, [len(gold_array)])
+    confusion = np.array(confusion_matrix(gold_codes, predicted_codes, size), np.float64)
+    gold_counts, predicted_counts = confusion.sum(axis=1), confusion.sum(axis=0)
     total = float(confusion.sum())
     covariance = float(np.trace(confusion)) * total - gold_counts @ predicted_counts
     gold_spread = total**2 - gold_counts @ gold_counts
@@ -76,18 +74,6 @@ def pearson(gold: Values, predicted: Values) -> float:
 def spearman(gold: Values, predicted: Values) -> float:
     """Return the rank correlation; equal values share their mean rank."""
     return pearson(_mean_ranks(gold), _mean_ranks(predicted))
-
-
-def mean_absolute_error(gold: Values, predicted: Values) -> float:
-    """Return the mean distance."""
-    gold_array, predicted_array = _aligned(gold, predicted)
-    return float(np.mean(np.abs(gold_array - predicted_array)))
-
-
-def mean_squared_error(gold: Values, predicted: Values) -> float:
-    """Return the mean squared difference."""
-    gold_array, predicted_array = _aligned(gold, predicted)
-    return float(np.mean((gold_array - predicted_array) ** 2))
 
 
 def multi_label_scores(gold: Floats, predicted: Floats) -> dict[str, float]:

@@ -19,7 +19,6 @@ from litebert.tasks.base import (
     Prediction,
     Predictions,
     Task,
-    TextEncoder,
 )
 from litebert.tasks.problems import RowProblems
 from litebert.text.coverage import Coverage
@@ -41,7 +40,7 @@ class TaskSplit:
 
     @classmethod
     def make(
-        cls, form: Form, name: str, examples: Examples, tokenizer: TextEncoder, max_length: int
+        cls, form: Form, name: str, examples: Examples, tokenizer: Tokenizer, max_length: int
     ) -> TaskSplit:
         """Tokenise examples."""
         return cls(name, examples, form.features(examples, tokenizer, max_length))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import torch
@@ -17,14 +16,13 @@ from torch.optim import Optimizer
 
 from litebert.common.delimited import BROKEN
 from litebert.common.errors import ConfigError, DataError, LitebertError
-from litebert.common.ownership import Inputs
 from litebert.common.signals import StopRequest, stop_request
 from litebert.dist.replica import Replica, whole
-from litebert.dist.runtime import DeviceName, Parallel, Process, this_process
+from litebert.dist.runtime import Parallel, Process, this_process
 from litebert.optim.build import set_learning_rate
 from litebert.predict.backend import Threads
 from litebert.train.display import StatusLine
-from litebert.train.run import Run, RunKind, TrainState, owned_run
+from litebert.train.run import Run, RunConfig, RunKind, TrainState, owned_run
 from litebert.train.threads import ThreadWatch, thread_limit
 
 T = TypeVar("T")
@@ -100,29 +98,9 @@ class Cadence:
     """stop after so many steps in a row whose loss or gradient was not finite"""
 
 
-class ProcessConfig(Protocol):
-    """What the processes of a run need of its configuration."""
-
-    @property
-    def out(self) -> Path:
-        """The run folder."""
-
-    @property
-    def inputs(self) -> Inputs:
-        """What the run reads, by flag."""
-
-    @property
-    def device(self) -> DeviceName:
-        """Where to train."""
-
-    @property
-    def threads(self) -> Threads:
-        """Processor threads."""
-
-
 @contextmanager
 def training_process(
-    kind: RunKind, config: ProcessConfig, parallel: Parallel
+    kind: RunKind, config: RunConfig, parallel: Parallel
 ) -> Iterator[tuple[Process, StopRequest]]:
     """This process of a run, which owns its folder and listens to signals.
 
@@ -224,8 +202,12 @@ class Loop(Generic[T]):
             self.engine.count(outcome)
         else:
             self._skip(outcome)
-        self._show()
-        self._after_step()
+        share = self.engine.share()
+        eta_s = state.elapsed_s * (1.0 - share) / share if share > 0 else 0.0
+        status = self.engine.status(share, eta_s)
+        if status is not None:
+            self.run.screen.show(status)
+        self._after_step(is_last=share >= 1.0)
         return num_stops > 0
 
     def _tell_threads(self, number: int) -> None:
@@ -241,19 +223,11 @@ class Loop(Generic[T]):
         self.run.event("nonfinite", fields=found)
         self.run.screen.note(f"step {self.state.step:,}: loss or gradient not finite, no update")
 
-    def _show(self) -> None:
-        share = self.engine.share()
-        eta_s = self.state.elapsed_s * (1.0 - share) / share if share > 0 else 0.0
-        status = self.engine.status(share, eta_s)
-        if status is not None:
-            self.run.screen.show(status)
-
-    def _after_step(self) -> None:
+    def _after_step(self, *, is_last: bool) -> None:
         """Log, evaluate and save when it is time."""
         cadence, state = self.cadence, self.state
         evaluation_due = _is_due(state.step, cadence.evaluate_steps)
         save_due = _is_due(state.step, cadence.save_steps)
-        is_last = self.engine.share() >= 1.0
         # A checkpoint ends a line of averages, so that a resumed run logs the same lines.
         if _is_due(state.step, cadence.log_steps) or evaluation_due or save_due or is_last:
             line = self.engine.line()

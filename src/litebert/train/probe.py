@@ -39,9 +39,7 @@ class ProbeScore:
     """How well one kind of features does the task."""
 
     weights: Weights
-    """whose states"""
     features: Features
-    """which states"""
     score: float
     """accuracy on the dev examples, or Pearson's correlation for numbers"""
     low: float | None = None
@@ -57,9 +55,7 @@ class ProbeResult:
     """What :func:`probe` found."""
 
     model: str
-    """the model folder"""
     task: str
-    """the task"""
     metric: Literal["accuracy", "pearson"]
     """what ``score`` is"""
     main_metric: str
@@ -69,7 +65,6 @@ class ProbeResult:
     train_examples: int
     """examples that the linear models were fitted on"""
     dev_examples: int
-    """examples that were scored"""
     probes: tuple[ProbeScore, ...]
     """one for each kind of features"""
 
@@ -113,14 +108,9 @@ def probe(
     backend = open_backend(folder, runtime, threads, device="auto")
     backend.info.require(("last_hidden_state",))
     length = min(found.max_length, backend.info.max_length)
+    where = data_folder(found, data)
     examples = load_task_data(
-        found,
-        data_folder(found, data),
-        tokenizer,
-        length,
-        max_train,
-        strict,
-        allow_unknown=allow_unknown,
+        found, where, tokenizer, length, max_train, strict, allow_unknown=allow_unknown
     )
     for line in examples.report():
         print(line, file=sys.stderr)
@@ -166,8 +156,8 @@ class LiveProbe:
         name, _, folder = check.partition(":")
         data = Path(folder) if folder else None
         task, self._tokenizer = _linear_task(name, data), tokenizer
-        where = data_folder(task, data)
         length = min(task.max_length, max_positions)
+        where = data_folder(task, data)
         self._examples = load_task_data(task, where, tokenizer, length, max_train, False)
         self._words: float | None = None
 
@@ -195,7 +185,8 @@ def _linear_task(name: str, data: Path | None) -> Task:
             f"probes are for classes and numbers; {found.name} is {found.form.kind}: "
             "use `litebert finetune`"
         )
-    _require_scikit_learn()
+    if find_spec("sklearn") is None:
+        raise ConfigError(f"linear models need scikit-learn: {install_command('train')}")
     return found
 
 
@@ -206,17 +197,12 @@ def _probes(
     dev_states: Mapping[Features, Vectors],
 ) -> list[ProbeScore]:
     """One linear model for each kind of states."""
-    train, dev = examples.train.examples, examples.evals[0].examples
-    form = examples.task.form
-    return [
-        _score(
-            examples,
-            weights,
-            name,
-            linear_predictions(form, train, dev, vectors, dev_states[name]),
-        )
+    form, train, dev = examples.task.form, examples.train.examples, examples.evals[0].examples
+    predictions = {
+        name: linear_predictions(form, train, dev, vectors, dev_states[name])
         for name, vectors in train_states.items()
-    ]
+    }
+    return [_score(examples, weights, name, said) for name, said in predictions.items()]
 
 
 def states(
@@ -242,8 +228,9 @@ def states(
         found["cls"][index], found["mean"][index] = sequence_SH[0], sequence_SH.mean(0)
         if bar is not None:
             bar.advance()
-    table_VE = _word_table(backend)
-    if table_VE is not None:
+    encoder = getattr(backend, "encoder", None)
+    if encoder is not None:
+        table_VE = encoder.embeddings.word.weight.detach().float().cpu().numpy()
         found["table"] = np.zeros((len(features), table_VE.shape[1]), np.float32)
         for index, feature in enumerate(features):
             ids = feature.rows[0].ids
@@ -251,14 +238,6 @@ def states(
             if len(words):
                 found["table"][index] = table_VE[words].mean(0)
     return found
-
-
-def _word_table(backend: Backend) -> Vectors | None:
-    encoder = getattr(backend, "encoder", None)
-    if encoder is None:
-        return None
-    table: Vectors = encoder.embeddings.word.weight.detach().float().cpu().numpy()
-    return table
 
 
 def _random_backend(folder: Path, seed: int) -> Backend:
@@ -284,8 +263,3 @@ def _score(
     right = [e.gold == p.value for e, p in zip(dev, predictions, strict=True)]
     accuracy = sum(right) / len(right)
     return ProbeScore(weights, features, accuracy, *wilson_interval(accuracy, len(dev)), scores)
-
-
-def _require_scikit_learn() -> None:
-    if find_spec("sklearn") is None:
-        raise ConfigError(f"linear models need scikit-learn: {install_command('train')}")

@@ -22,7 +22,8 @@ from litebert.common.errors import CheckpointError, blame
 from litebert.common.ownership import Inputs, clear_leftovers, owned_folder
 from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, RunFolder
 from litebert.dist.replica import copy_into, whole
-from litebert.dist.runtime import Process
+from litebert.dist.runtime import DeviceName, Process
+from litebert.predict.backend import Threads
 from litebert.train import checkpoint
 from litebert.train.average import WeightAverage
 from litebert.train.display import Display
@@ -37,11 +38,23 @@ _PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
 
 
 class RunConfig(Protocol):
-    """What a run needs of its configuration, a dataclass."""
+    """What a run and its processes need of its configuration, a dataclass."""
 
     @property
     def out(self) -> Path:
         """The run folder."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the run reads, by flag."""
+
+    @property
+    def device(self) -> DeviceName:
+        """Where to train."""
+
+    @property
+    def threads(self) -> Threads:
+        """Processor threads."""
 
     @property
     def seed(self) -> int:

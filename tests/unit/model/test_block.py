@@ -206,5 +206,5 @@ def test_a_copy_has_blocks_over_its_own_parameters() -> None:
         assert block.feed_forward is twin.feed_forward[index]
         assert block.attention.query.weight.dtype == torch.float64
     with torch.no_grad():
-        twin.attention[0].query.weight.zero_()
-    assert encoder.attention[0].query.weight.abs().max() > 0
+        twin.get_parameter("attention.0.query.weight").zero_()
+    assert encoder.get_parameter("attention.0.query.weight").abs().max() > 0

@@ -146,7 +146,7 @@ def test_the_tables_agree_with_the_papers_rounding() -> None:
             if row.paper is None or row.name == "albert-xxlarge":
                 continue
             said = int(row.paper.removesuffix("M"))
-            assert abs(row.encoder_parameters / 1e6 - said) / said < 0.04, (title, row.name)
+            assert abs(row.counts.encoder / 1e6 - said) / said < 0.04, (title, row.name)
 
 
 def test_command_prints_json_for_presets_and_free_shapes(

@@ -36,8 +36,8 @@ def test_value_and_gradient_equal_torch_over_the_whole_range() -> None:
     grad = torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
     y_ours, y_theirs = gelu_tanh(ours), F.gelu(theirs, approximate="tanh")
     torch.testing.assert_close(y_ours, y_theirs, rtol=2e-6, atol=1e-6)
-    y_ours.backward(grad)
-    y_theirs.backward(grad)
+    torch.autograd.backward(y_ours, grad)
+    torch.autograd.backward(y_theirs, grad)
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-6, atol=1e-6)
 
 
@@ -63,9 +63,9 @@ def test_attention_in_slices_equals_the_fused_kernel_with_gradients(
     inputs = [torch.randn(3, 2, 7, 8, dtype=torch.float64) for _ in range(3)]
     found = []
     for attend in (F.scaled_dot_product_attention, sliced_attention):
-        leaves = [x.clone().requires_grad_() for x in inputs]
-        mixed = attend(*leaves, mask if masked else None, 0.0)
-        mixed.square().sum().backward()
+        query, key, value = leaves = [x.clone().requires_grad_() for x in inputs]
+        mixed = attend(query, key, value, mask if masked else None, 0.0)
+        torch.autograd.backward(mixed.square().sum())
         found.append([mixed, *(x.grad for x in leaves)])
     torch.testing.assert_close(found[0], found[1])
 
@@ -77,9 +77,10 @@ def test_bfloat16_training_is_close_to_float32(encoder: Encoder) -> None:
         encoder.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
             pooled = encoder.pool(encoder(IDS, torch.ones_like(IDS)).sequence_BSH)
-        pooled.float().mul(torch.arange(64)).sum().backward()
+        torch.autograd.backward(pooled.float().mul(torch.arange(64)).sum())
         gradients.append(torch.cat([p.grad.flatten() for p in encoder.parameters()]))  # type: ignore[union-attr]
-    assert F.cosine_similarity(*gradients, dim=0) > 0.999
+    wide, narrow_ones = gradients
+    assert F.cosine_similarity(wide, narrow_ones, dim=0) > 0.999
 
 
 def test_half_precision_goes_through_torch() -> None:

@@ -10,14 +10,15 @@ import torch.nn.functional as F
 
 from litebert.common.errors import ConfigError, InputError
 from litebert.model.config import ModelConfig
+from litebert.model.encoder import HeadInputs
 from litebert.model.head_table import HEADS, Head, head_class
 from litebert.model.heads import (
-    HeadInputs,
     MultipleChoice,
     PretrainingModel,
     SequenceClassifier,
     SequenceRegressor,
     SpanExtractor,
+    TaskModel,
     TokenClassifier,
 )
 from litebert.model.squad2 import Squad2Model
@@ -104,7 +105,7 @@ def test_classifier_and_regressor() -> None:
     assert out.logits.shape == (3, 4)
     torch.testing.assert_close(out.loss, F.cross_entropy(out.logits, labels))
     pooled = classes.encoder.pool(classes.encoder(IDS, MASK).sequence_BSH)
-    torch.testing.assert_close(out.logits, classes.classifier(pooled))
+    torch.testing.assert_close(out.logits, classes.get_submodule("classifier")(pooled))
     regressor, targets = SequenceRegressor(CONFIG), torch.tensor([0.5, 2.0, 5.0])
     scored = regressor(IDS, MASK, None, targets)
     assert scored.logits.shape == (3, 1)
@@ -216,6 +217,7 @@ def test_the_span_head_drops_out_only_if_asked_and_in_training() -> None:
 def test_a_task_head_answers_by_the_names_of_its_row_and_has_a_loss(head: Head) -> None:
     labels = {"num_labels": 3} if HEADS[head].has_classes else {}
     model = head_class(head)(CONFIG, **labels).eval()
+    assert isinstance(model, TaskModel)
     inputs = HeadInputs(IDS, MASK, forbidden_RS=MASK == 0, num_choices=3)
     outputs = model.named_outputs(inputs)
     assert tuple(outputs) == HEADS[head].output_names
@@ -228,7 +230,7 @@ def test_a_task_head_answers_by_the_names_of_its_row_and_has_a_loss(head: Head) 
         "squad2": torch.tensor([[4, 6, 0], [5, 5, 0], [0, 0, 1]]),
     }[head]
     loss = model.task_loss(inputs, targets)
-    loss.backward()
+    torch.autograd.backward(loss)
     assert loss.ndim == 0
     assert loss > 0
     states = model.encoder(IDS, MASK).sequence_BSH

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,11 @@ from litebert.tasks.base import Answer, Prediction
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import MAX_WORDS, RowProblems
 from litebert.tasks.registry import TASK_NAMES, find_task
+from word_tokenizer import WordTokenizer
 
 FILES = '[files]\ntrain = "train.jsonl"\ndev = "train.jsonl"\n'
 
-KINDS = {
+KINDS: dict[str, tuple[str, dict[str, object], int | float | tuple[Any, ...], set[str]]] = {
     "classification": (
         'labels = ["bug", "praise"]\n' + FILES + '[columns]\ntext = "t"\nlabel = "l"\n',
         {"t": "it broke", "l": "bug"},
@@ -64,7 +67,9 @@ KINDS = {
 }
 
 
-def make(tmp_path: Path, kind: str, rows: list[dict[str, object]], head: str = "") -> CustomTask:
+def make(
+    tmp_path: Path, kind: str, rows: Sequence[Mapping[str, object]], head: str = ""
+) -> CustomTask:
     body = KINDS[kind][0]
     (tmp_path / "task.toml").write_text(f'name = "mine"\nkind = "{kind}"\n{head}{body}')
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -72,7 +77,9 @@ def make(tmp_path: Path, kind: str, rows: list[dict[str, object]], head: str = "
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_reads_scores_and_writes(tmp_path: Path, kind: str, words) -> None:
+def test_every_kind_reads_scores_and_writes(
+    tmp_path: Path, kind: str, words: WordTokenizer
+) -> None:
     _, row, gold, metrics = KINDS[kind]
     task = make(tmp_path, kind, [row, row])
     examples = task.read(tmp_path, "train", RowProblems(strict=True))
@@ -92,9 +99,7 @@ def test_written_predictions_score_the_same(tmp_path: Path, kind: str) -> None:
     _, row, gold, _ = KINDS[kind]
     task = make(tmp_path, kind, [row])
     examples = task.read(tmp_path, "dev", RowProblems())
-    scores = (0.5,) * 3
-    if kind != "multi_label":
-        scores = scores[:2]
+    scores = (0.5,) * (3 if kind == "multi_label" else 2)
     predictions = [Prediction("0", gold, scores)]
     (file,) = task.write_predictions(tmp_path, "dev", examples, predictions)
     again = task.score_file(file, tmp_path, "dev", None, RowProblems())

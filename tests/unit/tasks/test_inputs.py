@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from litebert.common.errors import InputError
 from litebert.model.config import IGNORED_LABEL
 from litebert.predict.inputs import pad, split
-from litebert.tasks.base import Example
+from litebert.tasks.base import Example, Form
 from litebert.tasks.forms.choices import ChoiceForm, fill_question, option_index
 from litebert.tasks.forms.rows import cut_pair
 from litebert.tasks.forms.tags import TagForm
 from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
+from word_tokenizer import WordTokenizer
 
 sizes = st.integers(0, 60)
 
@@ -30,7 +31,7 @@ def test_pairs_lose_tokens_one_at_a_time_from_the_longer(a: int, b: int, budget:
     assert cut_pair(a, b, budget) == (first, second)
 
 
-def test_pair_layout(words) -> None:
+def test_pair_layout(words: WordTokenizer) -> None:
     form = ClassificationForm(("no", "yes"))
     (feature,) = form.features([Example("0", "a b c", "d e", gold=1)], words, max_length=7)
     (row,) = feature.rows
@@ -40,7 +41,7 @@ def test_pair_layout(words) -> None:
     assert feature.target == 1
 
 
-def test_batches_pad_and_mask(words) -> None:
+def test_batches_pad_and_mask(words: WordTokenizer) -> None:
     form = MultiLabelForm(("x", "y"))
     examples = [Example("0", "a b c", gold=(1, 0)), Example("1", "a", gold=(0, 1))]
     features = form.features(examples, words, 16)
@@ -61,12 +62,12 @@ def test_predictions_of_texts() -> None:
     (prediction,) = form.decode(examples, features, [{"logits": np.array([0.0, 2.0], np.float32)}])
     assert form.describe(examples[0], prediction)["label"] == "yes"
     assert sum(prediction.scores) == pytest.approx(1.0)
-    form = MultiLabelForm(("x", "y", "z"))
+    flags = MultiLabelForm(("x", "y", "z"))
     logits = np.array([3.0, -3.0, 0.0], np.float32)
-    (prediction,) = form.decode(examples, features, [{"logits": logits}])
-    assert form.describe(examples[0], prediction)["labels"] == ["x", "z"]
-    form = RegressionForm()
-    (prediction,) = form.decode(examples, features, [{"logits": np.array([2.5], np.float32)}])
+    (prediction,) = flags.decode(examples, features, [{"logits": logits}])
+    assert flags.describe(examples[0], prediction)["labels"] == ["x", "z"]
+    score = {"logits": np.array([2.5], np.float32)}
+    (prediction,) = RegressionForm().decode(examples, features, [score])
     assert prediction.value == 2.5
 
 
@@ -80,7 +81,7 @@ def test_a_model_with_other_labels_is_refused() -> None:
         )
 
 
-def test_a_tagger_with_other_labels_is_refused(words) -> None:
+def test_a_tagger_with_other_labels_is_refused(words: WordTokenizer) -> None:
     form = TagForm(("O", "B-X"))
     example = Example("0", "", words=("a", "b"))
     features = form.features([example], words, 8)
@@ -100,7 +101,7 @@ def test_ensembles_average_probabilities() -> None:
     assert probabilities[1] == pytest.approx(expected, rel=1e-5)
 
 
-def test_choices_keep_the_end_of_the_question_and_cut_the_passage(words) -> None:
+def test_choices_keep_the_end_of_the_question_and_cut_the_passage(words: WordTokenizer) -> None:
     form = ChoiceForm(max_question_length=4)
     example = Example("0", "p1 p2 p3 p4 p5 p6", "q1 q2 q3", options=("o1", "o2 o3"), gold=1)
     (feature,) = form.features([example], words, max_length=10)
@@ -129,7 +130,9 @@ def test_option_names() -> None:
     ]  # fmt: skip
 
 
-def test_tags_stand_at_the_first_piece_and_long_texts_are_cut_between_words(words) -> None:
+def test_tags_stand_at_the_first_piece_and_long_texts_are_cut_between_words(
+    words: WordTokenizer,
+) -> None:
     form = TagForm(("O", "B-X"))
     example = Example("0", "", words=("a-b", "c", "d"), gold=(1, 0, 1))
     features = form.features([example], words, max_length=6)
@@ -153,7 +156,7 @@ def test_tags_stand_at_the_first_piece_and_long_texts_are_cut_between_words(word
     assert batch.targets.shape == (2, 6)
 
 
-def test_every_word_gets_a_tag_even_one_of_no_pieces(words) -> None:
+def test_every_word_gets_a_tag_even_one_of_no_pieces(words: WordTokenizer) -> None:
     words.encode_batch(["x"])
     form = TagForm(("O", "B-X"))
     example = Example("0", "", words=("x", " ", "y"))
@@ -174,6 +177,8 @@ def test_every_word_gets_a_tag_even_one_of_no_pieces(words) -> None:
         (ChoiceForm(), {"text": "p", "options": "ab"}, "list of texts"),
     ],
 )
-def test_requests_are_refused_in_one_line(form, record, message) -> None:
+def test_requests_are_refused_in_one_line(
+    form: Form, record: dict[str, object], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         form.parse(record, "0")

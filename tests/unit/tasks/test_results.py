@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -10,7 +11,7 @@ import pytest
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.model.head_table import HEADS
-from litebert.tasks.base import Answer, Example, Prediction, Span
+from litebert.tasks.base import Answer, Example, Form, Gold, Prediction, Span
 from litebert.tasks.benchmarks.glue import GLUE_TASKS
 from litebert.tasks.benchmarks.squad import SQUAD_TASKS
 from litebert.tasks.forms.choices import ChoiceForm
@@ -23,7 +24,7 @@ from litebert.tasks.scoring import worst_mistakes
 from litebert.tasks.task_file import TaskFile
 
 
-def examples(golds: list[object]) -> list[Example]:
+def examples(golds: Sequence[Gold]) -> list[Example]:
     return [Example(str(i), f"text {i}", gold=gold) for i, gold in enumerate(golds)]
 
 
@@ -109,7 +110,7 @@ def test_mistakes_of_spans_scores_and_tags() -> None:
         TagForm(("O", "B-X")),
     ],
 )
-def test_a_model_folder_gives_its_form_back(tmp_path: Path, form) -> None:
+def test_a_model_folder_gives_its_form_back(tmp_path: Path, form: Form) -> None:
     TaskFile.of("mine", form, 128).write(tmp_path)
     found = TaskFile.read(tmp_path)
     assert found is not None

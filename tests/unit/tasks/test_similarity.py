@@ -73,7 +73,7 @@ def test_a_corpus_adds_texts_to_be_found(tmp_path: Path) -> None:
         ('text = "a"\ntext_pair = "b"\nlabel = "s"\nnegatives = ["n"]', "", "not both"),
     ],
 )
-def test_what_a_task_file_lacks_is_said(tmp_path: Path, columns, more, line: str) -> None:
+def test_what_a_task_file_lacks_is_said(tmp_path: Path, columns: str, more: str, line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         task_of(tmp_path, columns, more)
 

@@ -23,7 +23,9 @@ def squad_file(path: Path, *paragraphs: tuple[str, list[dict[str, object]]]) -> 
     return path
 
 
-def question(id: str, *answers: tuple[str, int], text: str = "who ?", **extra: object) -> dict:
+def question(
+    id: str, *answers: tuple[str, int], text: str = "who ?", **extra: object
+) -> dict[str, object]:
     golds = [{"text": text, "answer_start": start} for text, start in answers]
     return {"id": id, "question": text, "answers": golds, **extra}
 
@@ -70,7 +72,7 @@ def test_bad_questions_are_reported_and_left_out_of_training(tmp_path: Path) -> 
 
 def test_a_question_without_something_is_a_bad_row(tmp_path: Path) -> None:
     whole = question("ok", ("Ann", 0))
-    lame = [
+    lame: list[dict[str, object]] = [
         {"id": "a", "question": "who ?", "answers": [{"answer_start": 0}]},
         {"id": "b", "question": "who ?", "answers": {"text": ["Ann"], "answer_start": [0]}},
         {"id": "c", "answers": []},

@@ -66,12 +66,12 @@ def test_clean_tags_score_as_in_seqevals_strict_mode(
     for scheme, reader in {"IOB1": IOB1, "IOB2": IOB2, "IOBES": IOBES, "BILOU": BILOU}.items():
         one, two = written(gold, scheme), written(predicted, scheme)
         length = max(len(one), len(two))
-        one, two = ([tags + ["O"] * (length - len(tags))] for tags in (one, two))
-        scores = entity_scores(one, two)
+        pair = [[tags + ["O"] * (length - len(tags))] for tags in (one, two)]
+        scores = entity_scores(*pair)
         strict = {"mode": "strict", "scheme": reader, "zero_division": 0}
-        assert scores["f1"] == pytest.approx(f1_score(one, two, **strict))
-        assert scores["precision"] == pytest.approx(precision_score(one, two, **strict))
-        assert scores["recall"] == pytest.approx(recall_score(one, two, **strict))
+        assert scores["f1"] == pytest.approx(f1_score(*pair, **strict))
+        assert scores["precision"] == pytest.approx(precision_score(*pair, **strict))
+        assert scores["recall"] == pytest.approx(recall_score(*pair, **strict))
         found.append({name: scores[name] for name in ("f1", "precision", "recall")})
     assert all(scores == found[0] for scores in found)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from litebert.common.errors import CheckpointError
+from litebert.common.files import sha256_file
 from litebert.train import checkpoint
 
 
@@ -111,7 +112,7 @@ def test_those_behind_a_step_are_dropped(tmp_path: Path) -> None:
 def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Names of files that the disk does not give."""
     names: set[str] = set()
-    sha256_file, read_bytes = checkpoint.sha256_file, Path.read_bytes
+    read_bytes = Path.read_bytes
 
     def refuse(path: Path) -> None:
         if f"{path.parent.name}/{path.name}" in names:

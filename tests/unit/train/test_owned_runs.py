@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from litebert.common.errors import CheckpointError, DataError, LitebertError
 from litebert.common.ownership import folder_lock, owned_folder
+from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import finetune
+from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.engine import pretrain
 from small_finetuning import small_finetuning
 from small_run import small_config
@@ -34,15 +38,19 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-def refuse(config: object, message: str, error: type[LitebertError] = DataError) -> None:
+def refuse(
+    config: FinetuneConfig | PretrainConfig, message: str, error: type[LitebertError] = DataError
+) -> None:
     """Both engines refuse, in words, and change no byte."""
-    out: Path = config.out  # type: ignore[attr-defined]
-    before = content(out)
-    start = finetune if hasattr(config, "task") else lambda c: pretrain(c, quiet=True)
-    for resume in ("no", "auto"):
+    before = content(config.out)
+    choices: tuple[Literal["no", "auto"], ...] = ("no", "auto")
+    for resume in choices:
         with pytest.raises(error, match=message):
-            start(replace(config, resume=resume))  # type: ignore[type-var]
-    assert content(out) == before
+            if isinstance(config, FinetuneConfig):
+                finetune(replace(config, resume=resume))
+            else:
+                pretrain(replace(config, resume=resume), quiet=True)
+    assert content(config.out) == before
 
 
 def test_a_second_writer_is_refused(
@@ -85,8 +93,8 @@ def test_a_finished_run_without_its_checkpoints_is_not_started_over(
 
 @pytest.mark.parametrize("name", ["report.html", "model/config.json", "metrics.jsonl", "notes.txt"])
 def test_files_of_others_are_refused_and_named(
-    name: str, tmp_path: Path, tiny_shards_dir: Path, model_folder
-) -> None:  # type: ignore[no-untyped-def]
+    name: str, tmp_path: Path, tiny_shards_dir: Path, model_folder: Callable[[str], Path]
+) -> None:
     out = tmp_path / "mine"
     (out / name).parent.mkdir(parents=True)
     (out / name).write_text("mine")
@@ -96,8 +104,8 @@ def test_files_of_others_are_refused_and_named(
 
 
 def test_shards_and_runs_of_another_kind_are_not_taken_for_the_run(
-    run: Path, tmp_path: Path, tiny_shards_dir: Path, model_folder
-) -> None:  # type: ignore[no-untyped-def]
+    run: Path, tmp_path: Path, tiny_shards_dir: Path, model_folder: Callable[[str], Path]
+) -> None:
     """All of them have a manifest.json."""
     shards = Path(shutil.copytree(tiny_shards_dir, tmp_path / "shards"))
     refuse(small_config(tiny_shards_dir, shards), r"dev/, manifest\.json")

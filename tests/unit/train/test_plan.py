@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
@@ -68,16 +69,16 @@ def test_sharding_makes_room() -> None:
         estimate_training(preset("albert-xxlarge", hidden_size=16384), 8, ClusterRun("rtx4090"))
 
 
-def test_logits_are_held_by_pieces() -> None:
+def test_logits_are_held_by_slices() -> None:
     shape = preset("albert-base")
-    sizes = {"parameters": 1, "tokens": 4096}
-    whole = Memory.of(shape, **sizes, predictions=600)
-    pieces = Memory.of(shape, **sizes, predictions=600, slice_elements=60_000)
-    assert whole.activations - pieces.activations == 8 * 598 * 30_000
-    # A piece has at least one row, and no more than there are.
-    least = Memory.of(shape, **sizes, predictions=600, slice_elements=1)
-    assert least == Memory.of(shape, **sizes, predictions=1)
-    assert Memory.of(shape, **sizes, predictions=600, slice_elements=10**9) == whole
+    estimate = partial(Memory.of, shape, parameters=1, tokens=4096)
+    whole = estimate(predictions=600)
+    sliced = estimate(predictions=600, slice_elements=60_000)
+    assert whole.activations - sliced.activations == 8 * 598 * 30_000
+    # A slice has at least one row, and no more than there are.
+    least = estimate(predictions=600, slice_elements=1)
+    assert least == estimate(predictions=1)
+    assert estimate(predictions=600, slice_elements=10**9) == whole
 
 
 def test_text_gives_epochs_and_disk() -> None:

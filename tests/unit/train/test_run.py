@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
 import torch
@@ -14,13 +14,16 @@ from torch import nn
 
 from litebert.common.errors import CheckpointError, LitebertError
 from litebert.common.runs import RunFolder
-from litebert.dist.runtime import Process
+from litebert.dist.runtime import DeviceName, Process
 from litebert.optim.build import build_optimizers
 from litebert.optim.config import OptimizerConfig
+from litebert.predict.backend import Threads
 from litebert.train import checkpoint
 from litebert.train.display import display
 from litebert.train.finetuning.engine import FineTuning, finetune
+from litebert.train.finetuning.order import Batch
 from litebert.train.finetuning.setup import FinetuneState
+from litebert.train.loop import Step
 from litebert.train.run import Run
 from small_finetuning import small_finetuning
 from tiny_models import random_model_folder
@@ -35,6 +38,9 @@ class Config:
     track: str = "tensorboard"
     resume: Literal["no", "auto"] = "no"
     lr: float = 0.1
+    device: DeviceName = "cpu"
+    threads: Threads = 1
+    inputs: tuple[tuple[str, Path], ...] = ()
 
 
 def open_run(
@@ -80,7 +86,7 @@ def test_a_checkpoint_of_the_first_versions_is_read(tmp_path: Path) -> None:
     saved_run(tmp_path)
     path = tmp_path / "checkpoints" / "step-3"
     found = checkpoint.read(path)
-    run = {k: v for k, v in found.state["run"].items() if k != "nonfinite_total"}  # type: ignore[attr-defined]
+    run = {k: v for k, v in found.state["run"].items() if k != "nonfinite_total"}
     tensors = {
         name: found.tensors(name) for name in (checkpoint.WEIGHTS_FILE, checkpoint.OPTIMIZER_FILE)
     }
@@ -110,13 +116,14 @@ def test_fine_tuning_stops_at_many_steps_that_are_not_finite(
     config = small_finetuning(model, tmp_path / "run", "classification", steps=30, max_length=32)
     next_step = FineTuning.next_step
 
-    def poisoned(self: FineTuning) -> object:
+    def poisoned(self: FineTuning) -> Step[Batch]:
         step = next_step(self)
-        if self.state.step < 2:
-            return step
-        return replace(step, loss_of=lambda module, batch: [
-            value * math.nan for value in step.loss_of(module, batch)
-        ])  # fmt: skip
+
+        def loss_of(module: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+            loss, sums = step.loss_of(module, batch)
+            return loss * math.nan, sums * math.nan
+
+        return step if self.state.step < 2 else replace(step, loss_of=loss_of)
 
     monkeypatch.setattr(FineTuning, "next_step", poisoned)
     with pytest.raises(LitebertError, match=r"10 steps in a row.*step 12.*lower --lr \(now 0.001"):
@@ -129,4 +136,4 @@ def test_fine_tuning_stops_at_many_steps_that_are_not_finite(
     assert [line["step"] for line in lines if "loss" in line and "event" not in line] == [1, 2]
     events = [line for line in lines if line.get("event") == "nonfinite"]
     assert [event["step"] for event in events] == list(range(3, 13))
-    assert all(1 <= len(event["examples"]) <= 7 for event in events)
+    assert all(1 <= len(cast(list[str], event["examples"])) <= 7 for event in events)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 
 import pytest
@@ -34,7 +36,7 @@ class Machine:
 
 
 def free(threads: int) -> float:
-    return 20.0 * threads**0.8
+    return 20.0 * math.pow(threads, 0.8)
 
 
 def busy(threads: int) -> float:
@@ -98,10 +100,10 @@ def test_a_number_holds_for_the_run_alone() -> None:
 def test_the_gemm_rate_is_that_of_a_free_machine_or_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(estimate.time, "process_time", lambda: 0.0)
+    monkeypatch.setattr(time, "process_time", lambda: 0.0)
     assert estimate.measured_gemm_rate(seconds=0.01) is None
     ticks = iter(range(10_000))
-    monkeypatch.setattr(estimate.time, "process_time", lambda: 60.0 * next(ticks))
+    monkeypatch.setattr(time, "process_time", lambda: 60.0 * next(ticks))
     rate = estimate.measured_gemm_rate(seconds=0.01)
     assert rate is not None
     assert rate > 0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
 from litebert.common.limits import machine_memory
-from litebert.tasks.base import Answer, Example, Examples, Prediction, Predictions
+from litebert.tasks.base import Answer, Example, Examples, Predictions
 from litebert.tasks.benchmarks.locate import find_file
 from litebert.tasks.forms.requests import RowError
 from litebert.tasks.forms.spans import SpanForm, gold_texts
@@ -79,7 +79,7 @@ class SquadTask:
         """
         files: dict[str, object] = {
             "predictions.json": {p.id: p.value for p in predictions},
-            "nbest.json": {p.id: _nbest(p) for p in predictions},
+            "nbest.json": {p.id: [asdict(span) for span in p.spans] for p in predictions},
         }
         if self.form.may_be_unanswerable:
             files["null_odds.json"] = {p.id: p.no_answer for p in predictions}
@@ -218,19 +218,6 @@ def _locate_answer(context: str, answer: Answer) -> Answer:
 def _best_spans(predictions: Predictions) -> dict[str, str]:
     """Return an answer to every question, also where none is likelier."""
     return {p.id: p.spans[0].text if p.spans else "" for p in predictions}
-
-
-def _nbest(prediction: Prediction) -> list[dict[str, object]]:
-    return [
-        {
-            "text": span.text,
-            "probability": span.probability,
-            "score": span.score,
-            "start": span.start,
-            "end": span.end,
-        }
-        for span in prediction.spans
-    ]
 
 
 def _read_odds(path: Path) -> dict[str, float]:

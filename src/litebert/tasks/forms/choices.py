@@ -18,7 +18,6 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
-    TextEncoder,
 )
 from litebert.tasks.forms.arrays import mean_log_probability
 from litebert.tasks.forms.requests import (
@@ -31,6 +30,7 @@ from litebert.tasks.forms.requests import (
 from litebert.tasks.forms.rows import encode_unique, pair_row
 from litebert.tasks.forms.texts import gold_and_predicted, likeliest
 from litebert.tasks.metrics import accuracy
+from litebert.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ChoiceForm(Form):
             raise RowError("missing options", f"{len(options)} given, at least 2 needed")
         return Example(id, cells.text("text"), cells.optional_text("question"), options)
 
-    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
+    def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
         """Return one feature per example with one row ``[CLS] passage [SEP] answer [SEP]`` each."""
         asked = [
             tuple(fill_question(example.text_pair or "", option) for option in example.options)

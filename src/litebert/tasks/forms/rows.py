@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from litebert.tasks.base import Row, TextEncoder
+from litebert.tasks.base import Row
+from litebert.text.tokenizer import Tokenizer
 
 _TEXTS_PER_CALL = 4096  # bounds the memory of one call into the tokenizer
 
 
-def encode_unique(texts: Iterable[str], tokenizer: TextEncoder) -> dict[str, list[int]]:
+def encode_unique(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, list[int]]:
     """Return the piece ids of each different text; RACE asks four options about one passage."""
     unique = list(dict.fromkeys(texts))
     encoded: dict[str, list[int]] = {}
@@ -21,7 +22,7 @@ def encode_unique(texts: Iterable[str], tokenizer: TextEncoder) -> dict[str, lis
     return encoded
 
 
-def single_row(ids: Sequence[int], tokenizer: TextEncoder, max_length: int) -> Row:
+def single_row(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Row:
     """Return ``[CLS] ids [SEP]``, cut at the end to ``max_length``."""
     kept = ids[: max_length - 2]
     row = np.array([tokenizer.cls_id, *kept, tokenizer.sep_id], np.int32)
@@ -29,7 +30,7 @@ def single_row(ids: Sequence[int], tokenizer: TextEncoder, max_length: int) -> R
 
 
 def pair_row(
-    first: Sequence[int], second: Sequence[int], tokenizer: TextEncoder, max_length: int
+    first: Sequence[int], second: Sequence[int], tokenizer: Tokenizer, max_length: int
 ) -> Row:
     """Return ``[CLS] first [SEP] second [SEP]``; the longer loses its tail (a tie: the second)."""
     num_first, num_second = cut_pair(len(first), len(second), max_length - 3)

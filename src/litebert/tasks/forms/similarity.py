@@ -25,12 +25,12 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
-    TextEncoder,
 )
 from litebert.tasks.forms.requests import Cells, RowError, required_text
 from litebert.tasks.forms.rows import encode_unique, single_row
 from litebert.tasks.forms.texts import finite_number
 from litebert.tasks.metrics import Floats, pearson, retrieval_scores, spearman
+from litebert.text.tokenizer import Tokenizer
 
 CORPUS = "corpus"
 """Group of an example that is only a text to be found, of no query."""
@@ -121,7 +121,7 @@ class SimilarityForm(Form):
         """Read a cosine, a margin or a rank."""
         return finite_number(value)
 
-    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
+    def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
         """Return one feature per example, a row for each of its texts; equal texts share theirs."""
         texts = [self.texts_of(example) for example in examples]
         encoded = encode_unique((text for found in texts for text in found), tokenizer)

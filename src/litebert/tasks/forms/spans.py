@@ -27,7 +27,6 @@ from litebert.tasks.base import (
     Predictions,
     Row,
     Span,
-    TextEncoder,
 )
 from litebert.tasks.forms.arrays import SMALLEST_PROBABILITY, mean_of, sigmoid, softmax
 from litebert.tasks.forms.requests import Cells, RowError, required_text
@@ -41,6 +40,7 @@ from litebert.tasks.forms.windows import (
     window_starts,
 )
 from litebert.tasks.squad_metrics import squad1_scores, squad2_scores, token_f1
+from litebert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from litebert.tasks.task_file import TaskFile
@@ -117,7 +117,7 @@ class SpanForm(Form):
         """Read ``question`` and ``context``."""
         return Example(id, required_text(record, "context"), required_text(record, "question"))
 
-    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
+    def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
         """Return one feature ``[CLS] question [SEP] window [SEP]`` per window.
 
         A window without the whole answer counts as unanswerable: its target is ``[CLS]``.
@@ -231,7 +231,7 @@ class SpanForm(Form):
         example: Example,
         question: Sequence[int],
         passage: PiecePassage,
-        tokenizer: TextEncoder,
+        tokenizer: Tokenizer,
         max_length: int,
     ) -> list[Feature]:
         size = max_length - len(question) - 3
@@ -335,7 +335,7 @@ def _guess(example: Example, index: int) -> Prediction:
     return Prediction(example.id, text, spans=(Span(text, 0, 0, 0.0, 1.0),))
 
 
-def _encode_passage(text: str, tokenizer: TextEncoder) -> PiecePassage:
+def _encode_passage(text: str, tokenizer: Tokenizer) -> PiecePassage:
     encoding = tokenizer.encode_with_offsets(text)
     return PiecePassage(
         np.array(encoding.ids, np.int64),

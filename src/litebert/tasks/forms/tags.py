@@ -21,13 +21,13 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
-    TextEncoder,
 )
 from litebert.tasks.forms.arrays import mean_log_probability, require_labels, softmax
 from litebert.tasks.forms.requests import Cells, RowError, required_list, required_text, split_cell
 from litebert.tasks.forms.rows import encode_unique, single_row
 from litebert.tasks.forms.texts import label_index, num_wrong
 from litebert.tasks.metrics import entities, entity_scores
+from litebert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from litebert.tasks.task_file import TaskFile
@@ -78,7 +78,7 @@ class TagForm(Form):
         """Read ``words``: a list, or a text split at spaces."""
         return Example(id, "", words=cells.texts("words"))
 
-    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
+    def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
         """Return one feature per stretch of words that fits."""
         encoded = encode_unique((word for e in examples for word in e.words), tokenizer)
         # A word that vanishes in normalisation still needs a place for its tag.
@@ -185,7 +185,7 @@ class TagForm(Form):
         begin: int,
         end: int,
         pieces: Mapping[str, Sequence[int]],
-        tokenizer: TextEncoder,
+        tokenizer: Tokenizer,
     ) -> Feature:
         ids: list[int] = []
         positions = []

@@ -21,7 +21,6 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
-    TextEncoder,
 )
 from litebert.tasks.forms.arrays import (
     mean_log_probability,
@@ -46,12 +45,11 @@ from litebert.tasks.metrics import (
     f1,
     macro_f1,
     matthews,
-    mean_absolute_error,
-    mean_squared_error,
     multi_label_scores,
     pearson,
     spearman,
 )
+from litebert.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class TextForm(Form):
         """Read ``text`` and, if it is named, ``text_pair``."""
         return Example(id, cells.text("text"), cells.optional_text("text_pair"))
 
-    def features(self, examples: Examples, tokenizer: TextEncoder, max_length: int) -> Features:
+    def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
         """Return one feature per example."""
         texts = (text for e in examples for text in (e.text, e.text_pair) if text is not None)
         encoded = encode_unique(texts, tokenizer)
@@ -202,15 +200,14 @@ class MultiLabelForm(TextForm):
         chosen = {label_index(self.labels, name) for name in split_cell(value, separator)}
         return tuple(int(index in chosen) for index in range(len(self.labels)))
 
-    def named(self, example: Example | None, value: object) -> object:
+    def named(self, example: Example | None, value: object) -> list[str]:
         """Return the names of the labels."""
         assert isinstance(value, tuple)
         return [name for name, flag in zip(self.labels, value, strict=True) if flag]
 
     def items(self, value: object) -> set[tuple[object, ...]]:
         """Return the labels."""
-        assert isinstance(value, tuple)
-        return {(name,) for name, flag in zip(self.labels, value, strict=True) if flag}
+        return {(name,) for name in self.named(None, value)}
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return micro and macro F1 and the share of examples with all labels right."""
@@ -246,11 +243,12 @@ class RegressionForm(TextForm):
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return both correlations, the errors, and one negative so that more is better."""
         gold, predicted = gold_and_predicted(examples, predictions)
-        squared = mean_squared_error(gold, predicted)
+        error = gold - predicted
+        squared = float(np.mean(error**2))
         return {
             "pearson": pearson(gold, predicted),
             "spearman": spearman(gold, predicted),
-            "mae": mean_absolute_error(gold, predicted),
+            "mae": float(np.mean(np.abs(error))),
             "rmse": math.sqrt(squared),
             "negative_mse": -squared,
         }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from litebert.bundled import BUNDLED
 from litebert.common.config import check_range, load_toml, recipe_path
@@ -267,11 +267,11 @@ class Settings:
         cls, config: FinetuneConfig, recipe: Recipe, max_length: int, num_features: int
     ) -> Settings:
         """The settings: what the config says, else the recipe, for this much data."""
-        given = {
-            name: value for name in _OVERRIDABLE if (value := getattr(config, name)) is not None
-        }
-        recipe = replace(recipe, **given)
-        steps_per_epoch = math.ceil(num_features / recipe.batch_size)
+        chosen: dict[str, Any] = {}
+        for name in _OVERRIDABLE:
+            given = getattr(config, name)
+            chosen[name] = getattr(recipe, name) if given is None else given
+        steps_per_epoch = math.ceil(num_features / chosen["batch_size"])
         length = config if config.steps or config.epochs else recipe
         steps = length.steps or max(1, round((length.epochs or 1) * steps_per_epoch))
         warmup_steps = config.warmup_steps
@@ -282,17 +282,10 @@ class Settings:
         if every is None or (every > steps and config.eval_every_steps is None):
             every = max(1, steps // NUM_EVALUATIONS)
         return cls(
-            lr=recipe.lr,
-            batch_size=recipe.batch_size,
-            dropout=recipe.dropout,
-            classifier_dropout=recipe.classifier_dropout,
             max_length=max_length,
             steps=steps,
             warmup_steps=warmup_steps,
             eval_every_steps=every,
             steps_per_epoch=steps_per_epoch,
-            bias_correction=recipe.bias_correction,
-            pooling=recipe.pooling,
-            lr_decay=recipe.lr_decay,
-            head_share=recipe.head_share,
+            **chosen,
         )

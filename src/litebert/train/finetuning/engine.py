@@ -38,7 +38,6 @@ from litebert.train.finetuning.results import (
     fine_tuning_section,
     open_seeds_run,
     save_task_model,
-    seed_configs,
     summarize_seeds,
     word_baselines,
     write_result,
@@ -106,7 +105,8 @@ def _run(
             return FineTuning(config, data, baselines, process, stop, screen).run()
     process.on_main(lambda: open_seeds_run(config))
     results = []
-    for one in seed_configs(config):
+    for seed in range(config.seed, config.seed + config.seeds):
+        one = replace(config, seed=seed, seeds=1, out=config.out / f"seed-{seed}")
         with owned_run(process, "fine-tuning", one.out):
             result = _run(one, data, baselines, process, stop)
         if result.interrupted_by:
@@ -131,15 +131,8 @@ class FineTuning:
         self.baselines = baselines
         self.depths = exit_depths(load_config(config.model)) if config.train_exits else ()
         self.settings = resolve_settings(config, data)
-        self.record = Run(
-            config,
-            FinetuneState,
-            finetuning_identity(config),
-            data.fingerprints(),
-            1,
-            process,
-            screen,
-        )
+        identity, prints = finetuning_identity(config), data.fingerprints()
+        self.record = Run(config, FinetuneState, identity, prints, 1, process, screen)
         self.model, self.head = build_task_model(config, self.settings, data)
         self.model.to(process.device)
         self.loss = TaskLoss(
@@ -156,18 +149,15 @@ class FineTuning:
         if process.world_size > 1:
             self.loss.freeze_unused(self.smallest)
         self.replica = parallelize(self.loss, "ddp", process)
+        correction = self.settings.bias_correction
         adamw = OptimizerConfig(
-            name="adamw",
-            weight_decay=config.weight_decay,
-            bias_correction=self.settings.bias_correction,
+            name="adamw", weight_decay=config.weight_decay, bias_correction=correction
         )
-        named = self.model.named_parameters()
+        named = list(self.model.named_parameters())
         num_sets = plan_of(self.model.config).num_feed_forward_sets  # type: ignore[arg-type]
         rates = partial(rate_factor, num_sets=num_sets, decay=self.settings.lr_decay)
         optimizers = build_optimizers(named, adamw, self.settings.lr, rates)
-        self.below_head = [
-            p for n, p in self.model.named_parameters() if is_below_head(n) and p.requires_grad
-        ]
+        self.below_head = [p for n, p in named if is_below_head(n) and p.requires_grad]
         if self.settings.head_share and process.world_size > 1:
             raise ConfigError("head_share is for one process: leave it out under torchrun")
         self.state = self.record.restore(self.model, optimizers)
@@ -180,9 +170,9 @@ class FineTuning:
         """figures of the latest step; None if it was not finite"""
         every = self.settings.eval_every_steps
         cadence = Cadence(config.log_every_steps, every, save_s=_SECONDS_BETWEEN_SAVES)
-        clip_norm = config.clip_norm
+        clip_norm, threads = config.clip_norm, config.threads
         self.loop = Loop(
-            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, config.threads
+            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, threads
         )
 
     def run(self) -> FinetuneResult:
@@ -344,21 +334,11 @@ class FineTuning:
                 split.name: self.scorer.scores(split, is_shown=True, is_written=place == 1)
                 for split in data.evals
             }
-            about = fine_tuning_section(
-                config, self.settings, data, by_split[dev.name], beside, step
-            )
-            save = partial(
-                save_task_model,
-                self.model.eval(),
-                config.out / ("model" if place == 1 else f"model-{place}"),
-                self.head,
-                data,
-                config.model,
-                by_split[dev.name],
-                about,
-                self.depths,
-            )
-            self.process.on_main(save)
+            scores = by_split[dev.name]
+            about = fine_tuning_section(config, self.settings, data, scores, beside, step)
+            folder = config.out / ("model" if place == 1 else f"model-{place}")
+            save = partial(save_task_model, self.model.eval(), folder, self.head, data)
+            self.process.on_main(partial(save, config.model, scores, about, self.depths))
         result = FinetuneResult(
             run=config.out,
             task=data.task.name,

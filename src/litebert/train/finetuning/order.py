@@ -31,7 +31,7 @@ class BatchOrder:
     length and shuffles the batches: equal lengths meet by chance and almost nothing is padded.
     """
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
+    def __init__(self, lengths: npt.ArrayLike, batch_size: int, seed: int) -> None:
         self.lengths = np.asarray(lengths, np.int64)
         self.batch_size, self.seed = batch_size, seed
         self.steps_per_epoch = -(-len(self.lengths) // batch_size)

@@ -229,14 +229,8 @@ def save_task_model(
     assert isinstance(config, ModelConfig), "every model carries its configuration"
     card = model_card(config, head, f"{folder.parent.name}/{folder.name}") + about
     with atomic_folder(folder, replace=True) as temporary:
-        save_model(
-            model,
-            temporary,
-            resolve(source),
-            card,
-            labels=form.labels or None,
-            multi_label=form.multi_label,
-        )
+        labels, flags = form.labels or None, form.multi_label
+        save_model(model, temporary, resolve(source), card, labels=labels, multi_label=flags)
         task_file.write(temporary)
         if rule is not None:
             rule.write(temporary, config.hidden_size, config.max_positions)
@@ -293,27 +287,18 @@ picked these weights (step {best_step:,}). {_explained(baselines)}
 
 def _explained(baselines: Mapping[str, object]) -> str:
     """Say what the columns beside the scores are."""
-    text = "The baseline looks at no text."
-    if BASELINES["words"] in baselines:
-        text += " The bag of words is a linear model of word counts, without any pretraining."
-    if BASELINES["random"] in baselines:
-        text += " Random weights had the same fine-tuning, without any pretraining."
-    if BASELINES["untrained"] in baselines:
-        text += " Untrained are the mean vectors of the model it started from."
-    return text
+    about = {
+        "words": "The bag of words is a linear model of word counts, without any pretraining.",
+        "random": "Random weights had the same fine-tuning, without any pretraining.",
+        "untrained": "Untrained are the mean vectors of the model it started from.",
+    }
+    named = [text for name, text in about.items() if BASELINES[name] in baselines]
+    return " ".join(["The baseline looks at no text.", *named])
 
 
 def _count(data: TaskData, split: str, used: int) -> str:
     whole = data.available[split]
     return f"{used:,}" if used == whole else f"{used:,} of {whole:,}"
-
-
-def seed_configs(config: FinetuneConfig) -> list[FinetuneConfig]:
-    """Return one configuration per seed, each with a run folder of its own."""
-    return [
-        replace(config, seed=seed, seeds=1, out=config.out / f"seed-{seed}")
-        for seed in range(config.seed, config.seed + config.seeds)
-    ]
 
 
 def open_seeds_run(config: FinetuneConfig) -> None:
@@ -332,7 +317,7 @@ def summarize_seeds(run: Path, results: Sequence[FinetuneResult]) -> FinetuneRes
         shutil.copytree(best.model, temporary, dirs_exist_ok=True)
     columns = {name: [float(r.scores[name]) for r in results] for name in results[0].scores}
     others = {
-        split: _medians([result.other_scores[split] for result in results])
+        split: _medians([r.other_scores[split] for r in results])
         for split in results[0].other_scores
     }
     summary = replace(

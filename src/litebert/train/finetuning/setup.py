@@ -132,10 +132,8 @@ def load_task_data(
     """
     if data.is_file() and data.suffix != ".toml":
         if not isinstance(task, CustomTask):
-            raise ConfigError(
-                f"--data {data} is a file; {task.name} needs the folder with its train and dev "
-                "files"
-            )
+            needed = f"{task.name} needs the folder with its train and dev files"
+            raise ConfigError(f"--data {data} is a file; {needed}")
         task, data = task.of_one_file(data), task.folder
     problems = RowProblems(strict)
     usable = task.read(data, "train", problems)
@@ -162,16 +160,8 @@ def load_task_data(
             f"warning: {scored[0].name} has {num_scored} examples: a score of 80 % may stand for "
             f"{in_percent(wilson_interval(0.8, num_scored))} (95 % interval)"
         )
-    return TaskData(
-        task,
-        tokenizer,
-        train,
-        tuple(scored),
-        problems,
-        max_length,
-        {"train": len(usable), **{name: len(found) for name, found in evals}},
-        lines,
-    )
+    counts = {"train": len(usable), **{name: len(found) for name, found in evals}}
+    return TaskData(task, tokenizer, train, tuple(scored), problems, max_length, counts, lines)
 
 
 def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:
@@ -307,49 +297,12 @@ def rate_factor(name: str, num_sets: int, decay: float) -> float:
     return float(decay ** (num_sets - min(int(part[2]), num_sets - 1)))
 
 
-def batch_loss(
-    model: nn.Module,
-    batch: Batch,
-    device: torch.device,
-    num_layers: int | None = None,
-    max_tokens: int | None = None,
-    weight: float = 0.0,
-    temperature: float = 1.0,
-) -> Tensor:
-    """Return the loss of a batch summed over its labels (``batch.num_labels`` of them).
+class TaskLoss(nn.Module):
+    """A task model as a module that gives the loss of a batch: what is wrapped for processes.
 
-    The caller divides by their number over the whole step. ``num_layers`` runs fewer layers; a
-    joint batch of more than ``max_tokens`` is computed again, part by part, on the way back;
+    A joint batch of more than ``max_tokens`` is computed again, part by part, on the way back;
     ``weight`` is that of what a teacher says, softened by ``temperature``.
     """
-    assert batch.targets is not None, "training needs gold labels"
-    targets = torch.from_numpy(batch.targets).to(device)
-    teacher = None if batch.teacher is None else torch.from_numpy(batch.teacher).to(device)
-    if isinstance(batch, JointBatch):
-        assert isinstance(model, SentenceEncoder), "only vectors are compared with each other"
-        encode: Callable[..., Tensor] = model.vectors
-        if max_tokens is not None and batch.num_padded > max_tokens:
-            encode = partial(checkpoint, model.vectors, use_reentrant=False)
-        parts = [encode(head_inputs(part, device), num_layers) for part in batch.padded]
-        vectors = torch.cat(parts)[torch.from_numpy(batch.places).to(device)]
-        vectors_BTH = vectors.view(batch.num_labels, batch.num_texts, -1)
-        loss = None if batch.num_texts == 1 else model.loss(vectors_BTH, targets)
-        if teacher is not None:  # it alone knows something about a bare sentence
-            taught = match_loss(vectors_BTH, teacher)
-            loss = taught if loss is None else loss.lerp(taught, weight)
-        assert loss is not None, "a bare sentence has two views, or a teacher"
-        return loss * batch.num_labels
-    assert isinstance(model, TaskModel), "fine-tuning trains task models"
-    if teacher is not None:
-        assert isinstance(model, LinearHead), "the teacher was refused otherwise"
-        outputs = model.named_outputs(head_inputs(batch, device), num_layers)
-        taught = teacher_loss(outputs["logits"], teacher, temperature, targets)
-        return model.loss(outputs, targets).lerp(taught, weight) * batch.num_labels
-    return model.task_loss(head_inputs(batch, device), targets, num_layers) * batch.num_labels
-
-
-class TaskLoss(nn.Module):
-    """A task model as a module that gives the loss of a batch: what is wrapped for processes."""
 
     def __init__(
         self,
@@ -362,18 +315,50 @@ class TaskLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.model, self.device, self.precision = model, device, precision
-        self.rest = (max_tokens, weight, temperature)
+        self.max_tokens, self.weight, self.temperature = max_tokens, weight, temperature
 
     def forward(self, batch: Batch, num_labels: int, early: int | None) -> Tensor:
         """The loss of a batch by the step's number of labels; its mean with that at an exit."""
         with autocast(self.precision, self.device):
-            loss = self._sum(batch, None) / num_labels
+            loss = self.summed(batch) / num_labels
             if early is not None:
-                loss = (loss + self._sum(batch, early) / num_labels) / 2
+                loss = (loss + self.summed(batch, early) / num_labels) / 2
         return loss
 
-    def _sum(self, batch: Batch, num_layers: int | None) -> Tensor:
-        return batch_loss(self.model, batch, self.device, num_layers, *self.rest)
+    def summed(self, batch: Batch, num_layers: int | None = None) -> Tensor:
+        """The loss over the labels of a batch; ``num_layers`` runs fewer layers."""
+        assert batch.targets is not None, "training needs gold labels"
+        targets = torch.from_numpy(batch.targets).to(self.device)
+        teacher = None if batch.teacher is None else torch.from_numpy(batch.teacher).to(self.device)
+        if isinstance(batch, JointBatch):
+            return self._joint(batch, targets, teacher, num_layers) * batch.num_labels
+        inputs = head_inputs(batch, self.device)
+        assert isinstance(self.model, TaskModel), "fine-tuning trains task models"
+        if teacher is None:
+            return self.model.task_loss(inputs, targets, num_layers) * batch.num_labels
+        assert isinstance(self.model, LinearHead), "the teacher was refused otherwise"
+        outputs = self.model.named_outputs(inputs, num_layers)
+        taught = teacher_loss(outputs["logits"], teacher, self.temperature, targets)
+        return self.model.loss(outputs, targets).lerp(taught, self.weight) * batch.num_labels
+
+    def _joint(
+        self, batch: JointBatch, targets: Tensor, teacher: Tensor | None, num_layers: int | None
+    ) -> Tensor:
+        """The mean loss of texts that are compared with each other."""
+        model = self.model
+        assert isinstance(model, SentenceEncoder), "only vectors are compared with each other"
+        encode: Callable[..., Tensor] = model.vectors
+        if self.max_tokens is not None and batch.num_padded > self.max_tokens:
+            encode = partial(checkpoint, model.vectors, use_reentrant=False)
+        parts = [encode(head_inputs(part, self.device), num_layers) for part in batch.padded]
+        vectors = torch.cat(parts)[torch.from_numpy(batch.places).to(self.device)]
+        vectors_BTH = vectors.view(batch.num_labels, batch.num_texts, -1)
+        if teacher is None:
+            return model.loss(vectors_BTH, targets)
+        taught = match_loss(vectors_BTH, teacher)
+        if batch.num_texts == 1:  # a bare sentence: the teacher alone knows something about it
+            return taught
+        return model.loss(vectors_BTH, targets).lerp(taught, self.weight)
 
     def freeze_unused(self, batch: Batch) -> None:
         """Take parameters that the loss does not reach out of training: DDP would wait for them.

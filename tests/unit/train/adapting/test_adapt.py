@@ -52,7 +52,8 @@ def arguments(tmp_path: Path, python_text: Path, tiny_tokenizer_dir: Path) -> li
 
 
 def figures(out: Path) -> dict[str, dict[str, float]]:
-    return json.loads((out / "adapted.json").read_text())
+    found: dict[str, dict[str, float]] = json.loads((out / "adapted.json").read_text())
+    return found
 
 
 def test_a_new_vocabulary(

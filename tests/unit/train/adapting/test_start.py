@@ -13,7 +13,7 @@ from litebert.data.corpus.shards import ShardSet
 from litebert.dist.replica import Replica
 from litebert.dist.runtime import this_process
 from litebert.interop.hf import load_config, load_model
-from litebert.interop.names import Head
+from litebert.model.head_table import Head
 from litebert.model.heads import PretrainingModel
 from litebert.text.extend import OldPieces, extend_tokenizer
 from litebert.text.foreign import JsonTokenizer

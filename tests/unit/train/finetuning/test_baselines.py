@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from litebert.cli import main
 from litebert.common.errors import ConfigError
+from litebert.common.files import read_json
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.pretraining import PretrainingModel
@@ -49,8 +51,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     return out
 
 
-def result(run: Path) -> dict:
-    return json.loads((run / "result.json").read_text())
+def result(run: Path) -> dict[str, Any]:
+    return read_json(run / "result.json")
 
 
 def test_scores_of_the_baselines_stand_beside_the_result(run: Path) -> None:
@@ -109,7 +111,7 @@ def test_words_do_not_apply_to_every_kind(
         ({"baseline": ("random",), "start": "random"}, "starts from random weights"),
     ],
 )
-def test_impossible_baselines_are_refused(settings: dict, message: str) -> None:
+def test_impossible_baselines_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         FinetuneConfig("rte", out=Path("run"), **settings)
     assert message in str(error.value)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,8 +13,10 @@ import torch
 
 from litebert.cli import main
 from litebert.common.errors import ConfigError, InputError
+from litebert.common.files import read_json
 from litebert.interop.hf import build_model, save_model
 from litebert.model.config import ModelConfig, preset
+from litebert.model.encoder import Encoder
 from litebert.model.heads import PretrainingModel
 from litebert.model.similarity import SentenceEncoder
 from litebert.predict.evaluate import outputs_of
@@ -28,7 +29,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import finetune
 from litebert.train.finetuning.order import drawn_exit, exit_depths, share_of
-from litebert.train.finetuning.setup import batch_loss
+from litebert.train.finetuning.setup import TaskLoss
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "custom_task"
 TINY = ModelConfig(
@@ -46,7 +47,7 @@ def test_exits_are_quarters_of_the_depth() -> None:
 @pytest.mark.parametrize("changes", [{"sharing": "none"}, {"sharing": "ffn"}, {"num_layers": 1}])
 def test_layers_of_their_own_have_no_exits(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="train_exits"):
-        exit_depths(replace(TINY, **changes))
+        exit_depths(replace(TINY, **changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", sorted(path.stem for path in EXAMPLES.glob("*.toml")))
@@ -63,9 +64,9 @@ def test_a_model_that_stops_early_is_the_shallow_model(
     features = task.form.features(examples, tiny_tokenizer, 64)[:4]
     device, is_joint = torch.device("cpu"), head == "encoder"
     (batch,) = share_of(features, tiny_tokenizer.pad_id, 10_000, 0, 1, is_joint)
-    in_training = [SentenceEncoder(m) if is_joint else m for m in (deep, shallow)]
+    in_training = [SentenceEncoder(m) if isinstance(m, Encoder) else m for m in (deep, shallow)]
     losses = [
-        batch_loss(in_training[which].eval(), batch, device, depth).item()
+        TaskLoss(in_training[which].eval(), device, "float32").summed(batch, depth).item()
         for which, depth in ((0, 1), (1, None), (0, None))
     ]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
@@ -100,8 +101,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) -> 
     return {"plain": work / "plain", "exits": work / "exits"}
 
 
-def result(run: Path) -> dict:
-    return json.loads((run / "result.json").read_text())
+def result(run: Path) -> dict[str, Any]:
+    return read_json(run / "result.json")
 
 
 def test_every_trained_depth_beats_the_baseline(runs: dict[str, Path]) -> None:

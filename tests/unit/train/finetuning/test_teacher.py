@@ -81,6 +81,7 @@ def test_its_logits_come_in_the_order_of_the_task(
     form, texts = data.task.form, [example.text for example in data.train.examples[:5]]
     said = Predictor.load(teacher).predict([{"text": text} for text in texts])
     for feature, answer in zip(data.train.features, said, strict=False):
+        assert feature.teacher is not None
         assert form.labels[int(np.argmax(feature.teacher))] == answer["label"]
 
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig
-from litebert.model.config import ModelConfig, preset
+from litebert.model.config import ModelConfig, ModelSection, preset
 from litebert.optim.schedule import ScheduleConfig
 from litebert.train.pretraining.config import (
     Curriculum,
-    ModelSection,
     PretrainConfig,
     parse_duration,
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from litebert.common.errors import CheckpointError, ConfigError, DataError, Lite
 from litebert.common.runs import RunFolder
 from litebert.interop.folder import load_config
 from litebert.interop.hf import load_model
+from litebert.model.config import ModelSection
 from litebert.model.heads import PretrainingModel
 from litebert.report.write import write_report
 from litebert.train import checkpoint
@@ -29,29 +31,28 @@ from litebert.train.pretraining.config import (
     Checkpoints,
     Curriculum,
     Evaluation,
-    ModelSection,
     Objective,
 )
 from litebert.train.pretraining.engine import pretrain
-from litebert.train.pretraining.evaluate import DevSet
+from litebert.train.pretraining.evaluate import DevSet, RunState
 from litebert.train.pretraining.setup import open_corpora
 from litebert.train.run import Run
 from small_run import LEVERS, assert_bitwise_equal, poison, small_config, weights
 
 
-def lines(run: Path, key: str = "mlm_loss") -> list[dict]:
+def lines(run: Path, key: str = "mlm_loss") -> list[dict[str, Any]]:
     found = RunFolder.open(run).metrics()
     return [line for line in found if key in line and "event" not in line]
 
 
-def dev_scores(run: Path) -> list[dict]:
+def dev_scores(run: Path) -> list[dict[str, Any]]:
     """Evaluations without their timings."""
     keep = ("step", "dev_")
     found = lines(run, "dev_mlm_loss")
     return [{k: v for k, v in line.items() if k.startswith(keep)} for line in found]
 
 
-def events(run: Path, name: str) -> list[dict]:
+def events(run: Path, name: str) -> list[dict[str, Any]]:
     return [line for line in RunFolder.open(run).metrics() if line.get("event") == name]
 
 
@@ -321,7 +322,7 @@ def after_line_of_step(
     """Do something as soon as a step's metrics are written."""
     log = Run.log
 
-    def log_and_act(self: Run, at_step: int, values: dict[str, object]) -> None:
+    def log_and_act(self: Run[RunState], at_step: int, values: dict[str, object]) -> None:
         log(self, at_step, values)
         if at_step == step and "mlm_loss" in values:
             action()
@@ -564,7 +565,7 @@ def test_the_bag_of_words_is_logged_while_it_counts(tiny_shards_dir: Path, tmp_p
 )
 def test_weights_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=f"objective.{next(iter(wrong))} is"):
-        Objective(**wrong)
+        Objective(**wrong)  # type: ignore[arg-type]
 
 
 def test_continued_pretraining_needs_the_same_vocabulary(
@@ -651,7 +652,7 @@ def test_settings_that_decide_the_data_or_the_state_cannot_change(
         {"examples": replace(config.examples, stretch_tokens=2 * config.examples.stretch_tokens)},
     ):
         with pytest.raises(CheckpointError, match=r"bias_correction|stretch_tokens"):
-            pretrain(replace(config, resume="auto", **change), quiet=True)  # type: ignore[arg-type]
+            pretrain(replace(config, resume="auto", **change), quiet=True)
 
 
 def test_a_resumed_run_says_which_settings_changed(
@@ -683,7 +684,7 @@ def test_evaluations_of_another_size_do_not_compete(tiny_shards_dir: Path, tmp_p
         checkpoint.latest_good(tmp_path / name / "checkpoints", pytest.fail)
         for name in ("run", "other")
     ]
-    best = [state.state["run"]["best_value"] for state in states]  # type: ignore[index, union-attr]
+    best = [state.state["run"]["best_value"] for state in states]  # type: ignore[union-attr]
     assert best[0] == best[1]
 
 

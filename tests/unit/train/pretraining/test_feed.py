@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 from litebert.data.batches.example import Batch, ExampleConfig, Vocabulary
 from litebert.data.corpus.shards import ShardSet
 from litebert.model.config import IGNORED_LABEL
+from litebert.text.tokenizer import Tokenizer
 from litebert.train.pretraining.curriculum import Stage
 from litebert.train.pretraining.feed import Feed, FeedPosition, rows_of
 from litebert.train.pretraining.objective import counts_of
@@ -19,7 +20,7 @@ STAGE = Stage(layers=2, length=32, batch_size=8, micro_batch_size=2, mask_rate=0
 
 
 @pytest.fixture
-def make_feed(tiny_shards_dir: Path, tiny_tokenizer) -> Iterator:  # type: ignore[no-untyped-def]
+def make_feed(tiny_shards_dir: Path, tiny_tokenizer: Tokenizer) -> Callable[..., Feed]:
     shards = ShardSet.open(tiny_shards_dir, "train")
     vocabulary = Vocabulary.of(tiny_tokenizer)
 
@@ -77,9 +78,7 @@ def test_processes_together_see_the_batches_of_one(make_feed, world_size: int) -
 
 @pytest.mark.parametrize(("accumulation", "world_size"), [(2, 1), (4, 1), (100, 1), (3, 2), (3, 7)])
 def test_accumulation_cuts_and_changes_nothing(
-    make_feed,  # type: ignore[no-untyped-def]
-    accumulation: int,
-    world_size: int,
+    make_feed: Callable[..., Feed], accumulation: int, world_size: int
 ) -> None:
     whole = make_feed()
     many = [make_feed(rank, world_size, accumulation=accumulation) for rank in range(world_size)]

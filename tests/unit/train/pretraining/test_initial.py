@@ -71,7 +71,7 @@ def test_equal_seeds_give_equal_weights() -> None:
         generator = torch.Generator().manual_seed(seed)
         model = PretrainingModel(SHAPES["tiny"], generator=generator)
         look_at_neighbours(model.encoder, generator)
-        return model.encoder.attention[0].value.weight
+        return model.encoder.get_parameter("attention.0.value.weight")
 
     assert torch.equal(weights(1), weights(1))
     assert not torch.equal(weights(1), weights(2))

@@ -40,8 +40,9 @@ def test_from_vocab_txt_to_answers(wordpiece: Path, tmp_path: Path) -> None:
     prepare(PrepareConfig((text,), wordpiece, shards, workers=1, dev_fraction=0.2, language="de"))
     first = pretrain(small_config(shards, tmp_path / "a", steps=2), quiet=True)
     again = small_config(shards, tmp_path / "b", steps=2, init_from=str(first.model))
-    again = replace(again, model=replace(again.model, preset=None))
+    again = replace(again, model=replace(again.model, preset=None))  # type: ignore[arg-type]
     model = pretrain(again, quiet=True).model
+    assert model is not None
     assert Tokenizer.load(model).encode("Große Häuser") == [7, 1]
     export_onnx(model, tmp_path / "onnx")
     question = "der große [MASK]n blüht."
