@@ -84,7 +84,11 @@ class ModelConfig:
     """standard deviation of the truncated normal initialisation"""
 
     def __post_init__(self) -> None:
-        _check_sizes(self)
+        for name, largest in _LARGEST.items():
+            check_range(self, "1 or more", name, most=largest)
+        rates = ("hidden_dropout", "attention_dropout", "classifier_dropout")
+        check_range(self, "0 or more and less than 1", *rates)
+        check_range(self, "more than 0", "layer_norm_eps", "initializer_range")
         _check_heads(self)
         _check_sharing(self)
         _check_choices(self)
@@ -129,21 +133,13 @@ _LARGEST: Mapping[str, int] = {
     "max_positions": 1_048_576,
     "type_vocab_size": 65_536,
 }
-"""Sizes of which each is beyond any model there is: more comes of a slip or a damaged file."""
+"""Larger than in any known model: more is a typing error or a damaged file."""
 _CHOICES = {
     "sharing": Sharing,
     "embedding_layout": EmbeddingLayout,
     "activation": Activation,
     "pooling": Pooling,
 }
-
-
-def _check_sizes(config: ModelConfig) -> None:
-    for name, largest in _LARGEST.items():
-        check_range(config, "1 or more", name, most=largest)
-    rates = ("hidden_dropout", "attention_dropout", "classifier_dropout")
-    check_range(config, "0 or more and less than 1", *rates)
-    check_range(config, "more than 0", "layer_norm_eps", "initializer_range")
 
 
 def _check_heads(config: ModelConfig) -> None:
@@ -234,11 +230,7 @@ def preset(name: str, **overrides: object) -> ModelConfig:
 
 @dataclass(frozen=True)
 class ShapeOverrides:
-    """Changes to a preset: the fields of :class:`ModelConfig` that decide its parameters.
-
-    >>> ShapeOverrides(num_layers=4).changes()
-    {'num_layers': 4}
-    """
+    """Changes to a preset: the fields of :class:`ModelConfig` that decide its parameters."""
 
     vocab_size: int | None = None
     """pieces in the vocabulary"""

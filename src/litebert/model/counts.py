@@ -20,11 +20,7 @@ GPU_SLICE_ELEMENTS = 2**27
 
 @dataclass(frozen=True)
 class ParameterCounts:
-    """Numbers of parameters, by part.
-
-    >>> count_parameters(ModelConfig()).encoder
-    11683584
-    """
+    """Numbers of parameters, by part of the model."""
 
     embeddings: int
     """word, position and segment tables with their norm"""
@@ -73,7 +69,7 @@ def count_parameters(config: ModelConfig) -> ParameterCounts:
 
 
 def check_memory(config: ModelConfig, copies: int = 1) -> None:
-    """Refuse a model of which so many copies in float32 do not fit into this machine's memory."""
+    """Refuse a model whose copies in float32 do not fit into this machine's memory."""
     total, memory = count_parameters(config).total, machine_memory()
     if 4 * copies * total > memory:
         raise ConfigError(
@@ -83,11 +79,7 @@ def check_memory(config: ModelConfig, copies: int = 1) -> None:
 
 
 class ParameterReport(NamedTuple):
-    """One line of `litebert params`.
-
-    >>> ParameterReport("albert-base", PRESETS["albert-base"]).record()["total_parameters"]
-    11813810
-    """
+    """One line of `litebert params`."""
 
     name: str
     config: ModelConfig

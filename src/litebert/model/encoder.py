@@ -211,7 +211,7 @@ class Encoder(nn.Module):
         rows_R: Tensor | None,
         return_hidden_states: bool = False,
     ) -> EncoderOutput:
-        """Run the blocks of so many layers over embedded tokens; the last one at given rows."""
+        """Run the blocks of the first layers over embedded tokens; the last one at given rows."""
         plan = self.plan if num_layers is None else self.plan.at_depth(num_layers)
         num_blocks = len(plan.blocks)
         hidden_states = [x]

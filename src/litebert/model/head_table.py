@@ -223,11 +223,7 @@ def head_of_class(model_class: type) -> Head | None:
 
 
 def head_class(head: Head) -> type[nn.Module]:
-    """Import and return the class of a head.
-
-    >>> head_class("span").__name__
-    'SpanExtractor'
-    """
+    """Import and return the class of a head."""
     module, _, name = HEADS[head].model_class.rpartition(".")
     found: type[nn.Module] = getattr(import_module(module), name)
     return found

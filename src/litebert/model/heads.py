@@ -215,12 +215,7 @@ class SequenceClassifier(ScoreHead):
 
 
 class TokenClassifier(SequenceClassifier):
-    """A class for every token, such as named entities; a label of -100 does not count.
-
-    >>> model = TokenClassifier(ModelConfig(vocab_size=100, hidden_size=64), num_labels=5)
-    >>> model(torch.tensor([[2, 7, 3]])).logits.shape
-    torch.Size([1, 3, 5])
-    """
+    """A class for every token, such as named entities; a label of -100 does not count."""
 
     head: ClassVar[Head] = "token_classification"
 
@@ -237,12 +232,7 @@ class MultipleChoice(SequenceClassifier):
 
 
 class SequenceRegressor(ScoreHead):
-    """A number for a text or a pair of texts, such as a similarity.
-
-    >>> model = SequenceRegressor(ModelConfig(vocab_size=100, hidden_size=64))
-    >>> model(torch.tensor([[2, 7, 3]])).logits.shape
-    torch.Size([1, 1])
-    """
+    """A number for a text or a pair of texts, such as a similarity."""
 
     head: ClassVar[Head] = "regression"
 
@@ -253,12 +243,7 @@ class SequenceRegressor(ScoreHead):
 
 
 class SpanExtractor(LinearHead):
-    """Start and end of an answer, scored independently (SQuAD v1.1).
-
-    >>> model = SpanExtractor(ModelConfig(vocab_size=100, hidden_size=64))
-    >>> model(torch.tensor([[2, 7, 3]])).start_logits_BS.shape
-    torch.Size([1, 3])
-    """
+    """Start and end of an answer, scored independently (SQuAD v1.1)."""
 
     head: ClassVar[Head] = "span"
 

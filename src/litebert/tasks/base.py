@@ -123,7 +123,7 @@ class Feature:
             float32 [] (a score) or int64 [texts] (numbers that tell the texts apart).
         passage: the passage pieces (spans).
         word_positions: position of each word's first piece (token classification), int64 [W].
-        masked: positions whose word the masked-language-model head shall predict.
+        masked: positions whose word the masked-language-model head predicts.
         teacher: float32, what a teacher says: logits [...], or a vector for each row [texts, H].
     """
 

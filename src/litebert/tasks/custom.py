@@ -228,7 +228,7 @@ class CustomTask:
         return number < files.dev_share * 2**64
 
     def _refuse_unknown(self, path: Path, unknown: Counter[str], num_rows: int) -> None:
-        """Stop where so many rows have other labels that the task file must be wrong."""
+        """Stop where many rows have other labels: the task file must be wrong."""
         total = unknown.total()
         if total <= max(10, num_rows // 10) or self.config.other_labels == "skip":
             return

@@ -110,7 +110,9 @@ class CustomConfig:
             config = from_dict(cls, values, str(path))
         else:
             config = _config_of_table(path)
-        if _is_conll(config):  # its columns have names of their own
+        files, is_tagged = config.files, config.kind == "token_classification"
+        if is_tagged and (files.format or row_format(files.train, "conll")) == "conll":
+            # Its columns have names of their own.
             named = {key: value for key, value in asdict(config.columns).items() if value}
             columns = CustomColumns(**({"words": "words", "label": "tags"} | named))
             config = replace(config, columns=columns)
@@ -139,7 +141,7 @@ class CustomConfig:
             raise ConfigError(f"{source}: 'labels' has a name twice: {', '.join(self.labels)}")
         if self.max_length < 8:
             raise ConfigError(
-                f"{source}: max_length {self.max_length} is too short; use 16 or more"
+                f"{source}: max_length {self.max_length} is too short: use 16 or more"
             )
         check_range(self, "1 or more", "max_length", most=1 << 20)
 
@@ -171,13 +173,6 @@ class CustomConfig:
 def form_kind(kind: CustomKind) -> Kind:
     """Return the kind without the difference between one text and two."""
     return "classification" if kind == PAIRS else kind
-
-
-def _is_conll(config: CustomConfig) -> bool:
-    files = config.files
-    if config.kind != "token_classification":
-        return False
-    return (files.format or row_format(files.train, "conll")) == "conll"
 
 
 def _object(path: Path) -> dict[str, object]:

@@ -46,7 +46,7 @@ class TaskSplit:
         return cls(name, examples, form.features(examples, tokenizer, max_length))
 
     def sample(self, num_examples: int | None) -> TaskSplit:
-        """Return the split with so many of its examples; None returns all."""
+        """Return the split with some of its examples; None returns all."""
         if num_examples is None or num_examples >= len(self.examples):
             return self
         chosen = _chosen(len(self.examples), num_examples, "dev subset")
@@ -75,7 +75,7 @@ class TaskSplit:
 
 
 def sample(examples: Examples, count: int | None, purpose: str = "training subset") -> Examples:
-    """Return so many examples, drawn without replacement, in their order; None returns all."""
+    """Return some of the examples, drawn without replacement, in their order; None: all."""
     if count is None or count >= len(examples):
         return examples
     return [examples[index] for index in _chosen(len(examples), count, purpose)]
@@ -125,7 +125,7 @@ def is_scored(task: Task, split: str, examples: Examples) -> bool:
 
 
 def are_unnamed(labels: Sequence[str]) -> bool:
-    """Whether these are the names that transformers gives to outputs that nobody named."""
+    """Whether these are the names that transformers gives to outputs without names."""
     return all(label == f"LABEL_{index}" for index, label in enumerate(labels))
 
 
@@ -134,7 +134,7 @@ def label_order(
 ) -> tuple[int, ...] | None:
     """Return at which output of a model each label of a task stands; None: in the task's order.
 
-    ``found`` are the model's labels in the order of its outputs; those that nobody named are taken
+    ``found`` are the model's labels in the order of its outputs; those without names are taken
     to be in the task's order. An InputError says that they are other labels, or not as many.
 
     >>> label_order(("yes", "no"), ("no", "yes"), "mine")

@@ -14,11 +14,7 @@ from litebert.tasks.forms.kinds import FORMS, Kind
 
 @dataclass(frozen=True)
 class TaskFile:
-    """What a fine-tuned model does.
-
-    >>> TaskFile("sst2", "classification", ("0", "1"), 128).form().kind
-    'classification'
-    """
+    """What a fine-tuned model does."""
 
     name: str
     """the task it was fine-tuned on"""

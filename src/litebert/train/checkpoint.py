@@ -251,7 +251,7 @@ def load_optimizer_tensors(
         name, _, key = full_name.rpartition("/")
         parameter = parameters.get(name)
         if parameter is None or parameter not in owners:
-            raise CheckpointError(f"the checkpoint's optimizer has a state for {name}: no such one")
+            raise CheckpointError(f"the checkpoint's optimizer trains {name}, this model does not")
         state = owners[parameter].state[parameter]
         if tensor.shape == parameter.shape and tensor.ndim > 0:
             state[key] = torch.empty_like(parameter, requires_grad=False)

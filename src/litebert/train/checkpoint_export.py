@@ -18,7 +18,7 @@ from litebert.model.sharing import plan_of
 from litebert.text.tokenizer import has_tokenizer
 from litebert.train import checkpoint
 from litebert.train.pretraining.evaluate import RunState
-from litebert.train.pretraining.growth import deepen, new_sets
+from litebert.train.pretraining.initial import deepen, new_sets
 
 _SHAPE_PREFIX = "model."
 

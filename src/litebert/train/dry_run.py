@@ -82,7 +82,10 @@ def dry_run(config: PretrainConfig) -> DryRun:
         corpora = open_corpora(config)
         shape = resolve_model(config, corpora)
         bench = _Bench(config, shape, corpora, process)
-        measured = [bench.measure(share) for share in _boundaries(config)]
+        table = config.curriculum
+        tables = (table.layers, table.length, table.batch_size, table.mask_rate)
+        changes = sorted({0.0} | {share for rows in tables for share, _ in rows})
+        measured = [bench.measure(share) for share in changes]
     stages = tuple(stage for stage, _ in measured)
     last = stages[-1]
     parameters = sum(p.numel() for p in bench.replica.model.parameters())
@@ -136,11 +139,8 @@ class _Bench:
         config, corpora = self.config, self.corpora
         feed = Feed(corpora.train, config.examples, config.seed, corpora.vocabulary)
         # One batch may be a short left-over of its buffer: costs are means over many.
-        drawn = [
-            batch
-            for _ in range(-(-_DRAWN_BATCHES // stage.num_micro))
-            for batch in feed.take(stage)
-        ]
+        steps = range(-(-_DRAWN_BATCHES // stage.num_micro))
+        drawn = [batch for _ in steps for batch in feed.take(stage)]
         batch = max(drawn, key=lambda batch: batch.num_tokens)
         measured = rows_of(batch, 0, max(1, batch.input_ids.size // _MEASURED_TOKENS))
         compute_s, update_s = self._time(measured, stage)
@@ -182,13 +182,6 @@ class _Bench:
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
-
-
-def _boundaries(config: PretrainConfig) -> list[float]:
-    """Shares of the run at which some setting changes."""
-    table = config.curriculum
-    tables = (table.layers, table.length, table.batch_size, table.mask_rate)
-    return sorted({0.0} | {share for rows in tables for share, _ in rows})
 
 
 def _extent(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from litebert.common.config import check_range
 from litebert.common.errors import ConfigError, suggestion
 from litebert.model.config import ModelConfig
 from litebert.model.counts import GPU_SLICE_ELEMENTS, count_parameters
@@ -99,11 +100,7 @@ def measured_gemm_rate(
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one device in a step with AdamW or LAMB; activations are an estimate.
-
-    >>> Memory.of(ModelConfig(), 11_813_810, tokens=4096, predictions=614).weights
-    47255240
-    """
+    """Bytes on one device in a step with AdamW or LAMB; activations are an estimate."""
 
     weights: int
     gradients: int
@@ -182,11 +179,7 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
 
 @dataclass(frozen=True)
 class ClusterRun:
-    """A pretraining on machines of GPUs.
-
-    >>> ClusterRun().tokens
-    262144000000
-    """
+    """A pretraining on machines of GPUs."""
 
     gpu: str = "a100"
     """kind of GPU: v100, a100, h100, l4, rtx4090"""
@@ -209,21 +202,11 @@ class ClusterRun:
 
     def __post_init__(self) -> None:
         if self.gpu not in DEVICES:
-            raise ConfigError(
-                f"unknown GPU '{self.gpu}': use one of {', '.join(DEVICES)}."
-                f"{suggestion(self.gpu, DEVICES)}"
-            )
-        _check_positive("gpus per machine", self.gpus_per_machine)
-        _check_positive("network Gbit/s", self.network_gbit)
-        _check_positive("efficiency", self.efficiency)
-        _check_positive("batch size", self.batch_size)
-        _check_positive("length", self.length)
-        _check_positive("steps", self.steps)
-        _check_positive("GB of text", self.text_gb)
-        if self.efficiency is not None and self.efficiency > 1.0:
-            raise ConfigError(
-                f"efficiency is {self.efficiency:g}: it is a share of the GPU's peak, at most 1."
-            )
+            near = suggestion(self.gpu, DEVICES)
+            raise ConfigError(f"unknown GPU '{self.gpu}': use one of {', '.join(DEVICES)}.{near}")
+        sizes = ("gpus_per_machine", "network_gbit", "batch_size", "length", "steps", "text_gb")
+        check_range(self, "more than 0", *sizes)
+        check_range(self, "more than 0", "efficiency", most=1)
 
     @property
     def device(self) -> Device:
@@ -236,7 +219,7 @@ class ClusterRun:
         return self.steps * self.batch_size * self.length
 
     def flops_per_s(self, gpus: int) -> float:
-        """Operations per second of so many GPUs in such training."""
+        """Operations per second that a number of GPUs reach."""
         share = self.device.efficiency if self.efficiency is None else self.efficiency
         pace = share * math.pow(DOUBLING_EFFICIENCY, math.log2(self._machines(gpus)))
         return gpus * self.device.peak_tflops * 1e12 * pace
@@ -289,8 +272,9 @@ class TrainingEstimate:
 
 
 def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> TrainingEstimate:
-    """Estimate a pretraining run on so many GPUs."""
-    _check_positive("gpus", gpus)
+    """Estimate a pretraining run on a number of GPUs."""
+    if gpus < 1:
+        raise ConfigError(f"gpus is {gpus}: use 1 or more.")
     parameters = count_parameters(model).total
     per_device = -(-run.batch_size // gpus)  # of the device that gets the most
     micro, recompute, memory = _micro_batch(model, parameters, gpus, per_device, run)
@@ -302,7 +286,7 @@ def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> Trainin
     compute_s = flops * (4 / 3 if recompute else 1.0) / (run.flops_per_s(gpus) * busy_share)
     traffic = traffic_bytes(parameters, gpus)
     # A block that all layers share has its gradient only when the backward pass is over, so
-    # nothing hides its journey; but it is as small as one layer.
+    # nothing hides the time to send it; but it is as small as one layer.
     hidden_s = 0.0 if model.sharing == "all" else OVERLAP_SHARE * compute_s
     communication_s = max(0.0, run.transfer_s(traffic, gpus) - hidden_s)
     step_s = compute_s + communication_s
@@ -366,8 +350,3 @@ def _micro_batch(
         f"has {run.device.memory_gb:g} GB and this does not fit: use --parallel fsdp, more GPUs "
         "or shorter examples."
     )
-
-
-def _check_positive(name: str, value: float | None) -> None:
-    if value is not None and value <= 0:
-        raise ConfigError(f"{name}: {value:g} makes no plan; use more than 0.")

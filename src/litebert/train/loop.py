@@ -95,7 +95,7 @@ class Cadence:
     save_s: float = math.inf
     """longest time between two checkpoints"""
     max_nonfinite: int = 10
-    """stop after so many steps in a row whose loss or gradient was not finite"""
+    """stop after this many steps in a row whose loss or gradient was not finite"""
 
 
 @contextmanager
@@ -141,7 +141,7 @@ class Loop(Generic[T]):
         self.process, self.state = run.process, run.state
         self._parameters = [p for p in replica.model.parameters() if p.requires_grad]
         self._saved_s = self.state.elapsed_s
-        # One process has the machine to itself, or shares it with strangers; several share it by
+        # One process has the machine to itself, or shares it with others' work; several share it by
         # torchrun's rule, and a step takes as long as the slowest of them.
         alone = self.process.world_size == 1 and self.process.device.type == "cpu"
         limit = torch.get_num_threads() if threads == "auto" and alone else 1

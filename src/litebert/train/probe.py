@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 Weights = Literal["model", "random", "none"]
-"""Whose states: the model's, those of random weights in its shape, or nobody's."""
+"""Whose states: the model's, those of random weights in its shape, or no model's."""
 Features = Literal["cls", "mean", "table", "words", "majority"]
 """[CLS] of the last layer; mean of all its tokens; mean of the word table; words; no text."""
 
@@ -92,7 +92,7 @@ def probe(
         model: a model folder (torch), an ONNX folder that gives its states, or a hub name.
         task: a classification or regression task, by name or as a TOML file.
         data: folder with its train and dev files; a task file may name its own.
-        max_train: fit on so many training examples, those that ``finetune`` would draw; None: all.
+        max_train: examples to fit on, those that ``finetune`` would draw; None: all.
         seed: of the random weights.
         runtime: torch or ONNX; ``auto`` takes the ONNX file if the folder has one.
         strict: stop at the first bad row.
@@ -147,7 +147,7 @@ class LiveProbe:
         check: ``TASK:DIR``, the task and the folder of its files; own tasks may leave it out.
         tokenizer: of the model.
         max_positions: longest input of the model.
-        max_train: fit on so many training examples.
+        max_train: examples to fit on.
     """
 
     def __init__(

@@ -155,7 +155,7 @@ class Run(Generic[S_co]):
         return self.state
 
     def log(self, step: int, values: Mapping[str, object]) -> None:
-        """Write one line of metrics, and the numbers to TensorBoard and its like."""
+        """Write one line of metrics, and its numbers to the trackers."""
         if self._files is None:
             return
         self._files.log(step, values)

@@ -31,7 +31,7 @@ DROP = 0.7
 
 @contextmanager
 def thread_limit(threads: Threads) -> Iterator[None]:
-    """Compute with so many threads in the block, as before after it."""
+    """Compute with this many threads inside the `with`, as before after it."""
     before, wanted = torch.get_num_threads(), num_threads(threads)
     if wanted is not None:
         torch.set_num_threads(wanted)
@@ -46,7 +46,7 @@ class ThreadWatch:
 
     Args:
         limit: most threads.
-        use: makes the following steps compute with so many.
+        use: sets the number for the steps that follow.
         tell: hears that another number than before has become the usual one.
     """
 

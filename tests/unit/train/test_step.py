@@ -23,7 +23,6 @@ from litebert.train.pretraining.objective import (
     Bag,
     PretrainingLoss,
     counts_of,
-    num_examples,
     piece_weights,
 )
 
@@ -60,7 +59,7 @@ def model() -> PretrainingModel:
 def gradients(batches: list[Batch]) -> tuple[dict[str, torch.Tensor], list[float]]:
     replica = Replica(model(), Process(0, 1, CPU))
     predictions, pairs, _ = counts_of(batches)
-    bag = Bag(0.7, num_examples(batches), PIECE_WEIGHTS)
+    bag = Bag(0.7, sum(len(batch.addresses) for batch in batches), PIECE_WEIGHTS)
     loss_of = PretrainingLoss(Objective(), predictions, pairs, layers=3, device=CPU, bag=bag)
     statistics = accumulate(replica, batches, loss_of, [0] * len(batches))
     named = replica.model.named_parameters()

@@ -95,12 +95,12 @@ class GlueTask:
             lines = read_table(path)  # the first line is data
         elif training and label is None:
             raise _missing_column(path, self.label, header)
-        examples = []
         columns = (text, text_pair, label)
-        for index, (row, cells) in enumerate(lines):
-            example = self._example(path, row, index, cells, columns, problems, split)
-            if example is not None:
-                examples.append(example)
+        found = (
+            self._example(path, row, index, cells, columns, problems, split)
+            for index, (row, cells) in enumerate(lines)
+        )
+        examples = [example for example in found if example is not None]
         if not examples:
             raise DataError(f"{path} has no usable row; {len(problems):,} rows are bad")
         return examples

@@ -74,8 +74,7 @@ class Cells:
 
     def text(self, name: str) -> str:
         """Return a cell as text; empty if there is nothing in it."""
-        value = self.value(name)
-        return "" if value is None else str(value)
+        return _text(self.value(name))
 
     def optional_text(self, name: str) -> str | None:
         """Return a cell as text, or None if the task names no such column."""
@@ -87,13 +86,11 @@ class Cells:
         names = (columns,) if isinstance(columns, str) else columns or ()
         if len(names) == 1:
             return split_cell(self._cell(names[0]), None)
-        cells = [self._cell(column) for column in names]
-        return tuple("" if cell is None else str(cell) for cell in cells)
+        return tuple(_text(self._cell(column)) for column in names)
 
     def each(self, name: str) -> tuple[str, ...]:
         """Return the texts of several columns, one each; none if the task names no such column."""
-        cells = [self._cell(column) for column in self.columns.get(name) or ()]
-        return tuple("" if cell is None else str(cell) for cell in cells)
+        return tuple(_text(self._cell(column)) for column in self.columns.get(name) or ())
 
     def _cell(self, column: str) -> object:
         if column not in self.row:
@@ -105,5 +102,8 @@ def split_cell(value: object, separator: str | None) -> tuple[str, ...]:
     """Return the entries of a list, or the parts of a text (None: at spaces)."""
     if isinstance(value, (list, tuple)):
         return tuple(str(item) for item in value)
-    text = "" if value is None else str(value)
-    return tuple(part.strip() for part in text.split(separator) if part.strip())
+    return tuple(part.strip() for part in _text(value).split(separator) if part.strip())
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

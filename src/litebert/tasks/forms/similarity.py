@@ -78,7 +78,7 @@ class SimilarityForm(Form):
 
     Examples are pairs with a score, pairs of equals (with negatives in ``options``), or bare
     sentences to learn from. Pairs with a score are judged by correlation, those with negatives by
-    whether the equal one is nearer, pairs of equals as queries that shall find their document.
+    whether the equal one is nearer, pairs of equals as queries that have to find their document.
     """
 
     kind = "similarity"

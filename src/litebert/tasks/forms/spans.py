@@ -149,12 +149,13 @@ class SpanForm(Form):
         if self.ensemble == "official":
             # Apart until each model's surest window is known.
             logits = np.stack([output["answer_logits"] for output in outputs])
-            return {
-                **_combine_beams(outputs, lambda found, _: float(np.mean(found))),
-                "answer_logits": logits,
-            }
-        mean = {"answer_logits": mean_of(outputs, "answer_logits")}
-        return {**_combine_beams(outputs, _mean_probability), **mean}
+            return {**_combine_beams(outputs, np.mean), "answer_logits": logits}
+
+        def mean_probability(found: Sequence[float]) -> float:
+            return float(np.log(max(np.exp(found).sum() / len(outputs), SMALLEST_PROBABILITY)))
+
+        mean = mean_of(outputs, "answer_logits")
+        return {**_combine_beams(outputs, mean_probability), "answer_logits": mean}
 
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
         """Return the answer, where it stands, its probability, and the n best."""
@@ -312,9 +313,8 @@ class SpanForm(Form):
         ends = output["end_top_index"].astype(np.int64).ravel()
         width = output["end_top_index"].shape[1]
         starts = np.repeat(output["start_top_index"].astype(np.int64), width)
-        scores = (
-            np.repeat(output["start_top_log_probs"], width) + output["end_top_log_probs"].ravel()
-        )
+        start_scores = np.repeat(output["start_top_log_probs"], width)
+        scores = start_scores + output["end_top_log_probs"].ravel()
         first, num_pieces = passage.first, len(passage.starts)
         valid = (starts >= first) & (ends < first + num_pieces) & (ends >= starts)
         valid &= ends - starts < self.max_answer_length
@@ -356,15 +356,10 @@ def _raw_spans(text: str, feature: Feature, candidates: Candidates) -> list[Span
     """Cut the candidates out of the raw passage; pieces that are only a space give nothing."""
     assert feature.passage is not None, "a span feature has a passage"
     first = feature.passage.first
-    starts = feature.passage.starts[candidates.starts - first]
-    ends = feature.passage.ends[candidates.ends - first]
-    return [
-        Span(text[start:end], start, end, score)
-        for start, end, score in zip(
-            starts.tolist(), ends.tolist(), candidates.scores.tolist(), strict=True
-        )
-        if end > start
-    ]
+    starts = feature.passage.starts[candidates.starts - first].tolist()
+    ends = feature.passage.ends[candidates.ends - first].tolist()
+    found = zip(starts, ends, candidates.scores.tolist(), strict=True)
+    return [Span(text[start:end], start, end, score) for start, end, score in found if end > start]
 
 
 def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
@@ -376,7 +371,7 @@ def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def _combine_beams(
-    outputs: Sequence[Outputs], score: Callable[[Sequence[float], int], float]
+    outputs: Sequence[Outputs], score: Callable[[Sequence[float]], float]
 ) -> Outputs:
     """The spans of several models, each with a score of what those that hold it say."""
     said: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -387,14 +382,10 @@ def _combine_beams(
                     output["start_top_log_probs"][row] + output["end_top_log_probs"][row, column]
                 )
     spans = np.array(list(said), np.float32)
-    scores = np.array([score(found, len(outputs)) for found in said.values()], np.float32)
+    scores = np.array([score(found) for found in said.values()], np.float32)
     return {
         "start_top_index": spans[:, 0],
         "start_top_log_probs": np.zeros(len(spans), np.float32),
         "end_top_index": spans[:, 1:],
         "end_top_log_probs": scores[:, None],
     }
-
-
-def _mean_probability(found: Sequence[float], num_models: int) -> float:
-    return float(np.log(max(np.exp(found).sum() / num_models, SMALLEST_PROBABILITY)))

@@ -282,7 +282,7 @@ def label_index(labels: Sequence[str], value: str) -> int:
 
 
 def finite_number(value: object) -> float:
-    """Return a cell as a number; ``4,5`` is one, of ``1,234`` nobody knows."""
+    """Return a cell as a number; ``4,5`` is one, ``1,234`` is not clear."""
     text = str(value).strip()
     if re.fullmatch(r"[-+]?\d+,(\d{1,2}|\d{4,})", text):
         text = text.replace(",", ".")

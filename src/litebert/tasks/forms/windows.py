@@ -26,7 +26,7 @@ class PiecePassage:
 def align(passage: PiecePassage, start: int, end: int) -> tuple[int, int] | None:
     """Return the first and the last piece that hold characters of ``[start, end)``.
 
-    An answer that begins or ends inside a piece is thereby widened to whole pieces. None if no
+    An answer that begins or ends inside a piece is widened to whole pieces. None if no
     piece holds any of its characters (all of them vanish in normalisation).
     """
     touching = np.flatnonzero((passage.starts < end) & (passage.ends > start))

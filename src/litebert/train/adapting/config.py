@@ -32,7 +32,7 @@ class AdaptConfig:
     keep_vocabulary: bool = False
     """go on with the old vocabulary: continued pretraining"""
     add_pieces: int | None = None
-    """keep the old vocabulary and add so many pieces of the text to it"""
+    """keep the old vocabulary and add this many pieces of the text to it"""
     tokenizer: Path | None = None
     """vocabulary that `litebert tokenizer train` made, with whatever settings it takes"""
     language: str = ""
@@ -74,7 +74,7 @@ with --keep-vocabulary all learn from the beginning"""
         self.training()
 
     def training(self, start: str = "", max_positions: int = 512) -> PretrainConfig:
-        """How the model trains, from the folder ``start`` of a model that reads so many tokens."""
+        """How the model in the folder ``start`` trains, which reads ``max_positions`` tokens."""
         is_name = "/" not in self.recipe and "." not in self.recipe
         path = recipe_path("pretrain", self.recipe) if is_name else Path(self.recipe)
         found = {k: v for k, v in read_toml(path).items() if k not in ("model", "initial")}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from litebert.bundled import BUNDLED
 from litebert.common.config import check_range, load_toml, recipe_path
@@ -231,23 +231,14 @@ NUM_EVALUATIONS = 10
 """Evaluations on dev, evenly spread, where neither config nor recipe has an interval."""
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings(Recipe):
     """A recipe with everything decided."""
 
-    lr: float
-    batch_size: int
-    dropout: float
-    classifier_dropout: float
-    max_length: int
     steps: int
     warmup_steps: int
     eval_every_steps: int
     steps_per_epoch: int
-    bias_correction: bool
-    pooling: Pooling = "cls"
-    lr_decay: float = 1.0
-    head_share: float = 0.0
 
     @classmethod
     def max_length_of(
@@ -267,11 +258,11 @@ class Settings:
         cls, config: FinetuneConfig, recipe: Recipe, max_length: int, num_features: int
     ) -> Settings:
         """The settings: what the config says, else the recipe, for this much data."""
-        chosen: dict[str, Any] = {}
-        for name in _OVERRIDABLE:
-            given = getattr(config, name)
-            chosen[name] = getattr(recipe, name) if given is None else given
-        steps_per_epoch = math.ceil(num_features / chosen["batch_size"])
+        given = {
+            name: value for name in _OVERRIDABLE if (value := getattr(config, name)) is not None
+        }
+        recipe = replace(recipe, **given, max_length=max_length)
+        steps_per_epoch = math.ceil(num_features / recipe.batch_size)
         length = config if config.steps or config.epochs else recipe
         steps = length.steps or max(1, round((length.epochs or 1) * steps_per_epoch))
         warmup_steps = config.warmup_steps
@@ -281,11 +272,5 @@ class Settings:
         every = config.eval_every_steps or recipe.eval_every_steps
         if every is None or (every > steps and config.eval_every_steps is None):
             every = max(1, steps // NUM_EVALUATIONS)
-        return cls(
-            max_length=max_length,
-            steps=steps,
-            warmup_steps=warmup_steps,
-            eval_every_steps=every,
-            steps_per_epoch=steps_per_epoch,
-            **chosen,
-        )
+        decided = {"steps": steps, "warmup_steps": warmup_steps, "eval_every_steps": every}
+        return cls(**{**vars(recipe), **decided, "steps_per_epoch": steps_per_epoch})

@@ -33,7 +33,6 @@ from litebert.train.finetuning.order import Batch, BatchOrder, drawn_exit, exit_
 from litebert.train.finetuning.results import (
     FinetuneResult,
     Scorer,
-    baseline_scores,
     earlier_result,
     fine_tuning_section,
     open_seeds_run,
@@ -68,10 +67,8 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         if finished is not None and finished.baselines.keys() >= set(config.baseline):
             return finished
         data = with_teacher(config, prepare_data(config, quiet=not process.is_main))
-        others: dict[str, dict[str, float]] = {}
         named = [name for name in ("words", "bm25") if name in config.baseline]
-        if named:
-            others |= process.on_main(lambda: word_baselines(data, named))
+        others = process.on_main(lambda: word_baselines(data, named))
         if "untrained" in config.baseline and data.task.form.kind == "similarity":
             model, _ = build_task_model(config, resolve_settings(config, data), data)
             others["untrained"] = Scorer(config, data, model, process).scores(data.evals[0])
@@ -161,7 +158,7 @@ class FineTuning:
         if self.settings.head_share and process.world_size > 1:
             raise ConfigError("head_share is for one process: leave it out under torchrun")
         self.state = self.record.restore(self.model, optimizers)
-        # A joint batch is cut by length itself, and its texts shall differ in more than length.
+        # A joint batch sorts by length itself, and its texts should differ in more than length.
         lengths = [0 if self.is_joint else len(feature) for feature in data.train.features]
         self.order = BatchOrder(lengths, self.settings.batch_size, config.seed)
         self.scorer = Scorer(config, data, self.model, process)
@@ -321,7 +318,8 @@ class FineTuning:
         """Evaluate the best weights on every split with labels and write the result."""
         config, data, state = self.config, self.data, self.state
         dev = data.evals[0]
-        baseline = baseline_scores(data)
+        guesses = data.task.form.baseline(data.train.examples, dev.examples)
+        baseline = data.task.score(dev.examples, guesses)
         others = {BASELINES[name]: found for name, found in self.baselines.items()}
         beside = {"baseline": baseline, **others}
         by_split: dict[str, dict[str, float]] = {}

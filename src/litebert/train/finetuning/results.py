@@ -105,13 +105,6 @@ def write_result(result: FinetuneResult) -> None:
     write_json(result.run / RESULT_FILE, to_dict(result))
 
 
-def baseline_scores(data: TaskData) -> dict[str, float]:
-    """What always saying the same scores on the first split."""
-    dev = data.evals[0]
-    guesses = data.task.form.baseline(data.train.examples, dev.examples)
-    return data.task.score(dev.examples, guesses)
-
-
 def word_baselines(data: TaskData, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """What models of words alone score on the first split; a line where there is none."""
     form, train, dev = data.task.form, data.train.examples, data.evals[0].examples
@@ -119,7 +112,7 @@ def word_baselines(data: TaskData, names: Sequence[str]) -> dict[str, dict[str, 
     for name in names:
         if (predictions := baseline_of(name, form, train, dev)) is not None:
             found[name] = data.task.score(dev, predictions)
-        elif name in ("words", "bm25"):
+        else:
             kind = form.kind.replace("_", " ")
             print(f"baseline {name}: does not apply to {kind}", file=sys.stderr)
     return found

@@ -50,7 +50,7 @@ FEW_EXAMPLES = 50
 class LabelScale:
     """Mean and deviation of the training labels: a head learns numbers around 0 and of size 1.
 
-    When the model is written both go into its head, so that everybody reads the user's scale.
+    When the model is written both go into its head, so that its outputs are on the user's scale.
     """
 
     mean: float

@@ -113,7 +113,9 @@ def sweep(
         else:
             if result.interrupted_by:
                 return rows, result.interrupted_by
-            rows.append(_row(task, settings, result))
+            median, spread = result.scores[metric := result.metric], result.spread.get(metric, 0.0)
+            figures = (float(median), spread, result.baseline.get(metric))
+            rows.append(SweepRow(task, settings, metric, *figures, result.seconds, result.tokens))
         if is_main_process():
             write_json(config.out / "table.json", {"rows": [vars(row) for row in rows]})
             write_text(config.out / "table.md", sweep_table(rows))
@@ -138,9 +140,8 @@ def combinations(grid: Sequence[str]) -> list[dict[str, object]]:
         name, separator, values = axis.partition("=")
         name = name.strip().replace("-", "_")
         if not separator or not values:
-            raise ConfigError(
-                f"--grid {axis!r} should be SETTING=VALUE,VALUE, such as lr=1e-4,3e-4"
-            )
+            usage = "SETTING=VALUE,VALUE, such as lr=1e-4,3e-4"
+            raise ConfigError(f"--grid {axis!r} should be {usage}")
         if name not in known:
             raise ConfigError(f"--grid: unknown setting '{name}'.{suggestion(name, known)}")
         axes.append([(name, _value(text.strip())) for text in values.split(",")])
@@ -192,36 +193,15 @@ def sweep_table(rows: Sequence[SweepRow]) -> str:
     lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
     for row in rows:
         settings = [_short(row.settings.get(name, "")) for name in names]
-        if row.median is None:
-            figures = [f"failed: {row.failure}", "", "", "", "", ""]
-        else:
+        figures = [f"failed: {row.failure}", "", "", "", "", ""]
+        if row.median is not None:
             baseline = "" if row.baseline is None else f"{row.baseline:.4g}"
-            figures = [
-                row.metric,
-                f"{row.median:.4g}",
-                f"{row.spread:.3g}",
-                baseline,
-                f"{row.seconds:,.0f}",
-                f"{row.tokens:,}",
-            ]
+            figures = [row.metric, f"{row.median:.4g}", f"{row.spread:.3g}", baseline]
+            figures += [f"{row.seconds:,.0f}", f"{row.tokens:,}"]
         lines.append(f"| {' | '.join([row.task, *settings, *figures])} |")
     if shared:
         lines += ["", f"All runs: {', '.join(shared)}."]
     return "\n".join(lines) + "\n"
-
-
-def _row(task: str, settings: dict[str, object], result: FinetuneResult) -> SweepRow:
-    metric = result.metric
-    return SweepRow(
-        task,
-        settings,
-        metric,
-        float(result.scores[metric]),
-        result.spread.get(metric, 0.0),
-        result.baseline.get(metric),
-        result.seconds,
-        result.tokens,
-    )
 
 
 def _value(text: str) -> object:

@@ -61,7 +61,7 @@ bag_exponent"""
     bag_words: Literal["all", "masked"] = "all"
     """words in the bag: all of the example, or those that are masked"""
     pairs_every_steps: int = 0
-    """every so many steps a batch of short pairs without masks, for the sentence loss (and the \
+    """every this many steps a batch of short pairs without masks, for the sentence loss (and the \
 bag) alone, joins the step; 0: never"""
     pairs_length: int = 64
     """longest of these pairs in tokens"""
@@ -206,7 +206,7 @@ vocabulary: continued pretraining"""
     accumulation: int = 1
     """each micro-batch in this many shares, for less memory: the same batches, the same losses"""
     workers: int = 0
-    """background processes that prepare batches; worthwhile on GPUs, hardly on CPUs"""
+    """background processes that prepare batches; for GPUs: on CPUs they gain little"""
     parallel: Literal["auto", "none", "ddp", "fsdp"] = "auto"
     """how torchrun's processes share the work; auto: ddp if there is more than one"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -315,13 +315,11 @@ def parse_duration(text: str) -> float:
     5400.0
     """
     text = text.strip().lower()
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
-    if parts and re.fullmatch(r"(?:\d+(?:\.\d+)?\s*[smhd]\s*)+", text):
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    elif re.fullmatch(r"\d+(?:\.\d+)?", text):
-        seconds = float(text)
-    else:
+    timed = f"{text}s" if text.replace(".", "", 1).isdigit() else text
+    part = r"(\d+(?:\.\d+)?)\s*([smhd])\s*"
+    if not re.fullmatch(f"({part})+", timed):
         raise ConfigError(f"'{text}' is not a duration: write for example 90s, 30m, 2h or 1h30m.")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(part, timed))
     if seconds <= 0.0:
         raise ConfigError(f"a duration of '{text}' leaves no time: use more than 0.")
     return seconds

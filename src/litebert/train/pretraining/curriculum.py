@@ -47,14 +47,8 @@ class Stage:
 
 def progress_share(config: PretrainConfig, step: int, tokens: int, elapsed_s: float) -> float:
     """The share of the run that is done: the largest of those by steps, tokens and time."""
-    shares = [0.0]
-    if config.steps is not None:
-        shares.append(step / config.steps)
-    if config.tokens is not None:
-        shares.append(tokens / config.tokens)
-    if config.budget_s is not None:
-        shares.append(elapsed_s / config.budget_s)
-    return max(shares)
+    limits = ((step, config.steps), (tokens, config.tokens), (elapsed_s, config.budget_s))
+    return max(done / limit for done, limit in limits if limit is not None)
 
 
 def stage_at(config: PretrainConfig, model: ModelConfig, share: float) -> Stage:

@@ -21,12 +21,7 @@ from litebert.train.display import Display, StatusLine, display
 from litebert.train.estimate import measured_gemm_rate, step_flops
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.pretraining.config import PretrainConfig
-from litebert.train.pretraining.curriculum import (
-    Stage,
-    pairs_stage,
-    progress_share,
-    stage_at,
-)
+from litebert.train.pretraining.curriculum import Stage, pairs_stage, progress_share, stage_at
 from litebert.train.pretraining.evaluate import (
     DevSet,
     EvaluationStopped,
@@ -36,13 +31,12 @@ from litebert.train.pretraining.evaluate import (
 )
 from litebert.train.pretraining.feed import Feed, without_masks
 from litebert.train.pretraining.figures import StepWork, averages_of, describe_dev
-from litebert.train.pretraining.growth import deepen, new_sets
+from litebert.train.pretraining.initial import deepen, new_sets
 from litebert.train.pretraining.objective import (
     Bag,
     PretrainingLoss,
     batch_flops,
     counts_of,
-    num_examples,
     piece_weights,
     smallest_batch,
 )
@@ -58,7 +52,7 @@ from litebert.train.probe import LiveProbe
 from litebert.train.run import Run
 
 SLOW_STEP_S = 30.0
-"""Steps that take longer are announced: the machine is hardly the one the recipe is made for."""
+"""Slower steps are announced: the recipe is probably not made for this machine."""
 _WORDS = ("encoder.embeddings.word.", "encoder.embeddings.projection.", "mlm.")
 """What goes on learning while the rest of the weights rests (`curriculum.trainable`)."""
 
@@ -137,16 +131,17 @@ class Pretraining:
             )
         )
         counts = corpora.unigram_counts()
-        self.piece_weights = piece_weights(
-            counts,
-            corpora.tokenizer.special_ids,
-            config.objective.bag_frequency,
-            config.objective.bag_exponent,
-        ).to(process.device)
+        bag = (config.objective.bag_frequency, config.objective.bag_exponent)
+        weights = piece_weights(counts, corpora.tokenizer.special_ids, *bag)
+        self.piece_weights = weights.to(process.device)
         size = config.evaluation.batch_size
         self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
+        wanted, probe = config.evaluation, None
+        if wanted.probe is not None:
+            positions, tokenizer = self.shape.max_positions, corpora.tokenizer
+            probe = LiveProbe(wanted.probe, tokenizer, positions, wanted.probe_examples)
         self.evaluator = Evaluator(
-            config, self.replica, self.dev, self.record, self.finished, self._live_probe()
+            config, self.replica, self.dev, self.record, self.finished, probe
         )
         narrow = uses_bfloat16(config.precision, process.device)
         self.gemm_rate = measured_gemm_rate(str(process.device), narrow)
@@ -158,9 +153,9 @@ class Pretraining:
             config.checkpoint.every_steps,
             max_nonfinite=config.max_nonfinite,
         )
-        clip_norm = config.optimizer.clip_norm
+        clip_norm, threads = config.optimizer.clip_norm, config.threads
         self.loop = Loop(
-            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, config.threads
+            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, threads
         )
 
     def run(self) -> PretrainResult:
@@ -211,9 +206,8 @@ class Pretraining:
         stage = self._stage()
         self._deepen(stage.layers)
         state.depth = max(state.depth, stage.layers)
-        lr_factor = stage.lr_factor * factor(
-            config.schedule, self.share(), config.steps, state.step
-        )
+        scheduled = factor(config.schedule, self.share(), config.steps, state.step)
+        lr_factor = stage.lr_factor * scheduled
         started = time.perf_counter()
         batches = self.feed.take(stage)
         every, short = config.objective.pairs_every_steps, None
@@ -221,7 +215,8 @@ class Pretraining:
             short = pairs_stage(config, stage)
             batches += [without_masks(batch) for batch in self.pairs.take(short)]
         wait_s = time.perf_counter() - started
-        counts = (*counts_of(batches), num_examples(batches))
+        # A row without an address only stands in for an example.
+        counts = (*counts_of(batches), sum(len(batch.addresses) for batch in batches))
         predictions, pairs, tokens, examples = (int(n) for n in process.sum(counts))
         bag = self._bag(examples, stage)
         flops = sum(
@@ -287,9 +282,8 @@ class Pretraining:
         values = averages_of(self.since_line, self.config.objective, self.gemm_rate)
         figures = [f"loss {values['mlm_loss']:.2f}", f"words {values['mlm_accuracy']:.1%}"]
         if "sentence_accuracy" in values:
-            figures.append(
-                f"{stage.task or self.config.examples.task} {values['sentence_accuracy']:.1%}"
-            )
+            task = stage.task or self.config.examples.task
+            figures.append(f"{task} {values['sentence_accuracy']:.1%}")
         if "bag_loss" in values:
             figures.append(f"bag {values['bag_loss']:.2f}")
         figures.append(f"{values['tokens_per_s']:,.0f} tokens/s")
@@ -332,13 +326,6 @@ class Pretraining:
         if not weight:
             return None
         return Bag(weight, num_examples, self.piece_weights, objective.bag_words == "masked")
-
-    def _live_probe(self) -> LiveProbe | None:
-        wanted = self.config.evaluation
-        if wanted.probe is None:
-            return None
-        positions, tokenizer = self.shape.max_positions, self.corpora.tokenizer
-        return LiveProbe(wanted.probe, tokenizer, positions, wanted.probe_examples)
 
     def _note_speed(self) -> None:
         """Before the first step has passed: what this machine can do, and what it cannot."""

@@ -14,14 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.common.signals import StopRequest
-from litebert.data.batches.example import (
-    Batch,
-    ExampleConfig,
-    MaskConfig,
-    Rules,
-    Task,
-    Vocabulary,
-)
+from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Rules, Task, Vocabulary
 from litebert.data.batches.loader import Loader
 from litebert.data.batches.surface import length_rule, overlap_rule
 from litebert.data.corpus.shards import ShardSet
@@ -61,9 +54,7 @@ class Scores:
     """share of random second segments recognised"""
     predictions: int = 0
     sop_pairs: int = 0
-    """pairs that sop_accuracy is of"""
     nsp_pairs: int = 0
-    """pairs that nsp_accuracy is of"""
     sop_length_rule: float | None = None
     """what "the first segment is longer, so they are swapped" reaches on the SOP pairs"""
     nsp_overlap_rule: float | None = None
@@ -133,10 +124,7 @@ class DevSet:
         self._cache: dict[tuple[Task, int], list[Batch]] = {}
         self._rules: dict[tuple[Task, int], float | None] = {}
         self._config = ExampleConfig(
-            length=config.length,
-            micro_batch_size=batch_size,
-            rules=rules,
-            mask=_MASKS[rules],
+            length=config.length, micro_batch_size=batch_size, rules=rules, mask=_MASKS[rules]
         )
 
     @property
@@ -182,6 +170,10 @@ class DevSet:
         return self._rules[key]
 
 
+NEVER = StopRequest()
+"""For an evaluation that no signal ends."""
+
+
 class EvaluationStopped(Exception):
     """A signal asked some process to stop before the evaluation was over."""
 
@@ -191,7 +183,7 @@ def evaluate(
     dev: DevSet,
     num_examples: int,
     layers: int | None = None,
-    stop: StopRequest | None = None,
+    stop: StopRequest = NEVER,
 ) -> Scores:
     """Evaluate on ``num_examples`` of each kind; every process does its share.
 
@@ -206,11 +198,11 @@ def evaluate(
             batches = dev.batches(task, num_examples)
             own = torch.zeros(len(_SUMS), dtype=torch.float64)
             for batch in batches[replica.process.rank :: replica.process.world_size]:
-                if _is_stopped(stop):
+                if stop.signum:
                     break
                 inputs = inputs_of(batch, replica.process.device)
                 own += _sums_of(model, batch, inputs, layers, dev, words=task == dev.word_task)
-            *sums[task], stops = replica.process.sum([*own.tolist(), float(_is_stopped(stop))])
+            *sums[task], stops = replica.process.sum([*own.tolist(), float(stop.signum > 0)])
             if stops:
                 raise EvaluationStopped
     words, sop, nsp = sums[dev.word_task], sums["sop"], sums["nsp"]
@@ -228,10 +220,6 @@ def evaluate(
         sop_length_rule=dev.rule("sop", num_examples),
         nsp_overlap_rule=dev.rule("nsp", num_examples) if "nsp" in tasks else None,
     )
-
-
-def _is_stopped(stop: StopRequest | None) -> bool:
-    return stop is not None and stop.signum > 0
 
 
 _SUMS = (
@@ -323,7 +311,7 @@ class Evaluator:
         self.run.amend()
 
     def _evaluate(
-        self, num_examples: int, layers: int, share: float, stop: StopRequest | None = None
+        self, num_examples: int, layers: int, share: float, stop: StopRequest = NEVER
     ) -> Scores:
         """Evaluate, and record what was found."""
         state, started = self.state, time.perf_counter()
@@ -333,11 +321,13 @@ class Evaluator:
                 with self.replica.evaluation() as model:
                     self.probed = self._probe.scores(model, layers)
         self.latest = scores
-        values: dict[str, object] = {f"dev_{key}": found for key, found in asdict(scores).items()}
-        values |= {f"dev_probe_{key}": score for key, score in self.probed.items()}
-        values["elapsed_s"] = round(state.elapsed_s, 3)
-        values["evaluation_s"] = round(time.perf_counter() - started, 3)
-        values["tokens"] = state.tokens
+        values: dict[str, object] = {
+            **{f"dev_{key}": found for key, found in asdict(scores).items()},
+            **{f"dev_probe_{key}": score for key, score in self.probed.items()},
+            "elapsed_s": round(state.elapsed_s, 3),
+            "evaluation_s": round(time.perf_counter() - started, 3),
+            "tokens": state.tokens,
+        }
         self.run.log(state.step, values)
         news = watch_plateau(self.config, layers, state, scores, share)
         if news is not None:

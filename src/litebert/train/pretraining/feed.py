@@ -35,8 +35,8 @@ class Feed:
     """Hands out the micro-batches of each step; ranks together see the same global batches.
 
     A step of k micro-batches uses k positions. If the number of processes divides k, each process
-    takes every R-th one; else each takes its rows of every one. ``accumulation`` cuts each of these
-    into so many shares, in the same order.
+    takes every R-th one; else each takes its rows of every one. ``accumulation`` is the number of
+    shares that each of these is cut into, in the same order.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Initial weights from which small models learn at once: heads on neighbours, known frequencies.
+"""Weights that do not begin at random: heads on neighbours, word frequencies, copies of layers.
 
 A freshly drawn attention looks everywhere alike, so a masked place sees the mean of all words; what
 a word's neighbours say has to find its way through that mean first, and until then a model learns
@@ -10,23 +10,29 @@ architecture, the same folders, every weight free to move.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from litebert.model.encoder import Encoder
 from litebert.model.heads import PretrainingModel
 from litebert.model.layers import Attention
+from litebert.model.sharing import SharingPlan
 
 SHORTEST_WAVE_TOKENS = 2.86
 LONGEST_WAVE_TOKENS = 512.0
 POSITION_TO_WORD = 2.5
 """Amplitude of the positions' waves in standard deviations of the words: positions prevail."""
 PEAK_SCORE = 8.0
-"""Attention score of the neighbour, were there no words in the way: e^8 times that of strangers."""
+"""Attention score of the neighbour by position alone: a weight e^8 times that of the others."""
 USED_WAVES = 0.4
 """Share of the waves, shortest first, that heads compare: long ones tell neighbours little."""
+_SETS = ("attention", "feed_forward", "norms")
+_IN_A_SET = re.compile(rf"^encoder\.({'|'.join(_SETS)})\.(\d+)\.")
 
 
 def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
@@ -46,7 +52,7 @@ def look_at_neighbours(encoder: Encoder, generator: torch.Generator, most_heads:
     Positions become waves, of which a shift by n tokens is a rotation R_n. With queries G R_n x and
     keys G x, where G picks some waves, the score of tokens i and j is largest for j = i + n.
     Projection, values and outputs get the variance that keeps what they read at its size, so that
-    a neighbour's word arrives audibly. At most ``most_heads`` are set; the others stay as drawn,
+    a neighbour's word arrives clearly. At most ``most_heads`` are set; the others stay as drawn,
     look everywhere alike, and are what [CLS] can gather a text with.
     """
     config, embeddings = encoder.config, encoder.embeddings
@@ -65,6 +71,68 @@ def look_at_neighbours(encoder: Encoder, generator: torch.Generator, most_heads:
             _set_heads(attention, config.heads, most_heads, waves, back)
             _draw(attention.value.weight, generator)
             _draw(attention.output.weight, generator)
+
+
+def new_sets(plan: SharingPlan, before: int, after: int) -> Iterator[tuple[str, int, int]]:
+    """The parameter sets that begin to run when ``before`` layers become ``after``.
+
+    Yields (kind, set, set it begins as). The new layers repeat the old ones from the first on, as
+    a block that all layers share does; a set that has run already stays as it is.
+
+    >>> from litebert.model.sharing import plan
+    >>> list(new_sets(plan("ffn", 3), 2, 3))
+    [('attention', 2, 0), ('norms', 2, 0)]
+    """
+    inner = plan.inner_group_num
+    for kind in _SETS:
+        used: tuple[int, ...] = getattr(plan, kind)
+        known = set(used[: before * inner])
+        for block in range(before * inner, after * inner):
+            if used[block] not in known:
+                known.add(used[block])
+                yield kind, used[block], used[block % (before * inner)]
+
+
+@torch.no_grad()
+def deepen(
+    model: nn.Module,
+    optimizers: Sequence[Optimizer],
+    sets: Iterator[tuple[str, int, int]],
+    average: Mapping[str, Tensor],
+) -> None:
+    """Let sets of a model begin as copies of others: weights, their average, optimizer state.
+
+    Copies of sharded tensors are shards of the copies, so processes need not talk.
+    """
+    parameters = dict(model.named_parameters())
+    owners = {p: o for o in optimizers for group in o.param_groups for p in group["params"]}
+    for kind, target, source in sets:
+        prefix = f"encoder.{kind}.{target}."
+        for name in [name for name in parameters if name.startswith(prefix)]:
+            other = f"encoder.{kind}.{source}.{name.removeprefix(prefix)}"
+            copy, original = parameters[name], parameters[other]
+            copy.copy_(original)
+            if name in average:
+                average[name].copy_(average[other])
+            if copy in owners:
+                states = owners[copy].state
+                for key, value in states.get(original, {}).items():
+                    states[copy][key] = value.clone() if isinstance(value, Tensor) else value
+
+
+def spread(shared: nn.Module, model: nn.Module, inner_group_num: int) -> None:
+    """Give every layer of a model the one layer of a model that shares all parameters.
+
+    The official code's ``init_from_group0``.
+    """
+    found = shared.state_dict()
+
+    def source(name: str) -> str:
+        return _IN_A_SET.sub(
+            lambda match: f"encoder.{match[1]}.{int(match[2]) % inner_group_num}.", name
+        )
+
+    model.load_state_dict({name: found[source(name)] for name in model.state_dict()})
 
 
 def _set_heads(

@@ -69,11 +69,6 @@ def smallest_batch() -> Batch:
     )
 
 
-def num_examples(batches: list[Batch]) -> int:
-    """Examples of some batches; rows that only stand in for one do not count."""
-    return sum(len(batch.addresses) for batch in batches)
-
-
 @dataclass(frozen=True)
 class Bag:
     """The bag-of-words loss: [CLS] predicts the words of its example (Ma et al., 2401.11248)."""
@@ -154,7 +149,7 @@ class PretrainingLoss:
         device: torch.device,
         bag: Bag | None = None,
     ) -> PretrainingLoss:
-        """The loss of a run in a step with so many predicted tokens and pairs."""
+        """The loss of a run in a step with these numbers of predicted tokens and pairs."""
         objective, precision, factor = config.objective, config.precision, stage.sentence_factor
         return cls(objective, predictions, pairs, stage.layers, device, precision, bag, factor)
 

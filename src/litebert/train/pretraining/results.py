@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from litebert.common.files import write_json
@@ -41,9 +40,8 @@ def write_results(
     def write() -> None:
         model = PretrainingModel(shape)
         model.load_state_dict(weights)
-        card = pretraining_card(
-            shape, corpora, state, scores, f"{run.resolve().name}/{folder.name}"
-        )
+        name = f"{run.resolve().name}/{folder.name}"
+        card = pretraining_card(shape, corpora, state, scores, name)
         save_model(model.eval(), folder, corpora.tokenizer_folder, card, replace=True)
         if dev.has_documents:
             samples = fill_mask_samples(model, corpora, dev)
@@ -68,16 +66,14 @@ def pretraining_card(
     if languages:
         rows["language"] = ", ".join(languages)
     rows |= {"steps": f"{state.step:,}", "tokens seen": f"{state.tokens:,}"}
-    if scores is None:
-        rows["dev loss"] = "not measured: there were no dev documents"
-    else:
+    rows["dev loss"] = "not measured: there were no dev documents"
+    if scores is not None:
         rows["dev loss"] = (
             f"{scores.mlm_loss:.3f} nats, {scores.mlm_accuracy:.1%} of the words right; at masks "
             f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f})"
         )
-    found = None if scores is None else scores.sop_accuracy
-    if found is not None:
-        rows["dev sentence order"] = f"{found:.1%} right"
+        if scores.sop_accuracy is not None:
+            rows["dev sentence order"] = f"{scores.sop_accuracy:.1%} right"
     about = pretraining_section(rows)
     return model_card(shape, "pretraining", name, about, languages)
 
@@ -106,12 +102,8 @@ def fill_mask_samples(
         hidden[0, place] = tokenizer.mask_id
         segments = batch.token_type_ids[row : row + 1, : hidden.shape[1]]
         with torch.no_grad():
-            logits = model(
-                torch.from_numpy(hidden),
-                None,
-                torch.from_numpy(np.ascontiguousarray(segments)),
-                torch.tensor([place]),
-            ).mlm_logits_MV
+            inputs = (torch.from_numpy(hidden), None, torch.from_numpy(segments.copy()))
+            logits = model(*inputs, torch.tensor([place])).mlm_logits_MV
         best = torch.softmax(logits[0], -1).topk(NUM_CANDIDATES)
         before = hidden[0, max(1, place - _CONTEXT_TOKENS) : place]
         after = hidden[0, place + 1 : place + 1 + _CONTEXT_TOKENS]

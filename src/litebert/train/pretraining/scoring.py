@@ -19,11 +19,7 @@ from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model
 from litebert.train.pretraining.config import MOST_EXAMPLES
 from litebert.train.pretraining.evaluate import DevSet, Scores, evaluate
-from litebert.train.pretraining.setup import (
-    check_vocabulary,
-    documents_to_evaluate,
-    verify_corpora,
-)
+from litebert.train.pretraining.setup import check_vocabulary, documents_to_evaluate, verify_corpora
 
 _say = logging.getLogger(__name__).warning
 
@@ -45,7 +41,7 @@ class CorpusScores:
     scores: Scores
 
     def record(self) -> dict[str, object]:
-        """All figures under one roof, with the 95 % intervals of the sentence tasks."""
+        """All figures as one object, with the 95 % intervals of the sentence tasks."""
         found = {"corpus": self.corpus, "rules": self.rules, "length": self.length}
         intervals: dict[str, object] = {}
         for task in ("sop", "nsp"):
@@ -86,23 +82,23 @@ def evaluate_pretraining(
     folder = resolve(model)
     shape = load_config(folder)
     length = min(LENGTH, shape.max_positions) if length is None else length
-    opened = [documents_to_evaluate([corpus], every=every_document) for corpus in data]
-    for corpus, sources in zip(data, opened, strict=True):
+    corpora = {str(one): documents_to_evaluate([one], every=every_document) for one in data}
+    for name, sources in corpora.items():
         if not any(source.shards for source in sources):
             raise DataError(
-                f"{corpus} has no dev documents: score all of its documents with --split all"
+                f"{name} has no dev documents: score all of its documents with --split all"
             )
-    tokenizer = tokenizer_of([source for sources in opened for source in sources])
+    together = tuple(source for sources in corpora.values() for source in sources)
+    tokenizer = tokenizer_of(together)
     check_vocabulary(folder, shape, tokenizer)
     known = [ShardSet.open(corpus, "train").unigram_counts() for corpus in frequencies or data]
     counts, vocabulary = np.sum(known, axis=0), Vocabulary.of(tokenizer)
-    corpora = {str(corpus): sources for corpus, sources in zip(data, opened, strict=True)}
-    if len(data) > 1:
-        corpora[TOGETHER] = tuple(source for sources in opened for source in sources)
+    if len(corpora) > 1:
+        corpora[TOGETHER] = together
     settings = ExampleConfig(length=length)
     found = []
     with this_process(device, "ddp") as process:
-        verify_corpora([one for sources in opened for one in sources], 0, verify, process, _say)
+        verify_corpora(together, 0, verify, process, _say)
         loaded = load_model(folder, "pretraining").to(process.device)
         replica = parallelize(loaded, "ddp", process)
         for reading in rules:

@@ -26,8 +26,7 @@ from litebert.model.heads import PretrainingModel
 from litebert.text.tokenizer import Tokenizer, has_tokenizer
 from litebert.train.pretraining import curriculum
 from litebert.train.pretraining.config import PretrainConfig
-from litebert.train.pretraining.growth import spread
-from litebert.train.pretraining.initial import look_at_neighbours, set_word_frequencies
+from litebert.train.pretraining.initial import look_at_neighbours, set_word_frequencies, spread
 
 _FREE_SETTINGS = ("hidden_dropout", "attention_dropout")
 """What may differ from the model that continued pretraining starts from."""
@@ -65,7 +64,7 @@ class Corpora:
 
     @property
     def dev_note(self) -> str:
-        """What is to be said about the dev documents before a run: none, or too few."""
+        """A note about the dev documents before a run, if there are none or few."""
         documents = sum(shards.num_documents for shards in self.dev)
         if not documents:
             return "no dev documents: the run goes without evaluation"
@@ -148,11 +147,7 @@ def build_pretraining_model(
         if is_spread:
             overrides = {k: v for k, v in overrides.items() if k not in ("sharing", "num_groups")}
         loaded = load_model(
-            config.init_from,
-            "pretraining",
-            new_head=True,
-            overrides=overrides,
-            generator=generator,
+            config.init_from, "pretraining", new_head=True, overrides=overrides, generator=generator
         )
         assert isinstance(loaded, PretrainingModel), "asked for by the head's name"
         model = PretrainingModel(shape, generator=generator) if is_spread else loaded

@@ -16,7 +16,7 @@ from litebert.model.sharing import plan
 from litebert.train.checkpoint_export import export_checkpoint
 from litebert.train.pretraining.config import Checkpoints, Curriculum
 from litebert.train.pretraining.engine import pretrain
-from litebert.train.pretraining.growth import new_sets
+from litebert.train.pretraining.initial import new_sets
 from small_run import GROWTH, assert_bitwise_equal, small_config, weights
 
 
