@@ -107,9 +107,8 @@ def _gate(x: Tensor, square: Tensor, out: Tensor) -> Tensor:
 
 def prefers_slices(x: Tensor) -> bool:
     """Whether `sliced_attention` is the fastest way here: in bfloat16 on a CPU."""
-    return (
-        x.device.type == "cpu" and x.dtype == torch.bfloat16 and not torch.compiler.is_compiling()
-    )
+    is_narrow = x.device.type == "cpu" and x.dtype == torch.bfloat16
+    return is_narrow and not torch.compiler.is_compiling()
 
 
 def sliced_attention(

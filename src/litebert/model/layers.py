@@ -48,9 +48,7 @@ def initialize(module: nn.Module, std: float, generator: torch.Generator | None 
                 is_gain = isinstance(child, LayerNorm) and name == "weight"
                 nn.init.constant_(parameter, 1.0 if is_gain else 0.0)
             else:
-                nn.init.trunc_normal_(
-                    parameter, std=std, a=-2 * std, b=2 * std, generator=generator
-                )
+                nn.init.trunc_normal_(parameter, 0.0, std, -2 * std, 2 * std, generator)
 
 
 class Linear(nn.Linear):
@@ -135,9 +133,8 @@ class Attention(nn.Module):
         """Query, key and value [B, S, H] -> the heads' mixtures of values, in one [B, S, H]."""
         batch, length, hidden = projected[0].shape
         head_shape = (batch, length, self.num_heads, hidden // self.num_heads)
-        query_BASD, key_BASD, value_BASD = (
-            part_BSH.view(head_shape).transpose(1, 2) for part_BSH in projected
-        )
+        heads = (part_BSH.view(head_shape).transpose(1, 2) for part_BSH in projected)
+        query_BASD, key_BASD, value_BASD = heads
         dropout = self.dropout if self.training else 0.0
         # torch's fused kernel never holds the [S, S] weights; for bfloat16 a CPU has a faster way.
         fused = context.implementation == "sdpa"

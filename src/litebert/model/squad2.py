@@ -116,9 +116,7 @@ class Squad2Model(TaskModel):
         beam = min(beam_size, sequence_BSH.shape[1])
         starts = start_log_probs_BS.topk(beam, dim=-1)
         ends = self._end_log_probs(sequence_BSH, starts.indices, blocked_BS).topk(beam, dim=-1)
-        return Squad2Prediction(
-            starts.values, starts.indices, ends.values, ends.indices, answer_logits_B
-        )
+        return Squad2Prediction(*starts, *ends, answer_logits_B)
 
     def _given_starts(
         self,
@@ -129,9 +127,8 @@ class Squad2Model(TaskModel):
         impossible: Tensor | None,
     ) -> Squad2Training:
         blocked_BS, start_log_probs_BS, answer_logits_B = self._starts(sequence_BSH, p_mask)
-        end_log_probs_BS = self._end_log_probs(
-            sequence_BSH, start_positions[:, None], blocked_BS
-        ).squeeze(1)
+        starts_B1 = start_positions[:, None]
+        end_log_probs_BS = self._end_log_probs(sequence_BSH, starts_B1, blocked_BS).squeeze(1)
         out = Squad2Training(start_log_probs_BS, end_log_probs_BS, answer_logits_B, None)
         if end_positions is None or impossible is None:
             return out
@@ -171,9 +168,8 @@ class Squad2Model(TaskModel):
         """[B]: logit that there is no answer, from the expected start and `[CLS]`."""
         weights_B1S = start_log_probs_BS.exp()[:, None].to(sequence_BSH.dtype)
         expected_BH = torch.bmm(weights_B1S, sequence_BSH).squeeze(1)
-        features_BH = torch.tanh(
-            self.answer_hidden(torch.cat((expected_BH, sequence_BSH[:, 0]), dim=-1))
-        )
+        both = torch.cat((expected_BH, sequence_BSH[:, 0]), dim=-1)
+        features_BH = torch.tanh(self.answer_hidden(both))
         rate = self.config.classifier_dropout
         logits_B: Tensor = self.answer(F.dropout(features_BH, rate, self.training)).squeeze(-1)
         return logits_B

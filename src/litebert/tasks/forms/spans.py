@@ -101,9 +101,8 @@ class SpanForm(Form):
     @classmethod
     def restore(cls, stored: TaskFile) -> SpanForm:
         """Return the form that a ``task.json`` describes."""
-        return cls(
-            stored.unanswerable, stored.stride, no_answer_threshold=stored.no_answer_threshold
-        )
+        threshold = stored.no_answer_threshold
+        return cls(stored.unanswerable, stored.stride, no_answer_threshold=threshold)
 
     def stored(self) -> dict[str, object]:
         """Return windows and "no answer" for ``task.json``."""

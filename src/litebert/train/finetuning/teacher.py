@@ -15,7 +15,7 @@ from litebert.interop.folder import load_config, resolve
 from litebert.predict.backend import open_backend
 from litebert.predict.evaluate import outputs_of
 from litebert.predict.purpose import Purpose
-from litebert.tasks.base import Example, Feature, FloatArray, Outputs, Task
+from litebert.tasks.base import Example, FloatArray, Outputs, Task
 from litebert.tasks.custom import CustomTask, example_of_row
 from litebert.tasks.forms.similarity import SimilarityForm
 from litebert.tasks.registry import input_columns
@@ -38,19 +38,17 @@ def with_teacher(config: FinetuneConfig, data: TaskData) -> TaskData:
     if isinstance(form, SimilarityForm):
         width = load_config(config.model).hidden_size
         return replace(data, train=_with_vectors(config.teacher, form, data, width))
-    examples = list(data.train.examples)
     unlabelled = [] if config.teacher_text is None else _unlabelled(task, config.teacher_text)
-    examples += unlabelled
+    examples = [*data.train.examples, *unlabelled]
     said = _said(config.teacher, task, examples)
     features = list(data.train.features)
     if unlabelled:
         # The teacher's word is their label.
         own = form.features(unlabelled, data.tokenizer, data.max_length)
         told = form.decode(unlabelled, own, said[-len(unlabelled) :])
-        golds = [prediction.value for prediction in told]
         named = [
-            replace(example, gold=gold)  # type: ignore[arg-type]
-            for example, gold in zip(unlabelled, golds, strict=True)
+            replace(example, gold=prediction.value)  # type: ignore[arg-type]
+            for example, prediction in zip(unlabelled, told, strict=True)
         ]
         split = TaskSplit.make(form, "train", named, data.tokenizer, data.max_length)
         if data.scale is not None:
@@ -109,10 +107,8 @@ def _with_vectors(teacher: str, form: SimilarityForm, data: TaskData, width: int
         vectors = [said[f.example]["vectors"][: len(f.rows)] for f in features]
     wanted = fitted(np.concatenate(vectors), width)
     ends = np.cumsum([len(own) for own in vectors])[:-1]
-    taught: list[Feature] = [
-        replace(f, teacher=own) for f, own in zip(features, np.split(wanted, ends), strict=True)
-    ]
-    return replace(data.train, features=taught)
+    pairs = zip(features, np.split(wanted, ends), strict=True)
+    return replace(data.train, features=[replace(f, teacher=own) for f, own in pairs])
 
 
 def fitted(vectors: FloatArray, size: int) -> FloatArray:

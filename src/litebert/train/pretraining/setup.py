@@ -72,12 +72,11 @@ class Corpora:
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
-        found = {"tokenizer": self.tokenizer.fingerprint}
-        for number, (shards, _) in enumerate(self.train):
-            found[f"train.{number}"] = shards.fingerprint
-        for number, shards in enumerate(self.dev):
-            found[f"dev.{number}"] = shards.fingerprint
-        return found
+        return {
+            "tokenizer": self.tokenizer.fingerprint,
+            **{f"train.{n}": shards.fingerprint for n, (shards, _) in enumerate(self.train)},
+            **{f"dev.{n}": shards.fingerprint for n, shards in enumerate(self.dev)},
+        }
 
 
 def open_corpora(config: PretrainConfig) -> Corpora:
