@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Way = Literal["error", "cut"]
 """A full disk, which the command hears of; or the end of the process in the middle of a write."""
@@ -63,8 +63,10 @@ class FaultyDisk:
 
         real_open = io.open
 
-        def faulty_open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
-                        closefd=True, opener=None):  # type: ignore[no-untyped-def]  # fmt: skip
+        def faulty_open(  # type: ignore[no-untyped-def]
+            file, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
+            closefd=True, opener=None,
+        ) -> Any:  # fmt: skip
             if not set(mode) & set("wax+") or isinstance(file, int):
                 return real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
             disk.reach("open", file)
@@ -75,7 +77,7 @@ class FaultyDisk:
                 return stream
             return io.TextIOWrapper(stream, encoding or "utf-8", errors, newline)
 
-        io.open = builtins.open = faulty_open  # type: ignore[assignment]
+        io.open = builtins.open = faulty_open
 
         if "torch" in sys.modules:  # weights are written in another language
             import safetensors.torch
@@ -185,7 +187,7 @@ def try_all(world: Path, name: str, every: int) -> dict[str, object]:
     for number in range(0, len(points), every):
         for way in ("error", "cut"):
             tried += 1
-            disk = FaultyDisk(out.parent, number, way)  # type: ignore[arg-type]
+            disk = FaultyDisk(out.parent, number, way)
             status, _, said = _in_child(world, job.command, disk)
             where = f"{name}: {way} at {number} ({points[number]})"
             if status not in ((_DIED,) if way == "cut" else (0, 2)) or "Traceback" in said:

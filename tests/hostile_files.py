@@ -148,7 +148,7 @@ def graph(data: bytes, draw: random.Random) -> bytes:
         del model.graph.node[draw.randrange(len(model.graph.node))]
     else:
         del model.graph.initializer[draw.randrange(len(model.graph.initializer))]
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 def bundle_block(data: bytes, draw: random.Random) -> bytes:
@@ -394,7 +394,7 @@ def _run(command: str, stdin: str, world: Path) -> tuple[int, str]:
         os.chdir(before)
         errors.flush()
         sys.stdin, sys.stdout, sys.stderr = streams
-    return status, errors.buffer.getvalue().decode(errors="replace")  # type: ignore[attr-defined]
+    return status, errors.buffer.getvalue().decode(errors="replace")
 
 
 def _replace_by_irregular(path: Path, draw: random.Random) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import json
 import os
 import shutil
@@ -82,7 +84,7 @@ def runs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def lines(run: Path) -> list[dict]:
+def lines(run: Path) -> list[dict[str, Any]]:
     return list(RunFolder.open(run).metrics())
 
 

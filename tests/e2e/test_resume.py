@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -69,10 +70,10 @@ def resumed(straight: PretrainConfig, out: Path) -> PretrainConfig:
     return replace(straight, out=out, resume="auto")
 
 
-def events(out: Path) -> list[dict]:
+def events(out: Path) -> list[dict[str, Any]]:
     """What happened, apart from remarks about the plateau."""
     found = [e for e in RunFolder.open(out).metrics() if "event" in e]
-    return [e for e in found if "plateau" not in e["event"]]
+    return [e for e in found if "plateau" not in str(e["event"])]
 
 
 def test_killed_and_resumed_equals_undisturbed(straight: PretrainConfig, tmp_path: Path) -> None:

@@ -6,14 +6,16 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from litebert.interop.hf import build_model, load_model, save_model
-from litebert.interop.names import HEADS, POOLER, Head
+from litebert.interop.names import POOLER
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import HEADS, Head
 
 transformers = pytest.importorskip("transformers")
 
@@ -86,7 +88,7 @@ def batch() -> Batch:
     return Batch(ids, mask, segments)
 
 
-def randomize(model: nn.Module) -> nn.Module:
+def randomize(model: Any) -> Any:
     """Give every parameter its own values, biases and norms too, so that a wrong name shows."""
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
@@ -104,7 +106,7 @@ def inputs_for(head: Head, batch: Batch) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def our_outputs(model: nn.Module, head: Head, batch: Batch) -> list[Tensor]:
+def our_outputs(model: Any, head: Head, batch: Batch) -> list[Tensor]:
     inputs = inputs_for(head, batch)
     if head == "encoder":
         out = model(*inputs.values(), return_hidden_states=True)
@@ -139,7 +141,7 @@ def set_attention(model: nn.Module, implementation: str) -> None:
     target.attention_implementation = implementation
 
 
-def load_theirs(folder: Path, head: Head, attention: str) -> tuple[nn.Module, dict[str, object]]:
+def load_theirs(folder: Path, head: Head, attention: str) -> tuple[Any, dict[str, object]]:
     auto_class = getattr(transformers, AUTO_CLASSES[head])
     model, report = auto_class.from_pretrained(
         folder, attn_implementation=attention, output_loading_info=True, local_files_only=True
@@ -193,11 +195,10 @@ def test_their_folder_loads_here_and_is_written_back_bit_for_bit(
     config = shape(**changes)
     theirs = randomize(_their_model(config, head))
     if changes == SHAPES["square, no projection"]:
-        mapping = theirs.get_submodule(
-            theirs.base_model_prefix + ".encoder" if head != "encoder" else "encoder"
-        ).embedding_hidden_mapping_in
-        nn.init.eye_(mapping.weight)
-        nn.init.zeros_(mapping.bias)
+        prefix = "encoder" if head == "encoder" else f"{theirs.base_model_prefix}.encoder"
+        mapping = theirs.get_submodule(f"{prefix}.embedding_hidden_mapping_in")
+        nn.init.eye_(mapping.get_parameter("weight"))
+        nn.init.zeros_(mapping.get_parameter("bias"))
     theirs.save_pretrained(tmp_path / "theirs")
     model = load_model(tmp_path / "theirs")
     worst = 0.0
@@ -218,7 +219,7 @@ def test_their_folder_loads_here_and_is_written_back_bit_for_bit(
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-def _their_model(config: ModelConfig, head: Head) -> nn.Module:
+def _their_model(config: ModelConfig, head: Head) -> Any:
     """A model made by transformers itself from its own configuration class."""
     groups = {"all": 1, "none": config.num_layers, "groups": config.num_groups}[config.sharing]
     labels = {"classification": NUM_LABELS, "token_classification": NUM_LABELS, "regression": 1}
