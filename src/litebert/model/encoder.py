@@ -228,10 +228,7 @@ class Encoder(nn.Module):
         return EncoderOutput(x, tuple(hidden_states) if return_hidden_states else None)
 
     def pack(self) -> None:
-        """Bring the weights into the processor's order, where that makes predictions faster.
-
-        Replaces plain linear maps in place: the encoder can no longer be trained or saved.
-        """
+        """Bring weights into the processor's order for faster predictions; no training after it."""
         for module in list(self.modules()):
             if isinstance(module, Encoder | Embeddings | Attention | FeedForward):
                 for name, child in list(module.named_children()):

@@ -88,10 +88,7 @@ class TaskModel(nn.Module, ABC):
 
     @abstractmethod
     def read(self, states: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
-        """Outputs by their names in the table of heads.
-
-        `states` is the encoder's output at `rows`, [rows, H]; [R, S, H] if all are read.
-        """
+        """Outputs by their names in the table; `states` is [rows, H] at `rows`, else [R, S, H]."""
 
     @abstractmethod
     def task_loss(

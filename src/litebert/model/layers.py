@@ -52,10 +52,7 @@ def initialize(module: nn.Module, std: float, generator: torch.Generator | None 
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` that leaves its parameters to `initialize`.
-
-    torch's own draw would be thrown away, and costs seconds at the larger sizes.
-    """
+    """`nn.Linear` that leaves its draw to `initialize`: torch's own costs seconds for big ones."""
 
     def reset_parameters(self) -> None:
         """Leave the memory as it is."""
@@ -101,10 +98,7 @@ _EVERYONE = AttentionContext()
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention.
-
-    Query, key and value are separate parameters, as in the folder and for LAMB's trust ratios.
-    """
+    """Multi-head self-attention; query, key and value are apart, as LAMB's trust ratios need it."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

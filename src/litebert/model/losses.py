@@ -27,10 +27,7 @@ class VocabularyLoss(NamedTuple):
 def vocabulary_loss(
     hidden_ME: Tensor, table_VE: Tensor, bias_V: Tensor, labels_M: Tensor
 ) -> VocabularyLoss:
-    """Cross-entropy of logits = hidden @ table.T + bias, in float32 at least.
-
-    Labels are int64 words; -100 does not count.
-    """
+    """Cross-entropy of hidden @ table.T + bias, in float32 at least; label -100 does not count."""
     if torch.compiler.is_compiling():
         # A compiler fuses the plain form itself, and would unroll the loop over slices.
         logits_MV = at_least_float32(F.linear(hidden_ME, table_VE, bias_V))

@@ -139,10 +139,7 @@ class Feature:
         return max(len(row) for row in self.rows)
 
     def forbidden(self) -> npt.NDArray[np.bool_]:
-        """Return where an answer may not start or end; bool [S] (spans).
-
-        The question and the separators are forbidden; ``[CLS]`` (no answer) and the passage not.
-        """
+        """Return where no answer may start or end: not at ``[CLS]`` and the passage; bool [S]."""
         assert self.passage is not None, "only span features have a passage"
         mask = np.ones(len(self), np.bool_)
         mask[0] = False

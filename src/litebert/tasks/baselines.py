@@ -144,10 +144,7 @@ def linear_predictions(
 def bags_of_words(
     train: Sequence[Example], examples: Sequence[Example]
 ) -> tuple[csr_matrix, csr_matrix]:
-    """Counts of the words of the training examples, for these and for others; sparse [N, words].
-
-    The second texts of pairs have columns of their own.
-    """
+    """Sparse word counts [N, words] of training and other examples; a pair's texts apart."""
     from scipy.sparse import hstack
     from sklearn.feature_extraction.text import CountVectorizer
 

@@ -77,10 +77,7 @@ def spearman(gold: Values, predicted: Values) -> float:
 
 
 def multi_label_scores(gold: Floats, predicted: Floats) -> dict[str, float]:
-    """Return micro and macro F1 and the share of rows with all labels right.
-
-    Both are 0 or 1, [num_examples, num_labels].
-    """
+    """Return micro and macro F1 and the share of rows all right, of 0 or 1 [examples, labels]."""
     labels = zip(gold.T, predicted.T, strict=True)
     return {
         "f1_micro": f1(gold.ravel(), predicted.ravel()),

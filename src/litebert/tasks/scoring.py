@@ -116,10 +116,7 @@ def read_splits(
 
 
 def is_scored(task: Task, split: str, examples: Examples) -> bool:
-    """Whether a split gets scores: it has labels, and is not only for a leaderboard.
-
-    The diagnostic set of GLUE is both: the leaderboard takes it, and its labels are published.
-    """
+    """Whether a split has labels and is not for a leaderboard alone (GLUE's ax is for both)."""
     has_gold = all(example.gold is not None for example in examples)
     return has_gold and (split in task.eval_splits or split not in task.test_splits)
 

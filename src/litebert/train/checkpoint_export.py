@@ -24,10 +24,7 @@ _SHAPE_PREFIX = "model."
 
 
 def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
-    """Write the weights of a checkpoint as a new model folder; the step they are of.
-
-    ``step`` is "best" by the run's dev metric, "last", or a number.
-    """
+    """Write a checkpoint (best, last or a step) as a new model folder; return its step."""
     check_free(out)
     settings = RunFolder.open(run).section("config")
     folder = run / "checkpoints"

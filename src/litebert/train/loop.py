@@ -102,10 +102,7 @@ class Cadence:
 def training_process(
     kind: RunKind, config: RunConfig, parallel: Parallel
 ) -> Iterator[tuple[Process, StopRequest]]:
-    """This process of a run, which owns its folder and listens to signals.
-
-    A file that fails becomes one line.
-    """
+    """This process of a run: it owns the folder and hears signals; a failing file is one line."""
     device, threads, out = config.device, config.threads, config.out
     if not str(out).isascii() and BROKEN.search(str(out)):
         raise ConfigError(f"{out} is not a UTF-8 name, which boards need: choose another --out")

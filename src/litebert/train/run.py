@@ -174,10 +174,7 @@ class Run(Generic[S_co]):
             self.screen.note(message)
 
     def save(self) -> None:
-        """Write a checkpoint (all processes take part) unless that of this step is there already.
-
-        Those no longer wanted are deleted.
-        """
+        """Write a checkpoint (all processes take part) unless it is there; delete unwanted ones."""
         if self._saved_step == self.state.step:
             return
         assert self._model is not None, "restore comes first"
@@ -319,10 +316,7 @@ def check_same_configuration(config: RunConfig, process: Process) -> None:
 
 
 def refuse_changes(where: Path, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:
-    """Refuse to go on with a run whose settings were others.
-
-    A setting that the run's version did not write yet cannot be compared.
-    """
+    """Refuse to go on with a run of other settings, as far as its version wrote them."""
     for key, value in now.items():
         if key in earlier and earlier[key] != value:
             raise CheckpointError(

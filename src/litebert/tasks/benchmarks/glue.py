@@ -144,10 +144,7 @@ class GlueTask:
         problems: RowProblems,
         split: str,
     ) -> Example | None:
-        """Return the example of one line, or None if it is unusable (which is noted).
-
-        In a test split the label may be a placeholder: it is not needed.
-        """
+        """Return the example of a line, or None for a bad one; a test split needs no label."""
         training = split == "train"
         is_hidden = split in self.test_splits and split not in self.eval_splits
         text_at, pair_at, label_at = columns

@@ -51,11 +51,7 @@ class RowError(Exception):
 
 @dataclass(frozen=True)
 class Cells:
-    """A row of a user's file, read by what the task file calls its columns.
-
-    Raises:
-        RowError: a column is not there.
-    """
+    """A row of a user's file, by the task's names of columns; RowError if one is missing."""
 
     row: Mapping[str, object]
     columns: Columns

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TagForm(Form):
-    """Words -> a label for each, predicted at the word's first piece.
-
-    A text beyond the model's length is cut between words into several features.
-    """
+    """Words -> a label at each one's first piece; long texts are cut into several features."""
 
     kind = "token_classification"
     heads = ("token_classification",)

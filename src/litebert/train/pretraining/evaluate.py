@@ -138,10 +138,7 @@ class DevSet:
         return all(shards.num_documents > 1 for shards, _ in self.sources)
 
     def batches(self, task: Task, num_examples: int) -> list[Batch]:
-        """The first batches of the dev epoch with ``num_examples`` in all, or the whole epoch.
-
-        Several corpora contribute by their number of tokens.
-        """
+        """The first ``num_examples`` of the dev epoch, of each corpus by its number of tokens."""
         key = (task, num_examples)
         if key not in self._cache:
             config = replace(self._config, task=task)
@@ -159,10 +156,7 @@ class DevSet:
         return self._cache[key]
 
     def rule(self, task: Task, num_examples: int) -> float | None:
-        """What a rule that reads no sentence reaches on these pairs; computed once.
-
-        Lengths for SOP, shared words for NSP.
-        """
+        """What lengths (SOP) or shared words (NSP) alone reach on these pairs; computed once."""
         key = (task, num_examples)
         if key not in self._rules:
             found = length_rule if task == "sop" else overlap_rule
@@ -185,10 +179,7 @@ def evaluate(
     layers: int | None = None,
     stop: StopRequest = NEVER,
 ) -> Scores:
-    """Evaluate on ``num_examples`` of each kind; every process does its share.
-
-    A signal to ``stop`` ends the evaluation with :class:`EvaluationStopped`, on every process.
-    """
+    """Scores on ``num_examples`` of each kind; a signal raises EvaluationStopped everywhere."""
     tasks: list[Task] = [dev.word_task, "sop"] if dev.word_task == "none" else ["sop"]
     if dev.has_next_sentences:
         tasks.append("nsp")

@@ -36,10 +36,7 @@ _IN_A_SET = re.compile(rf"^encoder\.({'|'.join(_SETS)})\.(\d+)\.")
 
 
 def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
-    """Start the output bias at the log frequency of each piece: word frequencies need no learning.
-
-    ``counts``, int64 [V or fewer], are occurrences in the training text.
-    """
+    """Start the output bias at the log frequency of each piece, from int64 counts [V or fewer]."""
     smoothed = torch.ones(len(model.mlm.bias), dtype=torch.float64)
     smoothed[: len(counts)] += torch.from_numpy(counts.astype(np.float64))
     with torch.no_grad():
@@ -121,10 +118,7 @@ def deepen(
 
 
 def spread(shared: nn.Module, model: nn.Module, inner_group_num: int) -> None:
-    """Give every layer of a model the one layer of a model that shares all parameters.
-
-    The official code's ``init_from_group0``.
-    """
+    """Give every layer the one layer of a shared model, as the official ``init_from_group0``."""
     found = shared.state_dict()
 
     def source(name: str) -> str:

@@ -36,10 +36,7 @@ def inputs_of(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor | None
 
 
 def counts_of(batches: list[Batch]) -> tuple[int, int, int]:
-    """Predicted tokens, labelled pairs and real tokens of some batches.
-
-    A row without an address only stands in for one: its tokens do not count.
-    """
+    """Predicted tokens, labelled pairs and tokens; rows without an address do not count."""
     return (
         sum(len(batch.masked_labels) for batch in batches),
         sum(int((batch.sentence_labels != IGNORED_LABEL).sum()) for batch in batches),

@@ -103,10 +103,7 @@ def verify_corpora(
     process: Process,
     say: Callable[[str], object],
 ) -> None:
-    """Check shards against their checksums, and say what was not read.
-
-    The processes of a machine share the work, for each machine may have files of its own.
-    """
+    """Check shards against their checksums, shared by a machine's processes; say what was not."""
     part, parts = process.place_on_machine
     note = verify_shards(sets, seed, everything=everything, part=part, parts=parts)
     if note is not None:
