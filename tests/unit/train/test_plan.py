@@ -102,16 +102,16 @@ def test_unknown_gpu_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--efficiency", "0"], "efficiency: 0"),
+        (["--efficiency", "0"], "efficiency is 0"),
         (["--efficiency", "40"], "efficiency is 40"),
-        (["--text-gb", "0"], "GB of text: 0"),
-        (["--network-gbit", "0"], "network Gbit/s: 0"),
-        (["--network-gbit", "-1"], "network Gbit/s: -1"),
-        (["--batch-size", "0"], "batch size: 0"),
-        (["--length", "-5"], "length: -5"),
-        (["--steps", "0"], "steps: 0"),
-        (["--gpus", "8", "-8"], "gpus: -8"),
-        (["--gpus-per-machine", "0"], "gpus per machine: 0"),
+        (["--text-gb", "0"], "--text-gb is 0"),
+        (["--network-gbit", "0"], "--network-gbit is 0"),
+        (["--network-gbit", "-1"], "--network-gbit is -1"),
+        (["--batch-size", "0"], "--batch-size is 0"),
+        (["--length", "-5"], "length is -5"),
+        (["--steps", "0"], "steps is 0"),
+        (["--gpus", "8", "-8"], "gpus is -8"),
+        (["--gpus-per-machine", "0"], "--gpus-per-machine is 0"),
     ],
 )
 def test_impossible_numbers_are_refused(
