@@ -6,9 +6,13 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from litebert.text.spiece import SentencePieceTokenizer
 
 # The same examples in every run, however slow the machine.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
@@ -45,16 +49,19 @@ def tiny_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory, python_text: Pa
     from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
     folder = tmp_path_factory.mktemp("tokenizer") / "tiny"
-    train_tokenizer(TokenizerTrainConfig(input=[python_text], out=folder, vocab_size=1000))
+    train_tokenizer(TokenizerTrainConfig(input=(python_text,), out=folder, vocab_size=1000))
     return folder
 
 
 @pytest.fixture(scope="session")
-def tiny_tokenizer(tiny_tokenizer_dir: Path):  # type: ignore[no-untyped-def]
+def tiny_tokenizer(tiny_tokenizer_dir: Path) -> SentencePieceTokenizer:
     """The tokenizer of ``tiny_tokenizer_dir``, loaded."""
+    from litebert.text.spiece import SentencePieceTokenizer
     from litebert.text.tokenizer import Tokenizer
 
-    return Tokenizer.load(tiny_tokenizer_dir)
+    tokenizer = Tokenizer.load(tiny_tokenizer_dir)
+    assert isinstance(tokenizer, SentencePieceTokenizer)
+    return tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +75,7 @@ def tiny_shards_dir(
     folder = tmp_path_factory.mktemp("shards") / "tiny"
     prepare(
         PrepareConfig(
-            input=[python_text],
+            input=(python_text,),
             tokenizer=tiny_tokenizer_dir,
             out=folder,
             layout="paragraphs",

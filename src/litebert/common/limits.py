@@ -55,7 +55,7 @@ def check_regular(path: Path | str) -> int:
 
 
 def parse_json(data: bytes | str, memory: int = SETTINGS_MEMORY) -> object:
-    """Parse JSON whose values fit into so many bytes; ValueError says in one line why it cannot be.
+    """Parse JSON whose values fit into ``memory`` bytes; ValueError says in one line what is wrong.
 
     >>> parse_json(b"[1, {}]")
     [1, {}]

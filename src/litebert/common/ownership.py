@@ -6,13 +6,13 @@ import errno
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from litebert.common.errors import DataError
+from litebert.common.progress import say
 
 LOCK_FILE = ".lock"
 """In a folder that a command fills step by step; it is gone when the command ends."""
@@ -85,7 +85,7 @@ def folder_lock(lock: Path, folder: Path, wait_s: float = _WAIT_S) -> Iterator[N
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        print(f"{folder}: its disk knows no locks; start one process at a time", file=sys.stderr)
+        say(f"{folder}: its disk has no file locks; start one process at a time")
         yield
         return
     try:
@@ -146,7 +146,7 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
             own = folder / f".{match['name']}.lock"
             with suppress(DataError), folder_lock(own, path, wait_s=0):
                 _clear(path, target, kind)
-        elif kind and not (target.name == _REPORT and _age_s(path) < _REPORT_S):
+        elif kind and (target.name != _REPORT or time.time() - path.stat().st_mtime > _REPORT_S):
             _clear(path, target, kind)
 
 
@@ -178,10 +178,6 @@ def _clear(path: Path, target: Path, kind: str | None) -> None:
         os.replace(path, target)
     else:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _age_s(path: Path) -> float:
-    return time.time() - path.stat().st_mtime
 
 
 def _real(path: Path | str) -> Path:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from litebert.common.config import flat_settings
 from litebert.common.delimited import (
     BROKEN,
     NOT_TEXT,
@@ -25,7 +26,7 @@ from litebert.common.delimited import (
     delimited_rows,
     find_dialect,
 )
-from litebert.common.errors import DataError, install_command
+from litebert.common.errors import DataError, needs
 from litebert.common.files import (
     READ_ERRORS,
     atomic_path,
@@ -167,11 +168,8 @@ def _json_array(path: Path | str, text: io.TextIOWrapper) -> NumberedRecords:
 
 
 def _parquet_rows(path: Path) -> NumberedRecords:
-    try:
-        import pyarrow
+    with needs("data", f"{path}: reading Parquet"):
         import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise DataError(f"{path}: reading Parquet needs {install_command('data')}") from None
     try:
         check_regular(path)
         with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
@@ -213,14 +211,11 @@ def _batch_rows(batch: pyarrow.RecordBatch) -> list[Record | DataError]:
         if batch.num_rows == 1:
             return [DataError(f"its text is not UTF-8: {error}")]
         return [row for i in range(batch.num_rows) for row in _batch_rows(batch.slice(i, 1))]
+    lengths = [max((len(v) for v in row.values() if isinstance(v, str)), default=0) for row in rows]
     return [
-        row if _longest(row) <= LONGEST_LINE else DataError(f"a text of {_TOO_LONG}")
-        for row in rows
+        row if length <= LONGEST_LINE else DataError(f"a text of {_TOO_LONG}")
+        for row, length in zip(rows, lengths, strict=True)
     ]
-
-
-def _longest(row: Record) -> int:
-    return max((len(value) for value in row.values() if isinstance(value, str)), default=0)
 
 
 def check_writable(path: Path) -> RowFormat:
@@ -232,7 +227,7 @@ def check_writable(path: Path) -> RowFormat:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    """Write rows as CSV, TSV, JSON lines or Parquet, as the name says; the file is whole or absent.
+    """Write rows as CSV, TSV, JSON lines or Parquet, as the name says; a failure leaves no file.
 
     CSV has a column for each entry of a table (``scores.good``) and lists as JSON. Columns are
     those of all rows, so the rows wait in a file of JSON lines until the last one has come.
@@ -276,7 +271,7 @@ def count_rows(path: Path) -> int:
 
 
 def write_vectors(path: Path, rows: Iterable[Record], size: int) -> None:
-    """Write rows with an ``embedding`` of so many numbers to .parquet, .jsonl or .npy, all or none.
+    """Write rows with an ``embedding`` of ``size`` numbers as .parquet, .jsonl or .npy, or none.
 
     As they come, in bounded memory. A row without a vector is NaN in .npy, null in Parquet.
     """
@@ -294,7 +289,6 @@ def write_vectors(path: Path, rows: Iterable[Record], size: int) -> None:
                 np.lib.format.write_array_header_1_0(stream, header)
                 shutil.copyfileobj(waiting, stream)
     else:
-        import pyarrow
         import pyarrow.parquet
 
         texts = [(name, pyarrow.string()) for name in ("id", "text", "error")]
@@ -318,25 +312,17 @@ def _write_delimited(path: Path, stored: Callable[[], Iterator[Record]], delimit
         writer.writerows(map(_flat, stored()))
 
 
-def _flat(row: Record, before: str = "") -> Record:
+def _flat(row: Record) -> Record:
     """Return a row as cells: tables become columns of their own, lists JSON."""
-    cells: Record = {}
-    for name, value in row.items():
-        if isinstance(value, dict):
-            cells |= _flat(value, f"{before}{name}.")
-        else:
-            is_list = isinstance(value, list)
-            cells[before + name] = json.dumps(value, ensure_ascii=False) if is_list else value
-    return cells
+    return {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+        for name, value in flat_settings(row).items()
+    }
 
 
 def _write_parquet(path: Path, stored: Callable[[], Iterator[Record]]) -> None:
-    try:
-        import pyarrow
+    with needs("data", f"{path}: writing Parquet"):
         import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise DataError(f"{path}: writing Parquet needs {install_command('data')}") from None
-
     names = dict.fromkeys(name for row in stored() for name in row)
 
     def parts() -> Iterator[dict[str, list[object]]]:

@@ -99,16 +99,14 @@ class AdamW(Optimizer):
         torch._foreach_mul_(squares, beta2)
         torch._foreach_addcmul_(squares, grads, grads, 1.0 - beta2)
         roots = list(torch._foreach_sqrt(squares))
-        updates: list[Tensor]
-        if group["bias_correction"]:
-            steps = [int(state["step"].add_(1.0).item()) for state in states]
+        corrects = group["bias_correction"]
+        steps = [int(state["step"].add_(1.0).item()) for state in states if corrects]
+        if steps:
             torch._foreach_div_(roots, [(1.0 - beta2**t) ** 0.5 for t in steps])
-            torch._foreach_add_(roots, group["eps"])
-            updates = list(torch._foreach_div(means, roots))
+        torch._foreach_add_(roots, group["eps"])
+        updates = list(torch._foreach_div(means, roots))
+        if steps:
             torch._foreach_div_(updates, [1.0 - beta1**t for t in steps])
-        else:
-            torch._foreach_add_(roots, group["eps"])
-            updates = list(torch._foreach_div(means, roots))
         if group["weight_decay"]:
             torch._foreach_add_(updates, params, alpha=group["weight_decay"])
         return updates

@@ -1,4 +1,4 @@
-"""Which optimiser trains, and its learning rate when none is given."""
+"""Which optimizer trains, and its learning rate when none is given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OptimizerName = Literal["lamb", "adamw", "muon"]
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """The optimiser and its constants; the defaults are the official ones."""
+    """The optimizer and its constants; the defaults are the official ones."""
 
     name: OptimizerName = "lamb"
     """lamb, adamw, or muon (torch's Muon for the matrices of the layers, AdamW for the rest)"""

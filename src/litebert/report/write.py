@@ -10,6 +10,7 @@ from litebert.common.files import read_json, write_text
 from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.report.finetuning import finetuning_page, is_finetuning
 from litebert.report.log import Record, number
+from litebert.report.page import markdown_table
 from litebert.report.pretraining import pretraining_page
 from litebert.report.runs import differences, run_settings, settings_text
 
@@ -45,18 +46,17 @@ def score_table(runs: Sequence[Path]) -> str:
 
     Its last column has the settings that are not the same in all of them.
     """
-    lines = [f"| {' | '.join(_HEADER)} |", f"|{' --- |' * len(_HEADER)}"]
     cells = [_cells(run) for run in runs]
     settings = map(settings_text, differences([run_settings(run) for run in runs]))
-    for run, row, different in zip(runs, cells, settings, strict=True):
-        lines.append(f"| {' | '.join([run.as_posix(), *row, different])} |")
+    rows = [
+        [run.as_posix(), *row, different]
+        for run, row, different in zip(runs, cells, settings, strict=True)
+    ]
+    text = markdown_table(_HEADER, rows)
     average = paper_average([read_json(run / RESULT_FILE) for run in runs])
     if average is not None:
-        lines += [
-            "",
-            f"Avg as in the paper (of five tasks; SQuAD: mean of F1 and EM): {average:.1f}",
-        ]
-    return "\n".join(lines) + "\n"
+        text += f"\nAvg as in the paper (of five tasks; SQuAD: mean of F1 and EM): {average:.1f}\n"
+    return text
 
 
 def paper_average(results: Sequence[Record]) -> float | None:

@@ -22,7 +22,7 @@ class Coverage:
     """Tokens that are words or parts of words, and how many of them the vocabulary lacks.
 
     Pieces that are single bytes count as unknown; special pieces, and a word mark alone, which
-    stands before most unknown words, do not count at all.
+    comes before most unknown words, do not count at all.
     """
 
     tokens: int = 0

@@ -80,10 +80,10 @@ def normalize_with_map(
             rows.append((" ", word.start() - 1, word.start()))
         _RULES[rule](word[0], word.start(), rows)
     joined = "".join(letter for letter, _, _ in rows)
-    if lower:
-        joined, sources = _lower_with_sources(joined)
-        rows = [rows[source] for source in sources]
-    return NormalizedText(joined, [start for _, start, _ in rows], [end for _, _, end in rows])
+    lowered = joined.lower() if lower else joined  # a final sigma depends on its neighbours
+    if len(lowered) != len(joined):
+        rows = [row for row in rows for _ in row[0].lower()]
+    return NormalizedText(lowered, [start for _, start, _ in rows], [end for _, _, end in rows])
 
 
 def replace_surrogates(text: str) -> str:
@@ -155,15 +155,6 @@ def _joined_characters() -> frozenset[str]:
         if len(parts) == 2 and not parts[0].startswith("<"):
             found.add(chr(int(parts[1], 16)))
     return frozenset(found)
-
-
-def _lower_with_sources(text: str) -> tuple[str, list[int]]:
-    """Lower-case a whole string (a final sigma depends on its neighbours), with source indices."""
-    lowered = text.lower()
-    if len(lowered) == len(text):
-        return lowered, list(range(len(text)))
-    sources = [index for index, character in enumerate(text) for _ in character.lower()]
-    return lowered, sources
 
 
 def _decompose_match(match: re.Match[str]) -> str:

@@ -33,14 +33,7 @@ _MASK = re.compile(r"(?<!\s)\s*\[MASK\]", re.IGNORECASE)
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece model with a normalisation and ALBERT's digit-comma rule.
-
-    Attributes:
-        settings: what it does beside the model.
-        model: the SentencePiece model as bytes; ``processor`` is the same, loaded.
-        vocab_size: number of pieces V; ids are 0 to V - 1.
-        pad_id, unk_id, cls_id, sep_id, mask_id: the special pieces, 0 to 4 in official models.
-    """
+    """A SentencePiece model with a normalisation and ALBERT's digit-comma rule."""
 
     def __init__(self, model: bytes, settings: TokenizerSettings, source: str = MODEL_FILE) -> None:
         self.settings = settings
@@ -66,8 +59,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the piece ids of many texts: one call into SentencePiece, on one thread."""
-        lower, rule = self.settings.lower, self.settings.normalization
-        normalized = [normalize(text, lower, rule) for text in texts]
+        normalized = [self.normalize(text) for text in texts]
         if len(normalized) == 1:  # a list starts a thread, which costs more than the text
             batch = [cast(list[int], self.processor.encode(normalized[0]))]
         else:
@@ -137,12 +129,6 @@ class SentencePieceTokenizer(Tokenizer):
         """The rule for whole words that suits it: the official one knows English letters only."""
         return "official" if self.settings.normalization == "official" else "unicode"
 
-    def spell(self, piece_id: int) -> tuple[bool, str]:
-        """Return whether a piece begins after a space, and its text without the mark for that."""
-        piece = self.id_to_piece(piece_id)
-        word = piece.lstrip(WORD_MARK)
-        return piece != word, word
-
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the model and the settings that change ids: equal hashes give equal ids."""
@@ -162,7 +148,7 @@ class SentencePieceTokenizer(Tokenizer):
         case = "lower-cased" if self.settings.lower else "cased"
         return f"SentencePiece, normalization {self.settings.normalization}, {case}"
 
-    @property
+    @cached_property
     def split_ids(self) -> frozenset[int]:
         """Ids of pieces such as ``▁1998,`` that the digit-comma rule splits: none is ever given."""
         return frozenset(self._digit_comma)

@@ -24,7 +24,7 @@ from litebert.common.rng import rng
 from litebert.common.signals import interrupts_held
 from litebert.data.batches.example import Batch, ExampleConfig, Ints, Vocabulary
 from litebert.data.batches.masks import draw_masks, ranges
-from litebert.data.batches.order import Buffer, Corpus
+from litebert.data.batches.order import Corpus
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
 
@@ -91,8 +91,6 @@ class Loader:
     ) -> Loader:
         """Open prepared folders of one tokenizer; each counts by its tokens."""
         sources = [ShardSet.open(folder, split) for folder in folders]
-        if not sources:
-            raise ConfigError("no corpus given; name at least one folder of shards")
         weighted = [(shards, max(1, shards.num_tokens)) for shards in sources]
         return cls(weighted, config, seed, Vocabulary.of(tokenizer_of(sources), config.mask.words))
 
@@ -171,8 +169,15 @@ class Loader:
         buffer = corpus.buffer(epoch, number)
         examples = buffer.batch(batch)
         segment_lengths = buffer.pairs.lengths[examples]
-        content = self._content(buffer, buffer.pairs.starts[examples], segment_lengths, corpus)
-        masks = draw_masks(
+        starts = buffer.pairs.starts[examples]
+        indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
+        content = buffer.tokens[indices].astype(np.int64)
+        if content.max() >= self.vocabulary.size:
+            raise DataError(
+                f"{corpus.shards.folder} holds token {content.max()} but its vocabulary has "
+                f"{self.vocabulary.size} pieces: a shard is damaged; run `litebert prepare` again"
+            )
+        masked, replacements = draw_masks(
             content,
             segment_lengths,
             self.config.num_specials,
@@ -181,32 +186,21 @@ class Loader:
             rng(self.seed, "masks", self.stage, source, epoch, number, batch),
             cross_border=self.config.rules == "official",
         )
-        labels = content[masks.places]
-        content[masks.places] = masks.replacements
+        labels = content[masked]
+        content[masked] = replacements
         input_ids, token_type_ids, places = self._lay_out(content, segment_lengths)
-        address = np.broadcast_to(np.array([epoch, number]), (len(examples), 2))
+        addresses = np.stack(np.broadcast_arrays(epoch, number, examples), axis=1)
         return Batch(
             input_ids=input_ids,
             token_type_ids=token_type_ids,
             lengths=segment_lengths.sum(axis=1) + self.config.num_specials,
-            masked_positions=places[masks.places],
+            masked_positions=places[masked],
             masked_labels=labels,
             sentence_labels=buffer.pairs.labels[examples],
-            addresses=np.concatenate([address, examples[:, None]], axis=1),
+            addresses=addresses,
             position=position,
             source=source,
         )
-
-    def _content(self, buffer: Buffer, starts: Ints, segment_lengths: Ints, corpus: Corpus) -> Ints:
-        """The examples' tokens one after the other, int64 [T]."""
-        indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
-        content = buffer.tokens[indices].astype(np.int64)
-        if content.max() >= self.vocabulary.size:
-            raise DataError(
-                f"{corpus.shards.folder} holds token {content.max()} but its vocabulary has "
-                f"{self.vocabulary.size} pieces: a shard is damaged; run `litebert prepare` again"
-            )
-        return content
 
     def _lay_out(self, content: Ints, segment_lengths: Ints) -> tuple[Ints, Ints, Ints]:
         """Put specials around the segments and pad.

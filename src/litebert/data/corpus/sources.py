@@ -63,9 +63,7 @@ class Source:
 
     def record(self) -> dict[str, object]:
         """Return what identifies the source, for ``sources.jsonl``."""
-        values = asdict(self)
-        del values["mtime_ns"]
-        return values
+        return {key: value for key, value in asdict(self).items() if key != "mtime_ns"}
 
 
 @dataclass(frozen=True)
@@ -119,15 +117,12 @@ def find_inputs(
         files = tuple(path for path in found if skip not in path.absolute().parents)
         if not files:
             raise DataError(f"input {pattern} holds only the output folder {skip}; choose another")
+        chosen, reason = None if layout == "auto" else layout, "as set"
         texts = [path for path in files if format_of(path) == "text"]
-        chosen: TextLayout | None = None
-        reason = "as set"
         if texts and layout == "auto":
             chosen, found_by = detect_layout(_samples(texts), language)
             reason = f"detected: {found_by}"
-        elif texts and layout != "auto":
-            chosen = layout
-        inputs.append(Input(str(pattern), files, chosen, split, reason))
+        inputs.append(Input(str(pattern), files, chosen if texts else None, split, reason))
     return inputs
 
 
