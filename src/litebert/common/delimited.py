@@ -97,8 +97,7 @@ def find_dialect(path: Path | str, given: Dialect, is_tsv: bool = False) -> Dial
     given = replace(given, encoding=encoding, sample=", ".join(dict.fromkeys(shown[:3])))
     with open_binary(path) as stream:
         head = stream.read(_SAMPLE_BYTES)
-    text = head.decode(encoding, "ignore")
-    lines = list(io.StringIO(text, newline=""))
+    lines = list(io.StringIO(head.decode(encoding, "ignore"), newline=""))
     lines = lines if len(head) < _SAMPLE_BYTES else lines[:-1] or lines
     if lines and (match := _SEP_LINE.match(lines[0])):
         return replace(given, delimiter=given.delimiter or match[1])
@@ -283,17 +282,14 @@ def _find_encoding(path: Path | str) -> tuple[str, bytes]:
     sample, num_valid, num_broken = b"", 0, 0
     with open_binary(path) as stream:
         while line := stream.readline(LONGEST_LINE):
-            if line.isascii():
-                continue
-            try:
-                line.decode()
-                num_valid += 1
-            except UnicodeDecodeError:
-                num_broken += 1
-                sample += line if len(sample) < _SAMPLE_BYTES else b""
-    if num_valid >= num_broken:
-        return "utf-8", b""
-    return _recognise(path, sample[:_SAMPLE_BYTES]), sample[:_SAMPLE_BYTES]
+            if not line.isascii():
+                try:
+                    line.decode()
+                    num_valid += 1
+                except UnicodeDecodeError:
+                    num_broken += 1
+                    sample += line[: _SAMPLE_BYTES - len(sample)]
+    return ("utf-8", b"") if num_valid >= num_broken else (_recognise(path, sample), sample)
 
 
 def _recognise(path: Path | str, sample: bytes) -> str:

@@ -103,11 +103,8 @@ def keep_inputs(out: Path | str, inputs: Inputs) -> None:
     Symbolic links are followed. What does not exist is left to whoever reads it.
     """
     target = _real(out)
-    for flag, value in inputs:
-        source = target if value is None else _real(value)
-        if value is None or not source.exists():
-            continue
-        if source == target or target in source.parents:
+    for flag, source, value in _paths(inputs):
+        if source.exists() and target in (source, *source.parents):
             place = "the output" if source == target else f"inside the output {out}"
             raise DataError(
                 f"{flag} {value} is {place}: what is read must not be overwritten; choose another "
@@ -121,9 +118,8 @@ def keep_files(target: Path | str, inputs: Inputs) -> None:
     For what is written beside other things: a table, a picture, files of predictions.
     """
     place = _real(target)
-    for flag, value in inputs:
-        source = None if value is None else _real(value)
-        if source is not None and (source == place or source in place.parents):
+    for flag, source, value in _paths(inputs):
+        if source in (place, *place.parents):
             raise DataError(
                 f"{target} is part of what is read ({flag} {value}), which must not be "
                 "overwritten; choose another output"
@@ -178,6 +174,11 @@ def _clear(path: Path, target: Path, kind: str | None) -> None:
         os.replace(path, target)
     else:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _paths(inputs: Inputs) -> list[tuple[str, Path, Path | str]]:
+    """Flag, real path and path as given of the inputs that are given."""
+    return [(flag, _real(value), value) for flag, value in inputs if value is not None]
 
 
 def _real(path: Path | str) -> Path:

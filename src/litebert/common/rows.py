@@ -45,19 +45,10 @@ ANY_DIALECT = Dialect()
 """Encoding and separator are found in the file."""
 
 _BY_SUFFIX: dict[str, RowFormat] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-    ".conll": "conll",
-    ".conll03": "conll",
-    ".iob": "conll",
-    ".iob2": "conll",
-    ".bio": "conll",
-}
+    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".json": "json", ".parquet": "parquet", ".conll": "conll", ".conll03": "conll",
+    ".iob": "conll", ".iob2": "conll", ".bio": "conll",
+}  # fmt: skip
 _SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _WRITTEN_AT_ONCE = 4096
 _TOO_LONG = f"more than {LONGEST_LINE:,} characters"
@@ -132,17 +123,13 @@ def read_rows_or_errors(
 
 def _json_rows(lines: Iterable[str]) -> NumberedRecords:
     for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield number, _json_row(line)
-
-
-def _json_row(line: str) -> Record | DataError:
-    if not line.isascii() and BROKEN.search(line):
-        return DataError(NOT_TEXT)
-    try:
-        return _named(parse_json(line))
-    except ValueError as error:
-        return DataError(f"not valid JSON: {error}")
+        if not line.isascii() and BROKEN.search(line):
+            yield number, DataError(NOT_TEXT)
+        elif line.strip():
+            try:
+                yield number, _named(parse_json(line))
+            except ValueError as error:
+                yield number, DataError(f"not valid JSON: {error}")
 
 
 def _named(value: object) -> Record | DataError:

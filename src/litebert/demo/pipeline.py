@@ -196,7 +196,7 @@ def pretrain_tiny(folder: DemoFolder) -> None:
 
 
 def fill_masks(folder: DemoFolder) -> None:
-    """Ask the pretrained model for hidden words: fixed prompts, or stretches of the dev text."""
+    """Ask the pretrained model for hidden words: fixed prompts, or sentences of the dev text."""
     if folder.config.corpus is None:
         filled = Predictor.load(folder.model).fill_mask(PROMPTS)
         samples = [

@@ -73,11 +73,11 @@ def _docstrings(path: Path) -> Iterator[str]:
 def _prose(text: str) -> list[str]:
     """Return the paragraphs of a documentation text that read like sentences, each on one line."""
     found = []
-    for block in re.split(r"\n\s*\n", inspect.cleandoc(text)):
-        is_indented = all(line.startswith("  ") for line in block.splitlines())
-        if is_indented or any(marker in block for marker in _CODE_MARKERS):
+    for part in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        is_indented = all(line.startswith("  ") for line in part.splitlines())
+        if is_indented or any(marker in part for marker in _CODE_MARKERS):
             continue
-        words = block.split()
+        words = part.split()
         paragraph = " ".join(words)
         letters = sum(map(str.isalpha, paragraph))
         if len(words) >= _MIN_WORDS and letters >= _MIN_LETTER_SHARE * len(paragraph):

@@ -71,8 +71,7 @@ def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result
     heading, rows = _table(experiment, found)
     findings = [_exact(one) for one in experiment.exact]
     for contrast in experiment.contrasts:
-        values = _values(contrast.measure, found)
-        verdict = judge(contrast, values)
+        verdict = judge(contrast, _values(contrast.measure, found))
         findings.append(Finding(contrast.claim, verdict.answer, verdict.describe()))
     once = {runs[key].key: values for key, values in found.items()}
     result = Result(
@@ -159,10 +158,8 @@ def _table(experiment: Experiment, found: Found) -> tuple[list[str], Rows]:
     """Ours, then the paper's; conditions that only the paper has stand below."""
     if experiment.exact:
         names = dict.fromkeys(key for one in experiment.exact for key in one.expected)
-        rows = [
-            [one.name, *(f"{one.expected.get(key, ''):}" for key in names)]
-            for one in experiment.exact
-        ]
+        expected = {one.name: one.expected for one in experiment.exact}
+        rows = [[n, *(str(e.get(key, "")) for key in names)] for n, e in expected.items()]
         return ["", *names], rows
     known = {key for values in found.values() for key in values}
     of_tasks = [f"{task}{kind}" for task in experiment.tasks for kind in _TASK_KINDS]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
 
 Group = dict[str, Any]
 """A parameter group of torch: its values have many types, so torch itself says ``Any``."""
@@ -23,17 +23,11 @@ class AdamW(Optimizer):
     ``u = m / (sqrt(v) + eps) + weight_decay * w``; ``w -= lr * u``. Parameters may be plain
     tensors or sharded ones (DTensor); the update is element by element, so both agree.
     ``bias_correction`` divides the running means by ``1 - beta^t`` (off in the official code).
-
-    >>> import torch
-    >>> weight = torch.nn.Parameter(torch.ones(2))
-    >>> optimizer = AdamW([weight], lr=1e-3)
-    >>> weight.square().sum().backward()
-    >>> optimizer.step()
     """
 
     def __init__(
         self,
-        params: Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]],
+        params: ParamsT,
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,

@@ -83,12 +83,10 @@ def _cells(run: Path) -> list[str]:
     if not path.is_file():
         raise DataError(f"{run} has no {RESULT_FILE}: it is not a finished fine-tuning run")
     result = read_json(path)
-    metric = str(result.get("metric"))
-    seeds = result.get("by_seed")
+    metric, seeds = str(result.get("metric")), result.get("by_seed")
     score = f"{number(result, 'scores', metric):.4g}"
     if isinstance(seeds, Sequence) and seeds:
-        spread = number(result, "spread", metric)
-        score += f" (median of {len(seeds)}, spread {spread:.3g})"
+        score += f" (median of {len(seeds)}, spread {number(result, 'spread', metric):.3g})"
     return [
         str(result.get("task")),
         metric,

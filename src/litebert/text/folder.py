@@ -148,13 +148,11 @@ def _scored_pieces(tokenizer: SentencePieceTokenizer) -> list[tuple[str, float]]
 def _user_symbols(tokenizer: SentencePieceTokenizer) -> list[str]:
     """Return the pieces that always stand alone: the only ones in text with log-probability 0."""
     processor = tokenizer.processor
+    kinds = (processor.is_control, processor.is_unknown, processor.is_byte)
     return [
         tokenizer.id_to_piece(index)
         for index in range(tokenizer.vocab_size)
-        if processor.get_score(index) == 0.0
-        and not processor.is_control(index)
-        and not processor.is_unknown(index)
-        and not processor.is_byte(index)
+        if processor.get_score(index) == 0.0 and not any(is_kind(index) for is_kind in kinds)
     ]
 
 

@@ -119,7 +119,7 @@ class JsonTokenizer(Tokenizer):
         return _open(self.model, JSON_FILE)
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of a text; an unknown stretch stands as its own characters."""
+        """Return the pieces of a text; what is unknown stands as its own characters."""
         found = self.encode_with_offsets(text)
         rows = zip(found.ids, found.starts, found.ends, strict=True)
         return [

@@ -73,7 +73,7 @@ class SentencePieceTokenizer(Tokenizer):
         return batch
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of a text; an unknown stretch stands as its own characters."""
+        """Return the pieces of a text; what is unknown stands as its own characters."""
         return [piece for piece, _, _, _ in self._parts(self.normalize(text))]
 
     def encode_with_offsets(self, text: str) -> Encoding:
@@ -132,12 +132,10 @@ class SentencePieceTokenizer(Tokenizer):
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the model and the settings that change ids: equal hashes give equal ids."""
-        settings: dict[str, object] = {
-            "lower": self.settings.lower,
-            "digit_comma": self.settings.digit_comma,
-        }
-        if self.settings.normalization != "official":  # hashes from before there was a choice hold
-            settings["normalization"] = self.settings.normalization
+        ours = self.settings
+        settings = {"lower": ours.lower, "digit_comma": ours.digit_comma}
+        if ours.normalization != "official":  # hashes from before there was a choice hold
+            settings["normalization"] = ours.normalization
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(self.model)
         return digest.hexdigest()
@@ -193,12 +191,9 @@ class SentencePieceTokenizer(Tokenizer):
         text with bytes there, so that never happens. What a piece becomes does not depend on its
         neighbours, hence a table.
         """
-        rule = self.settings.digit_comma
+        rule, processor = self.settings.digit_comma, self.processor
         table: dict[int, tuple[tuple[str, int], ...]] = {}
-        if rule == "off":
-            return table
-        processor = self.processor
-        for piece_id, piece in enumerate(self._pieces):
+        for piece_id, piece in enumerate(self._pieces if rule != "off" else ()):
             if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
                 continue
             parts = cast(list[str], processor.encode_as_pieces(piece[:-1].replace(WORD_MARK, "")))

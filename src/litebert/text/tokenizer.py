@@ -151,7 +151,7 @@ class Tokenizer(Protocol):
         """Return piece ids with the mask's id wherever the text says ``[MASK]``."""
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of a text; an unknown stretch stands as its own characters."""
+        """Return the pieces of a text; what is unknown stands as its own characters."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of piece ids; control pieces such as ``[CLS]`` are left out."""

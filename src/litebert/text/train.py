@@ -75,14 +75,12 @@ class TokenizerTrainConfig:
             raise ConfigError("no input given; name files, folders or globs with --input")
         smallest = len(SPECIAL_PIECES) + len(self.symbols) + 256 * self.byte_fallback + 1
         check_range(self, "1 or more", "vocab_size", most=1_000_000)
+        check_range(self, "1 or more", "max_sentences", most=1_000_000_000)
         check_range(self, "8 or more", "max_length")
         if self.vocab_size < smallest:
             raise ConfigError(f"vocab_size {self.vocab_size} is too small; {smallest} are reserved")
-        if not 0.9 <= self.character_coverage <= 1.0:
-            raise ConfigError(
-                f"character_coverage {self.character_coverage} is out of range; choose 0.98 to 1"
-            )
-        check_range(self, "1 or more", "max_sentences", most=1_000_000_000)
+        if not 0.9 <= (share := self.character_coverage) <= 1.0:
+            raise ConfigError(f"character_coverage {share} is out of range; choose 0.98 to 1")
         if self.max_sentences <= 100:
             raise ConfigError(f"max_sentences {self.max_sentences} is too small; choose over 100")
         if self.language and not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)*", self.language):
@@ -127,10 +125,8 @@ def train_tokenizer(config: TokenizerTrainConfig) -> SentencePieceTokenizer:
         with progress(description, None if size is None else size / 1e6, "MB") as bar:
             model = _train(_shuffle(_sentences(lines, config, bar)), config)
         if lines.num_broken:
-            say(
-                f"left out {lines.num_broken:,} lines that are not text, "
-                f"the first at {lines.first_broken}"
-            )
+            where = f"the first at {lines.first_broken}"
+            say(f"left out {lines.num_broken:,} lines that are not text, {where}")
         tokenizer = SentencePieceTokenizer(model, config.settings)
         tokenizer.save(folder)
     return tokenizer

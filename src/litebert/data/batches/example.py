@@ -108,13 +108,8 @@ class Vocabulary:
     @classmethod
     def of(cls, tokenizer: Tokenizer, words: WordChoice = "auto") -> Vocabulary:
         """Take what is needed from a tokenizer."""
-        return cls(
-            tokenizer.word_borders(word_rule(tokenizer, words)),
-            tokenizer.pad_id,
-            tokenizer.cls_id,
-            tokenizer.sep_id,
-            tokenizer.mask_id,
-        )
+        ids = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+        return cls(tokenizer.word_borders(word_rule(tokenizer, words)), *ids)
 
 
 def word_rule(tokenizer: Tokenizer, words: WordChoice) -> WordRule:

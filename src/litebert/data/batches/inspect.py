@@ -36,8 +36,7 @@ DOCUMENT_EDGES = (1, *(1 << power for power in range(5, 16)), OPEN)
 LENGTH_BINS = 16
 DEFAULT_BATCHES = 400
 
-PLOTTED_WORDS = 8
-SHOWN_WORDS = 24
+PLOTTED_WORDS, SHOWN_WORDS = 8, 24
 COLORS = ("#4878a8", "#d08c3c")
 
 
@@ -183,8 +182,9 @@ def inspect_shards(
 
 def corpus_statistics(shards: ShardSet) -> CorpusStatistics:
     """Count documents and sentences by length; one shard's offsets are in memory at a time."""
-    sentence_tokens = Histogram.of(np.zeros(0, np.int64), SENTENCE_EDGES)
-    document_tokens = Histogram.of(np.zeros(0, np.int64), DOCUMENT_EDGES)
+    nothing = np.zeros(0, np.int64)
+    sentence_tokens = Histogram.of(nothing, SENTENCE_EDGES)
+    document_tokens = Histogram.of(nothing, DOCUMENT_EDGES)
     for shard in shards.shards:
         offsets = shard.sentence_offsets
         sentence_tokens += Histogram.of(np.diff(offsets), SENTENCE_EDGES)

@@ -33,18 +33,14 @@ MIXTURE_PERIOD = 1000
 
 
 class Loader:
-    """Draws batches from one corpus, or from several by weight.
+    """Draws batches from one corpus, or from several by weight: their shares of the batches.
 
     The position of a batch is one integer and the only state: ranks, workers and resumed runs that
     ask for the same position get the same batch. A batch has about ``micro_batch_size * length``
     tokens, so every step costs the same; how many examples that is depends on their length.
-    Several corpora are mixed batch by batch: a batch holds examples of one of them.
 
-    Args:
-        sources: corpora with their weights, the shares of batches they get.
-        seed: of all pairs, masks and orders.
-        stage: number of the stage of a curriculum. Other lengths need another loader: give it the
-            next stage and begin at position 0, and it draws an order of its own.
+    Each stage of a curriculum has a loader of its own, which begins at position 0 and draws an
+    order of its own.
     """
 
     def __init__(
@@ -69,10 +65,7 @@ class Loader:
                     f"{shards.folder} has tokens of {shards.vocab_size} pieces, but the tokenizer "
                     f"has {vocabulary.size}; prepare it with the same tokenizer"
                 )
-        self.config = config
-        self.vocabulary = vocabulary
-        self.seed = seed
-        self.stage = stage
+        self.config, self.vocabulary, self.seed, self.stage = config, vocabulary, seed, stage
         self.corpora = tuple(
             Corpus(shards, config, seed, stage, number)
             for number, (shards, _) in enumerate(sources)
@@ -134,14 +127,10 @@ class Loader:
     def epochs_at(self, position: int) -> tuple[float, ...]:
         """Passes over each corpus that the batches before a position make."""
         period, rest = divmod(position, MIXTURE_PERIOD)
-        before = period * self._shares
-        if rest:
-            order, _ = self._mixture(period)
-            before = before + np.bincount(order[:rest], minlength=len(self.corpora))
-        return tuple(
-            int(count) / corpus.num_batches
-            for count, corpus in zip(before, self.corpora, strict=True)
-        )
+        order, _ = self._mixture(period)
+        drawn = period * self._shares + np.bincount(order[:rest], minlength=len(self.corpora))
+        epochs = drawn / np.array([corpus.num_batches for corpus in self.corpora])
+        return tuple(epochs.tolist())
 
     def _own_position(self, position: int) -> tuple[int, int]:
         """The corpus of a position and the position within that corpus."""

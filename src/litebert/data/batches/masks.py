@@ -112,8 +112,8 @@ def find_words(
         borders = np.concatenate([[0], ends])
         is_start[borders[borders < len(content)]] = True
     first = np.append(np.flatnonzero(is_start), len(content))
-    stretch_words = np.searchsorted(first, borders)
-    limit = np.repeat(stretch_words[1:], np.diff(stretch_words))
+    words_before = np.searchsorted(first, borders)
+    limit = np.repeat(words_before[1:], np.diff(words_before))
     return Words(first, limit, np.searchsorted(first, example_begins))
 
 

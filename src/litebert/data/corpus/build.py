@@ -84,7 +84,7 @@ class BuildFolder:
         """Start a build, or go on with one of the same request; refuse what would mix two."""
         if restart:
             self._discard()
-        old = self._finished_request() if self.is_finished else self._unfinished_request()
+        old = self._old_request()
         if old is not None and (difference := request.difference(old)) is not None:
             if self.is_finished or any(self.parts.glob("*.npz")) or self.assembly.is_file():
                 kind = "a finished" if self.is_finished else "an unfinished"
@@ -126,20 +126,17 @@ class BuildFolder:
         """Remove what only an unfinished build needs."""
         shutil.rmtree(self.work)
 
-    def _finished_request(self) -> BuildRequest:
-        manifest = Manifest.read(self.out)
-        path = self.out / SOURCES
-        if not path.is_file():
-            raise DataError(f"{path} is missing; prepare the corpus again with --restart")
-        return BuildRequest(manifest.tokenizer, manifest.settings, tuple(read_sources(path)))
-
-    def _unfinished_request(self) -> BuildRequest | None:
+    def _old_request(self) -> BuildRequest | None:
+        """What the build that the folder holds was started with, if it holds one."""
+        if self.is_finished:
+            manifest, path = Manifest.read(self.out), self.out / SOURCES
+            if not path.is_file():
+                raise DataError(f"{path} is missing; prepare the corpus again with --restart")
+            return BuildRequest(manifest.tokenizer, manifest.settings, tuple(read_sources(path)))
         if not (self.work / _REQUEST).is_file():
             return None
-        values = read_json(self.work / _REQUEST)
-        return from_dict(
-            BuildRequest, {**values, "sources": tuple(self.known_sources())}, str(self.work)
-        )
+        values = read_json(self.work / _REQUEST) | {"sources": tuple(self.known_sources())}
+        return from_dict(BuildRequest, values, str(self.work))
 
     def _discard(self) -> None:
         """Remove a build: the manifest first, the mark that the folder is ours last."""

@@ -35,7 +35,7 @@ def build_parts(
     """Yield each raw part with the finished one."""
     if engine == "ray":
         yield from on_ray(raw_parts, settings, workers)
-    elif workers == 1:
+    elif (workers or num_cores()) == 1:
         yield from ((raw, build_part(raw, settings)) for raw in raw_parts)
     else:
         yield from _in_processes(raw_parts, settings, workers or num_cores())

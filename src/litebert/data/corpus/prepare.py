@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import get_args
 
 from litebert.common.errors import DataError
-from litebert.common.files import atomic_folder, sha256_file
+from litebert.common.files import atomic_folder, file_sizes, sha256_file
 from litebert.common.ownership import keep_inputs
 from litebert.common.progress import progress, say
-from litebert.data.corpus.assemble import plan_assembly, write_train_shards
+from litebert.data.corpus.assemble import begin_assembly, write_train_shards
 from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, BuildRequest
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.engines import build_parts, num_cores
@@ -75,11 +75,8 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     named = [("--input", path) for path in (*config.input, *config.dev_input)]
     keep_inputs(config.out, [*named, ("--tokenizer", config.tokenizer)])
     tokenizer = Tokenizer.load(config.tokenizer)
-    skip = config.out.absolute()
-    inputs = [
-        *find_inputs(config.dev_input, "dev", config.layout, config.language, skip),
-        *find_inputs(config.input, "train", config.layout, config.language, skip),
-    ]
+    how = (config.layout, config.language, config.out.absolute())
+    inputs = find_inputs(config.dev_input, "dev", *how) + find_inputs(config.input, "train", *how)
     for found in inputs:
         say(found.describe())
         others = [path for path in found.files if format_of(path) != "jsonl"]
@@ -92,12 +89,11 @@ def prepare(config: PrepareConfig) -> PrepareReport:
         sources = _hashed_sources(inputs, build)
         request = BuildRequest(tokenizer.fingerprint, _settings(config), sources)
         build.begin(request, config.restart)
-        was_complete = build.is_finished
-        work = _Work()
+        was_complete, work = build.is_finished, _Work()
         if not was_complete:
             if not build.assembly.is_file():
                 work = _tokenise(config, build, sources, tokenizer)
-            _assemble(config, build, sources, tokenizer, work.num_parts)
+            _assemble(config, build, request, tokenizer.vocab_size, work)
         return PrepareReport(
             out=config.out,
             manifest=Manifest.read(config.out),
@@ -106,7 +102,7 @@ def prepare(config: PrepareConfig) -> PrepareReport:
             workers=workers,
             seconds=time.monotonic() - started,
             processed_bytes=work.num_bytes,
-            disk_bytes=sum(p.stat().st_size for p in config.out.rglob("*") if p.is_file()),
+            disk_bytes=sum(file_sizes(config.out).values()),
             peak_memory_bytes=_peak_memory_bytes(workers),
         )
 
@@ -184,21 +180,17 @@ def _show_problems(summary: PartSummary, work: _Work, strict: bool) -> None:
 
 
 def _assemble(
-    config: PrepareConfig,
-    build: BuildFolder,
-    sources: Sequence[Source],
-    tokenizer: Tokenizer,
-    num_parts: int,
+    config: PrepareConfig, build: BuildFolder, request: BuildRequest, vocab_size: int, work: _Work
 ) -> None:
     """Make shards of the parts, and the manifest last."""
-    assembly = plan_assembly(build, num_parts, config.dedup, config.shard_tokens)
+    sources = request.sources
+    assembly = begin_assembly(build, work.num_parts, config.dedup, config.shard_tokens)
     if config.strict and assembly.problems:
         raise DataError(f"--strict: an earlier run met problems: {_list(assembly.problems)}")
     if not assembly.train_documents:
         found = _list(assembly.problems) or "no text"
         raise DataError(f"nothing to train on in {len(sources)} files ({found}); check --input")
-    warning = Coverage(*assembly.coverage).check(str(config.input[0]), config.allow_unknown)
-    if warning is not None:
+    if warning := Coverage(*assembly.coverage).check(str(config.input[0]), config.allow_unknown):
         say(warning)
     with progress("writing shards", total=len(assembly.groups), unit="shard") as bar:
         for _ in write_train_shards(build, assembly):
@@ -207,11 +199,10 @@ def _assemble(
         with atomic_folder(build.out / TOKENIZER_FOLDER) as folder:
             copy_tokenizer(config.tokenizer, folder)
     write_sources(build.out / SOURCES, sources, times=False)
-    vocab_size = tokenizer.vocab_size
     Manifest(
         vocab_size=vocab_size,
         dtype=token_dtype(vocab_size).name,
-        tokenizer=tokenizer.fingerprint,
+        tokenizer=request.tokenizer,
         splits={split: seal_split(build.out, split, vocab_size) for split in get_args(Split)},
         sources=SourceCounts(
             files=len(sources),
@@ -223,7 +214,7 @@ def _assemble(
             fingerprint=sha256_file(build.out / SOURCES),
         ),
         problems=assembly.problems,
-        settings=_settings(config),
+        settings=request.settings,
     ).write(build.out)
     build.close()
 

@@ -71,7 +71,7 @@ def test_chunks_hold_everything_once_and_can_be_taken_up_anywhere(
 
 @settings(max_examples=60, deadline=None)
 @given(documents, separators, st.integers(80, 400))
-def test_chunks_end_between_documents(
+def test_parts_end_between_documents(
     docs: list[list[str]], separator: str, part_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

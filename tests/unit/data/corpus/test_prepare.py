@@ -334,7 +334,7 @@ def test_changes_are_noticed(
     if is_finished:
         run()
     else:
-        monkeypatch.setattr("litebert.data.corpus.prepare.plan_assembly", _raise_stop)
+        monkeypatch.setattr("litebert.data.corpus.prepare.begin_assembly", _raise_stop)
         with pytest.raises(Stop):
             run()
         monkeypatch.undo()
