@@ -126,7 +126,8 @@ def near_setting(name: str, known: Collection[str]) -> str:
 
 def to_dict(config: object) -> dict[str, object]:
     """Turn a configuration dataclass into values that JSON and :func:`from_dict` understand."""
-    return {name: _plain(getattr(config, name)) for name in _settings_of(type(config))}
+    kind: Any = type(config)
+    return {name: _plain(getattr(config, name)) for name in _settings_of(kind)}
 
 
 def flat_settings(settings: object, prefix: str = "") -> dict[str, object]:
