@@ -176,6 +176,9 @@ def read_json(path: Path | str, memory: int = SETTINGS_MEMORY) -> dict[str, obje
 
 def read_bytes(path: Path | str, most: int) -> bytes:
     """Read a file, compressed or not, of at most ``most`` bytes; a longer one is a DataError."""
+    too_long = DataError(f"{path} has more than {most:,} bytes: it is not what it claims to be")
+    if Path(path).suffix.lower() not in COMPRESSIONS and check_regular(path) > most:
+        raise too_long
     parts, size = list[bytes](), 0
     with open_binary(path) as stream:
         # In parts: to be asked for more than there is takes the memory all the same.
@@ -183,7 +186,7 @@ def read_bytes(path: Path | str, most: int) -> bytes:
             parts.append(part)
             size += len(part)
     if size > most:
-        raise DataError(f"{path} has more than {most:,} bytes: it is not what it claims to be")
+        raise too_long
     return b"".join(parts)
 
 

@@ -8,9 +8,10 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from litebert.common.delimited import (
 )
 from litebert.common.errors import DataError, needs
 from litebert.common.files import (
+    COMPRESSIONS,
     READ_ERRORS,
     atomic_path,
     open_binary,
@@ -127,9 +129,10 @@ def _json_rows(lines: Iterable[str]) -> NumberedRecords:
             yield number, DataError(NOT_TEXT)
         elif line.strip():
             try:
-                yield number, _named(parse_json(line))
+                row = _named(parse_json(line))
             except ValueError as error:
-                yield number, DataError(f"not valid JSON: {error}")
+                row = DataError(f"not valid JSON: {error}")
+            yield number, row
 
 
 def _named(value: object) -> Record | DataError:
@@ -159,10 +162,26 @@ def _parquet_rows(path: Path) -> NumberedRecords:
         import pyarrow.parquet
     try:
         check_regular(path)
-        with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+        with open_parquet(path) as file:
             yield from enumerate(parquet_rows(file), start=1)
-    except (OSError, pyarrow.ArrowException) as error:
+    except (*READ_ERRORS, pyarrow.ArrowException) as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
+    """Open a Parquet file so that a page of a column is in memory at a time, not a row group."""
+    import pyarrow.parquet
+
+    with ExitStack() as stack:
+        file: Path | IO[bytes] = path
+        if path.suffix.lower() in COMPRESSIONS:
+            # Parquet is read from its end, so a compressed one is unpacked first.
+            file = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(stack.enter_context(open_binary(path)), file)
+        yield stack.enter_context(
+            pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+        )
 
 
 def parquet_rows(
@@ -250,9 +269,8 @@ def text_lines(path: Path) -> NumberedRecords:
 def count_rows(path: Path) -> int:
     """Return about how many rows a file has: its lines, or what a Parquet file says."""
     if plain_suffix(path) == ".parquet":
-        import pyarrow.parquet
-
-        return int(pyarrow.parquet.read_metadata(path).num_rows)
+        with open_parquet(path) as file:
+            return int(file.metadata.num_rows)
     with open_binary(path) as stream:
         return sum(part.count(b"\n") for part in iter(lambda: stream.read(1 << 20), b""))
 

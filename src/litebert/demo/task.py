@@ -11,13 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import (
-    READ_ERRORS,
-    atomic_folder,
-    open_binary,
-    write_json,
-    write_json_lines,
-)
+from litebert.common.files import READ_ERRORS, atomic_folder, open_binary, write_json
 from litebert.common.rows import read_rows
 from litebert.data.corpus.layouts import (
     TextLayout,
@@ -234,10 +228,9 @@ def _spread(rows: Sequence[Row], most: int) -> list[Row]:
 
 def _write_rows(path: Path, rows_by_label: dict[str, list[Row]]) -> int:
     """Write a split as JSON lines; from how many documents it comes."""
-    rows = [
-        {"text": sentence, "part": label, "document": document}
-        for label, found in rows_by_label.items()
-        for document, sentence in found
-    ]
-    write_json_lines(path, rows)
-    return len({row["document"] for row in rows})
+    with path.open("w", encoding="utf-8") as stream:
+        for label, rows in rows_by_label.items():
+            for document, sentence in rows:
+                row = {"text": sentence, "part": label, "document": document}
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+    return len({document for rows in rows_by_label.values() for document, _ in rows})

@@ -33,11 +33,12 @@ MIXTURE_PERIOD = 1000
 
 
 class Loader:
-    """Draws batches from one corpus, or from several by weight: their shares of the batches.
+    """Draws batches from one corpus, or from several by weight.
 
     The position of a batch is one integer and the only state: ranks, workers and resumed runs that
     ask for the same position get the same batch. A batch has about ``micro_batch_size * length``
     tokens, so every step costs the same; how many examples that is depends on their length.
+    Several corpora are mixed batch by batch: a batch holds examples of one of them.
 
     Each stage of a curriculum has a loader of its own, which begins at position 0 and draws an
     order of its own.

@@ -7,23 +7,17 @@ began, so an interrupted build goes on at the end of any part.
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 from litebert.common.errors import DataError, blame, needs
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary, read_json
 from litebert.common.limits import machine_memory
-from litebert.common.rows import parquet_rows
+from litebert.common.rows import open_parquet, parquet_rows
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.sources import Source
-
-if TYPE_CHECKING:
-    import pyarrow.parquet
 
 LARGEST = 4
 """Times the wanted bytes of a part: a larger document is cut, a longer line left out, so that
@@ -259,7 +253,7 @@ def _parquet_excerpts(
         import pyarrow
     first_row = offset
     try:
-        with _parquet_file(source) as file:
+        with open_parquet(Path(source.path)) as file:
             schema = file.schema_arrow
             if column not in schema.names:
                 names = ", ".join(schema.names)
@@ -309,19 +303,3 @@ def _excerpts_of_values(
     if kept:
         last_row = first_row + len(kept)
         yield Excerpt(source, first_row + 1, tuple(kept), last_row, last_row + 1)
-
-
-@contextmanager
-def _parquet_file(source: Source) -> Iterator[pyarrow.parquet.ParquetFile]:
-    """Open a Parquet file so that a page of a column is in memory at a time, not a row group."""
-    import pyarrow.parquet
-
-    with ExitStack() as stack:
-        file: Path | IO[bytes] = Path(source.path)
-        if Path(source.path).suffix.lower() in COMPRESSIONS:
-            # Parquet is read from its end, so a compressed one is unpacked first.
-            file = stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(stack.enter_context(open_binary(source.path)), file)
-        yield stack.enter_context(
-            pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
-        )
