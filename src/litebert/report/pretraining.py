@@ -88,8 +88,8 @@ def pretraining_charts(records: Sequence[Record]) -> str:
         chart("Tokens per second", [Series("tokens/s", points(records, "tokens_per_s"))]),
     ]
     if bag := points(records, "bag_loss"):
-        line = Series("each line of the log", bag, faint=True)
-        lines = [line, Series("smoothed", smoothed(bag))]
+        each = Series("each line of the log", bag, faint=True)
+        lines = [each, Series("smoothed", smoothed(bag))]
         figures.insert(1, chart("Bag-of-words loss of [CLS] (nats)", lines))
     probes = [
         Series("[CLS]", points(records, "dev_probe_cls")),

@@ -133,7 +133,7 @@ class SentencePieceTokenizer(Tokenizer):
     def fingerprint(self) -> str:
         """Hash of the model and the settings that change ids: equal hashes give equal ids."""
         ours = self.settings
-        settings = {"lower": ours.lower, "digit_comma": ours.digit_comma}
+        settings: dict[str, object] = {"lower": ours.lower, "digit_comma": ours.digit_comma}
         if ours.normalization != "official":  # hashes from before there was a choice hold
             settings["normalization"] = ours.normalization
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
