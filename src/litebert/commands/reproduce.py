@@ -161,8 +161,7 @@ def _list(names: list[str], request: Assignment, workers: int, vocab_size: int) 
 def _plan_paper(names: list[str], out: Path, gpus: int) -> None:
     """Print parameters and hours of every full-size run, and write its configuration."""
     from litebert.experiments.config import load_experiment
-    from litebert.experiments.paper import write_recipe
-    from litebert.experiments.plan import paper_config
+    from litebert.experiments.plan import paper_config, write_recipe
     from litebert.train.estimate import ClusterRun, estimate_training
 
     for name in names:
