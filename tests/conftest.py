@@ -45,7 +45,7 @@ def tiny_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory, python_text: Pa
     from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
     folder = tmp_path_factory.mktemp("tokenizer") / "tiny"
-    train_tokenizer(TokenizerTrainConfig(input=[python_text], out=folder, vocab_size=1000))
+    train_tokenizer(TokenizerTrainConfig(input=(python_text,), out=folder, vocab_size=1000))
     return folder
 
 
@@ -68,7 +68,7 @@ def tiny_shards_dir(
     folder = tmp_path_factory.mktemp("shards") / "tiny"
     prepare(
         PrepareConfig(
-            input=[python_text],
+            input=(python_text,),
             tokenizer=tiny_tokenizer_dir,
             out=folder,
             layout="paragraphs",

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from litebert.commands.flags import JSON, SETTINGS, SWITCH
+from litebert.report.write import write_report
 from litebert.train.adapting.config import AdaptConfig
 
 
@@ -39,8 +40,6 @@ def adapt(
     if dry_run:
         print(describe_plan(config))
         return
-    from litebert.report.write import write_report
-
     result = run(config)
     write_report(result.training.run)
     if json_:

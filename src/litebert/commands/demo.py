@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
+from rich.console import Console
+
 from litebert.commands.flags import SETTINGS
 from litebert.demo.folder import DemoConfig
 
@@ -20,8 +22,6 @@ def demo(*, config: Annotated[DemoConfig | None, SETTINGS] = None) -> None:
         litebert demo --budget 2m --out /tmp/demo
         litebert demo --corpus my-texts/ --out my-demo
     """
-    from rich.console import Console
-
     from litebert.demo.pipeline import demo as run
     from litebert.demo.show import Screen
 

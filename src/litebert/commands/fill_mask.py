@@ -8,6 +8,7 @@ from typing import Annotated
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON, SWITCH
+from litebert.predict.predictor import Predictor
 
 
 def fill_mask(
@@ -35,8 +36,6 @@ def fill_mask(
         force_depth: run at that depth even if the model was not trained for it.
         json_: print JSON.
     """
-    from litebert.predict.predictor import Predictor
-
     predictor = Predictor.load(model, depth=depth, force_depth=force_depth)
     filled = predictor.fill_mask([text], top_k)[0]
     if json_:

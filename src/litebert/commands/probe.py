@@ -7,6 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from rich.console import Console
+from rich.table import Table
+
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON, SWITCH
 from litebert.predict.backend import Threads
@@ -79,9 +82,6 @@ def probe(
 
 
 def _print_table(result: ProbeResult) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     unit = "accuracy in %, with 95 % intervals," if result.metric == "accuracy" else "Pearson"
     table = Table(title=f"{result.task}: {unit} of linear models on {result.split}")
     table.add_column("features")

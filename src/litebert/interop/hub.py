@@ -6,7 +6,7 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -187,24 +187,20 @@ def _facts_of_run(model: Path) -> HubFacts:
     if path.is_file():
         result = read_json(path)
         scores, task = result.get("scores"), str(result.get("task"))
-        known = _DATASETS.get(task)
+        keys = ("steps", "epochs", "tokens", "seconds", "train_examples")
         return HubFacts(
-            dataset=() if known is None else (known,),
+            dataset=(_DATASETS[task],) if task in _DATASETS else (),
             task=task,
             scores=_numbers(scores) if isinstance(scores, Mapping) else {},
-            cost=_cost(result, ("steps", "epochs", "tokens", "seconds", "train_examples")) | place,
+            cost={**_numbers({key: result.get(key) for key in keys}), **place},
         )
     lines = [line for line in run.metrics() if "event" not in line]
-    last = next((line for line in reversed(lines) if "dev_masked_loss" in line), {})
-    scores = {key: last.get(f"dev_{key}") for key in ("masked_loss", "mlm_accuracy")}
-    cost = _cost(lines[-1] if lines else {}, ("step", "tokens", "elapsed_s"))
-    names = {"step": "steps", "elapsed_s": "seconds"}
-    cost = {names.get(key, key): value for key, value in cost.items()}
-    return HubFacts(task="masked words", scores=_numbers(scores), cost=cost | place)
-
-
-def _cost(record: Mapping[str, object], keys: Sequence[str]) -> dict[str, str | float]:
-    return dict(_numbers({key: record.get(key) for key in keys}))
+    measured = next((line for line in reversed(lines) if "dev_masked_loss" in line), {})
+    scores = {key: measured.get(f"dev_{key}") for key in ("masked_loss", "mlm_accuracy")}
+    last = lines[-1] if lines else {}
+    names = {"steps": "step", "tokens": "tokens", "seconds": "elapsed_s"}
+    cost = _numbers({name: last.get(key) for name, key in names.items()})
+    return HubFacts(task="masked words", scores=_numbers(scores), cost={**cost, **place})
 
 
 def _numbers(values: Mapping[str, object]) -> dict[str, float]:

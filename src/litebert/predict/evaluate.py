@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
+from litebert.common.errors import CheckpointError, ConfigError, MissingFileError
 from litebert.common.ownership import keep_files
 from litebert.common.progress import Progress, progress
 from litebert.interop.folder import resolve
@@ -16,7 +16,6 @@ from litebert.predict.backend import Backend, Threads, open_backend, run_feature
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
 from litebert.tasks.base import Example, Feature, Form, Outputs, Task
-from litebert.tasks.custom import CustomTask
 from litebert.tasks.forms.spans import EnsembleRule
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
@@ -242,29 +241,3 @@ def _shared_tokenizer(
                 f"{folder} has another head than {folders[0]}: an ensemble needs one"
             )
     return tokenizers[0]
-
-
-@dataclass(frozen=True)
-class DevCheck:
-    """A task with the folder of its data: what an export is judged by."""
-
-    task: Task
-    data: Path
-
-    @classmethod
-    def parse(cls, text: str) -> DevCheck:
-        """Read ``TASK:DIR``; a task file that names its own files needs no folder."""
-        name, separator, folder = text.partition(":")
-        data = Path(folder) if folder else None
-        task = find_task(name, data)
-        if data is None and (separator or not isinstance(task, CustomTask)):
-            raise ConfigError(f"--dev {text!r} should be TASK:DIR, such as sst2:glue/SST-2")
-        return cls(task, data_folder(task, data))
-
-    def score(self, model: Path) -> float:
-        """Return the task's main metric of a model folder on the first labelled split."""
-        split = self.task.eval_splits[0]
-        (found,) = evaluate_models(self.task, [str(model)], self.data, split=split)
-        if not found.scores:
-            raise DataError(f"{self.data}: {split} of {self.task.name} has no labels to score by")
-        return found.scores[self.task.main_metric]

@@ -8,7 +8,6 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict
 
 from litebert.common.errors import CheckpointError, ConfigError, InputError, install_command
 from litebert.common.files import atomic_folder, check_free, file_sizes, write_json, write_text
@@ -43,20 +42,8 @@ _LARGEST_MODEL = 1_000_000_000
 _SERVER_ONLY = ("docs.html", "docs.js", "index.html")
 
 
-class Shape(TypedDict):
-    """What the playground shows of a model's shape."""
-
-    vocab_size: int
-    embedding_size: int
-    hidden_size: int
-    num_layers: int
-    sharing: str
-    num_parameters: int
-    num_parameters_bert: int
-
-
-def shape_of(config: ModelConfig, num_layers: int | None = None) -> Shape:
-    """Return the shape of a model, of which so many layers run."""
+def shape_of(config: ModelConfig, num_layers: int | None = None) -> dict[str, object]:
+    """Return what the playground shows of a model's shape, of which so many layers run."""
     unshared = replace(
         config,
         sharing="none",

@@ -77,18 +77,19 @@ class ServedModel:
 
     def describe(self) -> ModelInfo:
         """Return what ``/info`` says about it."""
-        config, info = self.config, self.predictor.backend.info
+        info = self.predictor.backend.info
         form = None if HEADS[info.head].pretrained else self.predictor.form()
-        return ModelInfo(
-            name=self.name,
-            head=info.head,
-            runtime=info.runtime,
-            labels=list(form.labels) if form else [],
-            max_length=info.max_length,
-            **shape_of(config, self.predictor.depth or info.num_layers),
-            may_be_unanswerable=form is not None and form.may_be_unanswerable,
-            can=self.abilities,
-        )
+        values: dict[str, object] = {
+            "name": self.name,
+            "head": info.head,
+            "runtime": info.runtime,
+            "labels": list(form.labels) if form else [],
+            "max_length": info.max_length,
+            "may_be_unanswerable": form is not None and form.may_be_unanswerable,
+            "can": self.abilities,
+        }
+        shape = shape_of(self.config, self.predictor.depth or info.num_layers)
+        return ModelInfo.model_validate(values | shape)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,10 +67,18 @@ class ModelGraph:
         sequence = self._encode(ids, mask, types)
         if row.bare:
             self._output_sequence(sequence, BATCH)
-        if row.linear is None:
-            _OWN_CODE[head](self, sequence, ids)
-        else:
+        if row.linear is not None:
             self._output_linear(row, row.linear, sequence)
+        if "masked_logits" in row.output_names:
+            self._output_words(sequence, ids)
+        if "pooler_output" in row.output_names and POOLER[0] in self.parameters:
+            pooled, size = self._pool(sequence), self.config.hidden_size
+            self.graph.output("pooler_output", pooled, np.float32, [BATCH, size])
+            if "sop_logits" in row.output_names:
+                order = self._small(pooled, "sentence")
+                self.graph.output("sop_logits", order, np.float32, [BATCH, 2])
+        if "answer_logits" in row.output_names:
+            self._output_beam(sequence)
         if not row.bare:
             self._output_sequence(sequence, "rows" if row.choices else BATCH)
         return self.graph.model(
@@ -176,15 +184,6 @@ class ModelGraph:
             column = graph.op("Gather", [scores, graph.constant(index, np.int64)], {"axis": -1})
             graph.output(output.name, column, np.float32, axes)
 
-    def _output_encoder(self, sequence: str, ids: str) -> None:
-        if POOLER[0] in self.parameters:
-            self._output_pooled(sequence)
-
-    def _output_pretraining(self, sequence: str, ids: str) -> None:
-        self._output_words(sequence, ids)
-        order = self._small(self._output_pooled(sequence), "sentence")
-        self.graph.output("sop_logits", order, np.float32, [BATCH, 2])
-
     def _pool(self, sequence: str, pooling: Pooling = "cls") -> str:
         graph = self.graph
         if pooling == "cls":
@@ -202,11 +201,6 @@ class ModelGraph:
     def _output_sequence(self, sequence: str, rows: str) -> None:
         shape: list[str | int] = [rows, SEQUENCE, self.config.hidden_size]
         self.graph.output("last_hidden_state", sequence, np.float32, shape)
-
-    def _output_pooled(self, sequence: str) -> str:
-        pooled = self._pool(sequence)
-        self.graph.output("pooler_output", pooled, np.float32, [BATCH, self.config.hidden_size])
-        return pooled
 
     def _output_words(self, sequence: str, ids: str) -> None:
         """``logits`` [B, S, V] as others expect, ``masked_logits`` [M, V] where a mask stands."""
@@ -232,7 +226,7 @@ class ModelGraph:
         table, bias = self.parameters[_WORDS], self.parameters["mlm.bias"]
         return self.precision.decode(self.graph, x, _WORDS, table, bias)
 
-    def _output_beam(self, sequence: str, ids: str) -> None:
+    def _output_beam(self, sequence: str) -> None:
         """Best starts, best ends for each, and answerability; spec section 5.2."""
         graph = self.graph
         forbidden = graph.to_float(graph.input("p_mask", [BATCH, SEQUENCE]))
@@ -314,14 +308,6 @@ class ModelGraph:
     def _range(self, start: int, stop: int) -> list[str]:
         return [self.graph.constant([value], np.int64) for value in (start, stop)]
 
-
-_OWN_CODE: Mapping[Head, Callable[[ModelGraph, str, str], None]] = {
-    "encoder": ModelGraph._output_encoder,
-    "pretraining": ModelGraph._output_pretraining,
-    "masked_lm": ModelGraph._output_words,
-    "squad2": ModelGraph._output_beam,
-}
-"""Heads that are more than one linear map: from the sequence and the ids to their outputs."""
 
 # Transform and decoder of words, at all and at masked positions.
 _OWN_PRODUCTS: Mapping[Head, int] = {"pretraining": 4, "masked_lm": 4, "squad2": 3}
