@@ -128,13 +128,18 @@ def run(arguments: Sequence[str]) -> None:
         raise
 
 
+_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
+"""A thread that waits spins for microseconds, then sleeps; other OpenMP libraries read the first."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: one line and exit status 2 for what the user can fix."""
     arguments = sys.argv[1:] if arguments is None else arguments
     # Threads that wait by spinning take the cores from those they wait for when the machine is
-    # shared. OpenMP reads this when torch is loaded (decision 0012).
-    if "GOMP_SPINCOUNT" not in os.environ:
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # shared; those that sleep at once wake up too late. OpenMP reads this when torch is loaded
+    # (decision 0012).
+    if os.environ.keys().isdisjoint(_WAITING):
+        os.environ.update(_WAITING)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A file name that is not UTF-8 and half a character of JSON are written as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
