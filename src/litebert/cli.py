@@ -129,7 +129,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 _WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
-"""A thread that waits spins for microseconds, then sleeps; other OpenMP libraries read the first."""
+"""A waiting thread spins for microseconds, then sleeps; other OpenMP libraries read the first."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -169,9 +169,9 @@ def test_the_page_answers_as_python_does(
     for pair in (None, TEXTS[1], "a second text " * 60):
         record = {"text": TEXTS[0] * 10} | ({} if pair is None else {"text_pair": pair})
         (answer,) = ask_here(page, "classification", "/classify", record)["results"]
-        (expected,) = classifier.predict([record])
-        assert answer["label"] == expected["label"]
-        assert answer["scores"] == pytest.approx(expected["scores"], abs=1e-5)
+        (classified,) = classifier.predict([record])
+        assert answer["label"] == classified["label"]
+        assert answer["scores"] == pytest.approx(classified["scores"], abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def adapt(
 
     Learns a vocabulary, starts its word table from the old one, trains the table alone and then
     everything. The folder holds each stage, the model and adapted.json with the loss per
-    character and the pieces per word before and after. --resume auto goes on at any stage.
+    character and the pieces per word before and after. --resume auto continues at any stage.
 
     Examples:
         litebert adapt --input manuals/ --out runs/manuals --budget 30m

@@ -35,7 +35,7 @@ def layers(
         litebert analyze layers --model albert/ --model bert/ --input text.txt --plot figure1.png
 
     Args:
-        input: text file, plain or compressed; blank lines part documents.
+        input: text file, plain or compressed; blank lines separate documents.
         model: model folder, run folder or hub name; give it twice to see two models side by side;
             default: the small model that comes with litebert.
         plot: also draw the figure to this PNG, SVG or PDF file.

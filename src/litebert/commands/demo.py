@@ -15,7 +15,7 @@ def demo(*, config: Annotated[DemoConfig | None, SETTINGS] = None) -> None:
     """Raw text to a pretrained, fine-tuned, exported and served model, in minutes on a laptop.
 
     Needs neither a GPU nor a network. Everything goes into one folder; interrupted, the same
-    command goes on where it was.
+    command continues where it was.
 
     Examples:
         litebert demo

@@ -35,7 +35,7 @@ def embed(
     """Write a vector for each text, in their order and in bounded memory.
 
     A row without a text gives {"error": ...} in its place (NaN in .npy); how many there were is
-    said on standard error, and if it was every row the exit status is 1.
+    reported on standard error, and if it was every row the exit status is 1.
 
     Examples:
         litebert embed --model runs/near/model --input texts.txt --out vectors.npy

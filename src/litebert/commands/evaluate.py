@@ -79,7 +79,7 @@ def evaluate(
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
-        allow_unknown: go on where the vocabulary does not know most of the text.
+        allow_unknown: continue where the vocabulary does not know most of the text.
         json_: print JSON with the official script's keys.
     """
     if task == "pretraining":

@@ -20,7 +20,7 @@ def fill_mask(
     force_depth: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
-    """Print the likeliest words for each [MASK] of a text; +ing goes on with the word before it.
+    """Print the likeliest words for each [MASK] of a text; +ing continues the word before it.
 
     Examples:
         litebert fill-mask "Paris is the [MASK] of France."

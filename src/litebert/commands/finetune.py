@@ -29,7 +29,7 @@ def finetune(
 
     Benchmarks: cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race race-middle race-high.
     What you leave out comes from the paper's recipe (Table 14), or from a scaled one for models
-    narrower than 768. Ctrl-C and SIGTERM save and leave; --resume auto goes on, to the bit.
+    narrower than 768. Ctrl-C and SIGTERM save and leave; --resume auto continues, bit for bit.
     Many processes: torchrun --nproc-per-node 8 -m litebert finetune ...
 
     Examples:

@@ -38,8 +38,8 @@ def predict(
 ) -> None:
     """Answer rows with a model, in their order: a table or JSON lines in, the same out.
 
-    A row that cannot be answered gives {"error": ...} in its place; how many there were is said
-    on standard error, and if it was every row the exit status is 1.
+    A row that cannot be answered gives {"error": ...} in its place; how many there were is
+    reported on standard error, and if it was every row the exit status is 1.
 
     Examples:
         litebert predict --model runs/tickets/model --input new.csv --out answers.csv

@@ -29,7 +29,7 @@ def pretrain(
     """Pretrain a model on token shards: masked words and the order of sentences.
 
     The run folder holds metrics, checkpoints, TensorBoard events, report.html and, at the end, the
-    model folder. Ctrl-C and SIGTERM save and leave; --resume auto goes on, to the bit.
+    model folder. Ctrl-C and SIGTERM save and leave; --resume auto continues, bit for bit.
     Many processes: torchrun --nproc-per-node 8 -m litebert pretrain ...
 
     Examples:

@@ -56,11 +56,11 @@ def probe(
         model: a model folder, a run folder, a hub name, or an ONNX folder that gives its states
             (without the word table); default: the small model that comes with litebert.
         data: the folder with the task's train and dev files.
-        max_train: fit on so many training examples, those that finetune would draw.
+        max_train: fit on this many training examples, those that finetune would draw.
         seed: of the random weights.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
-        allow_unknown: go on where the vocabulary does not know most of the text.
+        allow_unknown: continue where the vocabulary does not know most of the text.
         json_: print JSON.
     """
     from litebert.train.probe import probe as run

@@ -48,7 +48,7 @@ def reproduce(
     """Run tables and figures of the paper, and say which findings hold.
 
     Runs are kept by their configuration: what has come to its end is not run again, and the same
-    command goes on after an interruption. Each experiment gets a page, OUT/NAME/report.html, and
+    command continues after an interruption. Each experiment gets a page, OUT/NAME/report.html, and
     all together OUT/evidence.md.
 
     Examples:

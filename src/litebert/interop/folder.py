@@ -24,6 +24,7 @@ from litebert.common.errors import CheckpointError, install_command
 from litebert.common.files import near_folders
 from litebert.common.limits import check_regular
 from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, is_main_process
+from litebert.interop.card import CARD_FILE
 from litebert.interop.hf_config import (
     MULTI_LABEL,
     OWN_TYPE,
@@ -116,6 +117,12 @@ class ModelFolder:
     def is_multi_label(self) -> bool:
         """Whether the head is a classifier that may give several labels."""
         return self.values.get("problem_type") == MULTI_LABEL
+
+    @property
+    def card(self) -> str:
+        """The text of its model card; empty if it has none."""
+        path = self.path / CARD_FILE
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
     @cached_property
     def tensors(self) -> dict[str, Array]:
@@ -307,7 +314,7 @@ def _weight_files(path: Path) -> list[Path]:
         return [path / WEIGHTS_FILE]
     if (path / INDEX_FILE).is_file():
         shards = read_settings(path / INDEX_FILE).get("weight_map")
-        # An entry names a file of the same folder, and no way out of it.
+        # An entry names a file of the same folder, never one outside.
         if not isinstance(shards, dict) or not all(
             isinstance(name, str) and Path(name).name == name for name in shards.values()
         ):

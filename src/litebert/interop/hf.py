@@ -192,7 +192,7 @@ def copy_model(
 ) -> Head:
     """Copy a folder or hub model with some settings replaced; return its head."""
     folder = ModelFolder(source, overrides)
-    # A folder that says masked words may hold the sentence head too: it is taken along.
+    # A folder that says masked words may hold the sentence head too: it is copied too.
     head = folder.head
     whole = HEADS[head].part_of
     if whole is not None and not folder.parameters(whole).missing:

@@ -105,10 +105,9 @@ def export_hub(
         raise CheckpointError(
             f"{folder.path} has no tokenizer, so nobody could use it; copy its spiece.model there"
         )
-    name = Path(out).resolve().name
-    own = folder.path / CARD_FILE
-    card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else ""
-    facts = _merged(facts or HubFacts(), _facts_of_card(card, own), _facts_of_run(folder.path))
+    name, card = Path(out).resolve().name, folder.card
+    own = _facts_of_card(card, folder.path / CARD_FILE)
+    facts = _merged(facts or HubFacts(), own, _facts_of_run(folder.path))
     with atomic_folder(out) as temporary, tempfile.TemporaryDirectory() as scratch:
         full, small = Path(scratch) / "float32", Path(scratch) / "int8"
         export_onnx(folder.path, full, pooling=pooling)
@@ -249,14 +248,13 @@ def _front_matter(folder: ModelFolder, name: str, facts: HubFacts, is_embedder: 
     return text.strip()
 
 
-def push_hub(folder: Path, name: str, *, private: bool = False, endpoint: str | None = None) -> str:
+def push_hub(folder: Path, name: str, *, private: bool = False) -> str:
     """Upload a folder that `export_hub` wrote, as one commit; the address of the model.
 
     Args:
         folder: all files of it are uploaded; what is on the hub besides stays there.
         name: OWNER/NAME on the hub; the repository is made if need be.
         private: make a new repository that others do not see.
-        endpoint: another hub than huggingface.co; the variable HF_ENDPOINT says so too.
     """
     from huggingface_hub import HfApi
 
@@ -267,7 +265,7 @@ def push_hub(folder: Path, name: str, *, private: bool = False, endpoint: str | 
         )
     if _facts_of_card((folder / CARD_FILE).read_text(encoding="utf-8"), folder).licence is None:
         raise ConfigError(f"the card of {folder} names no licence; export it with --licence")
-    api = HfApi(endpoint=endpoint)
+    api = HfApi()  # HF_ENDPOINT names another hub
     try:
         made = api.create_repo(name, private=private or None, exist_ok=True)
         api.upload_folder(

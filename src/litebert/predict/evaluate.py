@@ -61,7 +61,7 @@ def evaluate_models(
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
         ensemble: how answers of the paper's SQuAD 2.0 head are averaged; default: official.
-        allow_unknown: go on where the vocabulary does not know most of the text.
+        allow_unknown: continue where the vocabulary does not know most of the text.
         device: where torch runs; ``auto`` takes a GPU if there is one.
         threads: of the processor; ``auto`` lets the runtime decide.
     """
@@ -88,8 +88,8 @@ def evaluate_models(
     )
     length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
-    for part in splits:
-        warning = part.coverage(tokenizer).check(f"{task.name}, {part.name}", allow_unknown)
+    for one in splits:
+        warning = one.coverage(tokenizer).check(f"{task.name}, {one.name}", allow_unknown)
         if warning is not None:
             print(warning, file=sys.stderr)
     outputs = [
@@ -113,16 +113,16 @@ def evaluate_models(
     tuned = task.form.changed(no_answer_threshold=threshold)  # tuned on dev
     names = tuple(str(models[member]) for member in members)
     evaluations = []
-    for part, said in zip(splits[:num_asked], averaged[:num_asked], strict=True):
+    for one, said in zip(splits[:num_asked], averaged[:num_asked], strict=True):
         found: dict[str, float] = {}
-        if is_scored(task, part.name, part.examples):
-            found, predictions = score_split(task, part, said)
+        if is_scored(task, one.name, one.examples):
+            found, predictions = score_split(task, one, said)
         else:
-            predictions = tuned.decode(part.examples, part.features, said)
+            predictions = tuned.decode(one.examples, one.features, said)
         files: list[Path] = []
         if out is not None:
-            files = task.write_predictions(out, part.name, part.examples, predictions)
-        evaluations.append(TaskEvaluation(part.name, found, names, tuple(files)))
+            files = task.write_predictions(out, one.name, one.examples, predictions)
+        evaluations.append(TaskEvaluation(one.name, found, names, tuple(files)))
     return evaluations
 
 

@@ -20,7 +20,7 @@ from litebert.text.tokenizer import Tokenizer
 
 Result_co = TypeVar("Result_co", covariant=True)
 
-# Only from the start of white space: tried at each blank of a long run it would take for ever.
+# Only from the start of white space: tried at each blank of a long run it would take forever.
 _MASK = re.compile(r"(?<!\s)(\s*)\[MASK\]", re.IGNORECASE)
 
 
@@ -34,7 +34,7 @@ class Candidate:
     score: float
     """Its probability at this position."""
     is_continuation: bool = False
-    """Whether it goes on with the word before it, without a space between them."""
+    """Whether it continues the word before it, without a space between them."""
 
 
 @dataclass(frozen=True)

@@ -250,5 +250,5 @@ def parse_body(body: bytes) -> object:
     except ValueError as error:
         raise json.JSONDecodeError(str(error), "", 0) from None
     if isinstance(parsed, dict) and len(parsed) > _MAX_FIELDS:
-        raise HTTPException(422, f"the body has {len(parsed):,} fields; none takes so many")
+        raise HTTPException(422, f"the body has {len(parsed):,} fields; no request takes that many")
     return parsed

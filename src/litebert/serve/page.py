@@ -43,7 +43,7 @@ _SERVER_ONLY = ("docs.html", "docs.js", "index.html")
 
 
 def shape_of(config: ModelConfig, num_layers: int | None = None) -> dict[str, object]:
-    """Return what the playground shows of a model's shape, of which so many layers run."""
+    """Return what the playground shows of a model's shape, of which ``num_layers`` run."""
     unshared = replace(
         config,
         sharing="none",
@@ -117,7 +117,7 @@ def write_page_model(source: Path | str, target: Path, name: str, depth: int | N
         "cls_id": tokenizer.cls_id,
         "sep_id": tokenizer.sep_id,
         "mask_id": tokenizer.mask_id,
-        "bytes": sum((target / part).stat().st_size for part in PAGE_FILES[1:]),
+        "bytes": sum((target / file).stat().st_size for file in PAGE_FILES[1:]),
     }
     write_json(target / DESCRIPTION_FILE, description)
 

@@ -99,7 +99,7 @@ def verify_export(
         for (name, right), got in zip(expected.items(), computed, strict=True):
             got = got.astype(np.float64).reshape(right.shape)
             if right.ndim == 3 or OUTPUTS[name].per == "token":
-                right, got = right[keep], got[keep]  # what stands at padding is nobody's business
+                right, got = right[keep], got[keep]  # nothing reads what padding gives
             wanted.setdefault(name, []).append(right.ravel())
             found.setdefault(name, []).append(got.ravel())
     measure = _root_mean_square if is_int8 else _largest

@@ -50,7 +50,6 @@ class Imported:
     """What an import found."""
 
     head: Head
-    config: ModelConfig
     num_variables: int
     """variables that became parameters"""
     num_skipped: int
@@ -82,7 +81,7 @@ def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
             shutil.copyfile(vocabulary, Path(temporary) / MODEL_FILE)
         save_model(model, out, None if vocabulary is None else temporary)
     num_skipped = len(bundle.entries) - len(variables)
-    return Imported(head, config, len(variables), num_skipped, vocabulary is not None)
+    return Imported(head, len(variables), num_skipped, vocabulary is not None)
 
 
 def build(
