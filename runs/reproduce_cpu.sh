@@ -15,14 +15,13 @@ SHARDS="${SHARDS:-build/evidence-shards}"
 WHAT="${WHAT:-all}"
 litebert="${LITEBERT:-.venv/bin/litebert}"
 
-# 1. One vocabulary of 8,192 pieces for all text.
-[ -f "$SHARDS/tokenizer/spiece.model" ] ||
-  "$litebert" tokenizer train --input "$DATA/corpus" --out "$SHARDS/tokenizer" --vocab-size 8192
+# 1. One vocabulary of 8,192 pieces for all text: that of the bundled model, from which Table 5 starts.
+TOKENIZER="${TOKENIZER:-src/litebert/bundled/model}"
 
 # 2. Shards: the plain corpus, more data, and text to measure on that nothing is learned from.
 prepare() {
   [ -f "$SHARDS/$1/manifest.json" ] ||
-    "$litebert" prepare --input "$2" --tokenizer "$SHARDS/tokenizer" --out "$SHARDS/$1" --dev-fraction "$3"
+    "$litebert" prepare --input "$2" --tokenizer "$TOKENIZER" --out "$SHARDS/$1" --dev-fraction "$3"
 }
 prepare wiki "$DATA/corpus/wiki.txt.xz" 0.005
 prepare novels "$DATA/corpus/novels.txt.xz" 0.005
