@@ -31,12 +31,13 @@ DESCRIPTION_FILE = "model.json"
 PAGE_FILES = (DESCRIPTION_FILE, MODEL_FILE, "tokenizer.json", "tokenizer_config.json")
 """What a page loads of a model."""
 
-_ABILITIES = {
-    "masked_logits": "fill-mask",
-    "sop_logits": "order",
-    "last_hidden_state": "embeddings",
+NEEDED_OUTPUTS = {
+    "fill-mask": "masked_logits",
+    "order": "sop_logits",
+    "embeddings": "last_hidden_state",
+    "layers": "hidden_states",
 }
-"""What a page can ask, by the output it reads; heads over one text answer `classify` besides."""
+"""What models of several heads can be asked -> the output that the answer is read from."""
 _LARGEST_MODEL = 1_000_000_000
 """A browser holds a file and the runtime's copy of it in 4 GB."""
 _SERVER_ONLY = ("docs.html", "docs.js", "index.html")
@@ -97,7 +98,7 @@ def write_page_model(source: Path | str, target: Path, name: str, depth: int | N
     for other in set(TOKENIZER_FILES) - set(PAGE_FILES):
         (target / other).unlink(missing_ok=True)
     purpose, tokenizer = Purpose.read(folder.path), Tokenizer.load(folder.path)
-    abilities = [able for output, able in _ABILITIES.items() if output in outputs]
+    abilities = [able for able, output in NEEDED_OUTPUTS.items() if output in outputs]
     if head.pretrained and "logits" in outputs:
         abilities.append("fill-mask")
     form = None if head.pretrained else purpose.form()
