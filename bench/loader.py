@@ -61,12 +61,11 @@ def corpus_shards() -> Path:
 
 def random_shards(folder: Path) -> Path:
     generator = np.random.default_rng(0)
-    documents = [
-        [generator.integers(5, 30_000, size=size).tolist()
-         for size in 2 + generator.poisson(25, size=generator.integers(5, 300))]
-        for _ in range(1500)
-    ]  # fmt: skip
-    write_shard(shard_path(folder, "train", 0), Documents.of(documents, 30_000))
+    document_lengths = generator.integers(5, 300, size=1500)
+    sentence_lengths = 2 + generator.poisson(25, size=document_lengths.sum())
+    tokens = generator.integers(5, 30_000, size=sentence_lengths.sum())
+    documents = Documents(tokens.astype(token_dtype(30_000)), sentence_lengths, document_lengths)
+    write_shard(shard_path(folder, "train", 0), documents)
     splits = {"train": seal_split(folder, "train", 30_000)}
     Manifest(30_000, token_dtype(30_000).name, splits=splits).write(folder)
     return folder

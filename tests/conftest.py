@@ -6,9 +6,13 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from litebert.text.spiece import SentencePieceTokenizer
 
 # The same examples in every run, however slow the machine.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
@@ -50,11 +54,14 @@ def tiny_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory, python_text: Pa
 
 
 @pytest.fixture(scope="session")
-def tiny_tokenizer(tiny_tokenizer_dir: Path):  # type: ignore[no-untyped-def]
+def tiny_tokenizer(tiny_tokenizer_dir: Path) -> SentencePieceTokenizer:
     """The tokenizer of ``tiny_tokenizer_dir``, loaded."""
+    from litebert.text.spiece import SentencePieceTokenizer
     from litebert.text.tokenizer import Tokenizer
 
-    return Tokenizer.load(tiny_tokenizer_dir)
+    tokenizer = Tokenizer.load(tiny_tokenizer_dir)
+    assert isinstance(tokenizer, SentencePieceTokenizer)
+    return tokenizer
 
 
 @pytest.fixture(scope="session")

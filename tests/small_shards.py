@@ -5,17 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
+
+import numpy as np
 
 from litebert.data.corpus.manifest import MANIFEST, Manifest, Split
 from litebert.data.corpus.shards import (
     Documents,
     ShardCutter,
     ShardSet,
+    Tokens,
     seal_split,
     shard_path,
     token_dtype,
     write_shard,
 )
+
+
+def pack(documents: Iterable[Sequence[Sequence[int]]], vocab_size: int) -> Documents:
+    """Pack documents given as lists of sentences given as lists of ids."""
+    packed = list(documents)
+    sentences = [sentence for document in packed for sentence in document]
+    tokens = [token for sentence in sentences for token in sentence]
+    return Documents(
+        cast(Tokens, np.array(tokens, token_dtype(vocab_size))),
+        np.array([len(sentence) for sentence in sentences], np.int64),
+        np.array([len(document) for document in packed], np.int64),
+    )
 
 
 def write_documents(
@@ -31,7 +47,7 @@ def write_documents(
     """
     folder = Path(folder)
     cutter = ShardCutter(shard_tokens)
-    filled = cutter.add(Documents.of(documents, vocab_size))
+    filled = cutter.add(pack(documents, vocab_size))
     rest = cutter.rest()
     for index, shard in enumerate([*filled, *([rest] if rest else [])]):
         write_shard(shard_path(folder, split, index), shard)

@@ -17,8 +17,7 @@ from litebert.common.progress import format_duration
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.config import experiment_names, load_experiment
 from litebert.experiments.execute import execute
-from litebert.experiments.paper import write_recipe
-from litebert.experiments.plan import Assignment, distinct, paper_config, plan_runs
+from litebert.experiments.plan import Assignment, distinct, paper_config, plan_runs, write_recipe
 from litebert.model.counts import count_parameters
 from litebert.train.estimate import ClusterRun, estimate_training, measured_gemm_rate
 

@@ -7,8 +7,9 @@ import math
 import tomllib
 import types
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from litebert.common.errors import ConfigError, DataError, suggestion
 from litebert.common.files import read_bytes
@@ -16,10 +17,12 @@ from litebert.common.files import read_bytes
 T = TypeVar("T")
 
 Rule = Literal[
-    "8 or more", "1 or more", "0 or more", "more than 0", "0 or more and less than 1", "0 to 1"
-]
+    "8 or more", "2 or more", "1 or more", "0 or more", "more than 0", "0 or more and less than 1",
+    "0 to 1",
+]  # fmt: skip
 _OBEYS: dict[Rule, Callable[[float], bool]] = {
     "8 or more": lambda value: value >= 8,
+    "2 or more": lambda value: value >= 2,
     "1 or more": lambda value: value >= 1,
     "0 or more": lambda value: value >= 0,
     "more than 0": lambda value: value > 0,
@@ -83,10 +86,8 @@ def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configu
     try:
         return cast(T, _build(cls, values, source, ""))
     except ConfigError as error:  # what a class checks of itself does not know the file
-        message = str(error)
-        raise ConfigError(
-            message if message.startswith(source) else f"{source}: {message}"
-        ) from None
+        prefix = "" if str(error).startswith(source) else f"{source}: "
+        raise ConfigError(f"{prefix}{error}") from None
 
 
 def check_values(
@@ -102,12 +103,10 @@ def check_values(
 def setting_names(cls: type, prefix: str = "") -> list[str]:
     """Return the dotted names of all settings, tables included."""
     names = []
-    hints = get_type_hints(cls)
-    for field in dataclasses.fields(cls):
-        if field.init:
-            names.append(prefix + field.name)
-            if isinstance(hints[field.name], type) and dataclasses.is_dataclass(hints[field.name]):
-                names += setting_names(hints[field.name], f"{prefix}{field.name}.")
+    for name, kind in _settings_of(cls).items():
+        names.append(prefix + name)
+        if _is_table(kind):
+            names += setting_names(kind, f"{prefix}{name}.")
     return names
 
 
@@ -127,13 +126,8 @@ def near_setting(name: str, known: Collection[str]) -> str:
 
 def to_dict(config: object) -> dict[str, object]:
     """Turn a configuration dataclass into values that JSON and :func:`from_dict` understand."""
-    if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        raise TypeError(f"expected a dataclass instance, got {type(config).__name__}")
-    return {
-        field.name: _plain(getattr(config, field.name))
-        for field in dataclasses.fields(config)
-        if field.init
-    }
+    kind: Any = type(config)
+    return {name: _plain(getattr(config, name)) for name in _settings_of(kind)}
 
 
 def flat_settings(settings: object, prefix: str = "") -> dict[str, object]:
@@ -178,12 +172,10 @@ def load_toml(cls: type[T], path: Path | str) -> T:
     return from_dict(cls, read_toml(path), str(path))
 
 
-def _build(kind: object, value: object, source: str, name: str) -> object:
+def _build(kind: Any, value: object, source: str, name: str) -> object:
     """Convert ``value`` to the annotated type ``kind``, or say why it cannot be."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        if isinstance(value, kind):
-            return value
+    if _is_table(kind) and not isinstance(value, kind):
         return _build_dataclass(kind, value, source, name)
     if origin in (Union, types.UnionType):
         return _build_union(arguments, value, source, name)
@@ -193,80 +185,72 @@ def _build(kind: object, value: object, source: str, name: str) -> object:
         choices = ", ".join(repr(choice) for choice in arguments)
         near = suggestion(str(value), [str(choice) for choice in arguments])
         raise ConfigError(f"{source}: {name} = {value!r} is not one of {choices}.{near}")
-    if origin in (tuple, list):
-        if isinstance(value, (list, tuple)):
-            fixed = origin is tuple and Ellipsis not in arguments
-            if fixed and len(arguments) != len(value):
-                shown = _plain(value)
-                raise ConfigError(
-                    f"{source}: {name} = {shown!r} should have {len(arguments)} values"
-                )
-            kinds = arguments if fixed else arguments[:1] * len(value)
-            items = [
-                _build(kind, v, source, f"{name}[{i}]")
-                for i, (kind, v) in enumerate(zip(kinds, value, strict=True))
-            ]
-            return tuple(items) if origin is tuple else items
-    elif origin is dict:
-        if isinstance(value, Mapping):
-            return {
-                str(k): _build(arguments[1], v, source, f"{name}.{k}") for k, v in value.items()
-            }
-    elif kind is type(None):
-        if value is None:
-            return None
-    elif kind is Path:
-        if isinstance(value, (str, Path)):
-            return Path(value)
-    elif kind is float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value):
-            return float(value)
-    elif kind is bool or isinstance(value, bool):
-        if kind is bool and isinstance(value, bool):
-            return value
-    elif kind is int:
-        if isinstance(value, int) and _is_finite(value):
-            return value
-    elif isinstance(kind, type) and isinstance(value, kind):
+    if origin in (tuple, list) and isinstance(value, (list, tuple)):
+        fixed = origin is tuple and Ellipsis not in arguments
+        if fixed and len(arguments) != len(value):
+            shown = _plain(value)
+            raise ConfigError(f"{source}: {name} = {shown!r} should have {len(arguments)} values")
+        kinds = arguments if fixed else arguments[:1] * len(value)
+        items = [
+            _build(kind, v, source, f"{name}[{i}]")
+            for i, (kind, v) in enumerate(zip(kinds, value, strict=True))
+        ]
+        return tuple(items) if origin is tuple else items
+    if origin is dict and isinstance(value, Mapping):
+        return {str(k): _build(arguments[1], v, source, f"{name}.{k}") for k, v in value.items()}
+    if kind in (int, float):
+        accepted = (int, float) if kind is float else (int,)
+        if isinstance(value, accepted) and not isinstance(value, bool) and _is_finite(value):
+            return float(value) if kind is float else value
+    elif kind is Path and isinstance(value, (str, Path)):
+        return Path(value)
+    elif isinstance(kind, type) and not arguments and isinstance(value, kind):
         return value
     expected = getattr(kind, "__name__", str(kind)) if not arguments else str(kind)
     raise ConfigError(f"{source}: {name} = {value!r} should be of type {expected}")
 
 
+@cache
+def _settings_of(cls: Any) -> dict[str, Any]:
+    """The fields that a configuration is built of, with their types."""
+    hints = get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+def _is_table(kind: object) -> bool:
+    return isinstance(kind, type) and dataclasses.is_dataclass(kind)
+
+
 def _build_dataclass(cls: type, value: object, source: str, name: str) -> object:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{source}: {name} = {value!r} should be a table")
-    prefix = f"{name}." if name else ""
-    known = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    prefix, known = f"{name}." if name else "", _settings_of(cls)
     for key in value:
         if key not in known:
             near = suggestion(key, known) or f" Known keys: {', '.join(known)}."
             raise ConfigError(f"{source}: unknown key '{prefix}{key}'.{near}")
-    for key, field in known.items():
-        needed = field.default is field.default_factory is dataclasses.MISSING
-        if needed and key not in value:
-            raise ConfigError(f"{source}: missing key '{prefix}{key}'")
-    hints = get_type_hints(cls)
-    return cls(**{key: _build(hints[key], v, source, prefix + key) for key, v in value.items()})
+    for field in dataclasses.fields(cls):
+        needed = field.init and field.default is field.default_factory is dataclasses.MISSING
+        if needed and field.name not in value:
+            raise ConfigError(f"{source}: missing key '{prefix}{field.name}'")
+    return cls(**{key: _build(known[key], v, source, prefix + key) for key, v in value.items()})
 
 
 def _check_table(cls: type, value: object, source: str, name: str, root: type) -> None:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{source}: {name} = {value!r} should be a table")
-    hints = get_type_hints(cls)
-    known = [field.name for field in dataclasses.fields(cls) if field.init]
+    known = _settings_of(cls)
     for key, item in value.items():
         full = f"{name}.{key}" if name else key
         if key not in known:
             near = near_setting(full, setting_names(root)) or f" Known keys: {', '.join(known)}."
             raise ConfigError(f"{source}: unknown key '{full}'.{near}")
-        kind = hints[key]
-        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            _check_table(kind, item, source, full, root)
+        if _is_table(known[key]):
+            _check_table(known[key], item, source, full, root)
             continue
         # 2e6 is how people write a whole number of tokens.
         is_whole = isinstance(item, float) and item.is_integer()
-        _build(kind, int(item) if is_whole else item, source, full)
+        _build(known[key], int(item) if is_whole else item, source, full)
 
 
 def _build_union(kinds: tuple[object, ...], value: object, source: str, name: str) -> object:

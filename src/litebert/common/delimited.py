@@ -32,16 +32,14 @@ _BOMS = {
 _SAMPLE_BYTES = 1 << 16
 _SAMPLE_RECORDS = 100
 _MAX_LINES = 1000
-"""Lines of one row: after so many a quotation mark was not closed."""
+"""Most lines of one row: beyond that a quotation mark was not closed."""
 
 _SEP_LINE = re.compile(r"sep=(.)\s*$", re.IGNORECASE)  # Excel's own first line
 BROKEN = re.compile("[\udc80-\udcff]")
 """Bytes that are not text, as surrogateescape keeps them."""
 NOT_TEXT = f"not UTF-8 text (or the encoding found), or over {LONGEST_LINE:,} characters in a line"
-_HIGH, _SINGLE = (
-    re.compile(rb"[\x80-\xff]"),
-    re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])"),
-)
+_HIGH = re.compile(rb"[\x80-\xff]")
+_SINGLE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")
 _LATIN = ("cp1252", "cp1250", "cp1254", "cp1257", "cp850", "mac_roman")
 """Code pages of Latin letters: bytes beyond ASCII stand alone among others."""
 _TURKISH = re.compile(rb"[\xf0\xfd\xfe\xdd\xd0\xde](?![^\xe6\xc6]*[\xe6\xc6])")
@@ -99,8 +97,7 @@ def find_dialect(path: Path | str, given: Dialect, is_tsv: bool = False) -> Dial
     given = replace(given, encoding=encoding, sample=", ".join(dict.fromkeys(shown[:3])))
     with open_binary(path) as stream:
         head = stream.read(_SAMPLE_BYTES)
-    text = head.decode(encoding, "ignore")
-    lines = list(io.StringIO(text, newline=""))
+    lines = list(io.StringIO(head.decode(encoding, "ignore"), newline=""))
     lines = lines if len(head) < _SAMPLE_BYTES else lines[:-1] or lines
     if lines and (match := _SEP_LINE.match(lines[0])):
         return replace(given, delimiter=given.delimiter or match[1])
@@ -212,12 +209,9 @@ def _records(lines: Lines, dialect: Dialect) -> Iterator[tuple[int, list[str] | 
                 break
             except csv.Error as error:
                 is_open = "unexpected end" in str(error)
-            is_long = sum(map(len, taken)) > LONGEST_LINE
-            if (
-                is_open
-                and not is_long
-                and (more := _until_quote(waiting, lines, _MAX_LINES - len(taken)))
-            ):
+            may_go_on = is_open and sum(map(len, taken)) <= LONGEST_LINE
+            left = _MAX_LINES - len(taken) if may_go_on else 0
+            if more := _until_quote(waiting, lines, left):
                 taken += more
             elif len(taken) == 1 and not is_open:  # "so" he said: quotes that are text
                 yield number, _cells(taken, delimiter)
@@ -258,7 +252,7 @@ def _strict_records(lines: Sequence[str], delimiter: str) -> list[list[str]]:
 
 
 def _find_delimiter(lines: Sequence[str]) -> str:
-    """Take the separator by which most rows have as many cells as the header, and many."""
+    """Take the separator with which most rows have as many cells as the header, and many."""
     ranked = []
     for delimiter in DELIMITERS:
         sample = _records(iter(lines), Dialect(delimiter))
@@ -288,17 +282,14 @@ def _find_encoding(path: Path | str) -> tuple[str, bytes]:
     sample, num_valid, num_broken = b"", 0, 0
     with open_binary(path) as stream:
         while line := stream.readline(LONGEST_LINE):
-            if line.isascii():
-                continue
-            try:
-                line.decode()
-                num_valid += 1
-            except UnicodeDecodeError:
-                num_broken += 1
-                sample += line if len(sample) < _SAMPLE_BYTES else b""
-    if num_valid >= num_broken:
-        return "utf-8", b""
-    return _recognise(path, sample[:_SAMPLE_BYTES]), sample[:_SAMPLE_BYTES]
+            if not line.isascii():
+                try:
+                    line.decode()
+                    num_valid += 1
+                except UnicodeDecodeError:
+                    num_broken += 1
+                    sample += line[: _SAMPLE_BYTES - len(sample)]
+    return ("utf-8", b"") if num_valid >= num_broken else (_recognise(path, sample), sample)
 
 
 def _recognise(path: Path | str, sample: bytes) -> str:

@@ -51,6 +51,15 @@ def blame(source: object, kind: type[LitebertError] = DataError) -> Iterator[Non
         ) from error
 
 
+@contextmanager
+def needs(extra: str, what: str, kind: type[LitebertError] = DataError) -> Iterator[None]:
+    """Say, around an import, what brings the package that is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise kind(f"{what} needs {install_command(extra)}") from None
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known word, or an empty string."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
@@ -60,8 +69,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 def install_command(extra: str) -> str:
     """Return the command that brings the packages of an extra, in the marks that messages use.
 
-    Where litebert is installed (from a clone or from a wheel) pip takes the extra's packages from
-    its metadata and does not look for another litebert; a bare source tree has no metadata.
+    A bare source tree has no metadata in which pip could find the extra of ``litebert``.
 
     >>> install_command("onnx")
     "`pip install 'litebert[onnx]'`"

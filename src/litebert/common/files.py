@@ -1,4 +1,4 @@
-"""Files that are whole or absent: atomic writing, compressed reading, hashes."""
+"""Files: written completely or not at all, read also when compressed, hashed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, cast
 
-from litebert.common.errors import DataError, InputError, install_command
+from litebert.common.errors import DataError, InputError, needs
 from litebert.common.limits import SETTINGS_MEMORY, check_regular, parse_json
 from litebert.common.ownership import clear_leftovers, folder_lock, naming
 
@@ -118,6 +118,14 @@ def near_folders(path: Path | str) -> str:
     return f" Did you mean {' or '.join(repr(str(folder)) for folder in found)}?"
 
 
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all in it, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def check_plot_path(path: Path) -> None:
     """Refuse a file that cannot be drawn, before the work is done."""
     if path.suffix not in PLOT_SUFFIXES:
@@ -167,19 +175,18 @@ def read_json(path: Path | str, memory: int = SETTINGS_MEMORY) -> dict[str, obje
 
 
 def read_bytes(path: Path | str, most: int) -> bytes:
-    """Read a file, compressed or not, of at most so many bytes; a longer one is a DataError."""
-    is_packed = Path(path).suffix.lower() in COMPRESSIONS
-    parts: list[bytes] = []
-    left = most if is_packed else most - check_regular(path)
-    if left >= 0:
-        left = most
-        with open_binary(path) as stream:
-            # In parts: to be asked for more than there is takes the memory all the same.
-            while left >= 0 and (part := stream.read(_READ_AT_ONCE)):
-                parts.append(part)
-                left -= len(part)
-    if left < 0:
-        raise DataError(f"{path} has more than {most:,} bytes: it is not what it claims to be")
+    """Read a file, compressed or not, of at most ``most`` bytes; a longer one is a DataError."""
+    too_long = DataError(f"{path} has more than {most:,} bytes: it is not what it claims to be")
+    if Path(path).suffix.lower() not in COMPRESSIONS and check_regular(path) > most:
+        raise too_long
+    parts, size = list[bytes](), 0
+    with open_binary(path) as stream:
+        # In parts: to be asked for more than there is takes the memory all the same.
+        while size <= most and (part := stream.read(_READ_AT_ONCE)):
+            parts.append(part)
+            size += len(part)
+    if size > most:
+        raise too_long
     return b"".join(parts)
 
 
@@ -224,10 +231,8 @@ def plain_suffix(path: Path | str) -> str:
 
 def _open_zstandard(path: Path) -> IO[bytes]:
     # pyarrow rather than zstandard, whose reader takes a file that was cut short for a whole one.
-    try:
+    with needs("data", f"{path}: reading .zst"):
         import pyarrow
-    except ModuleNotFoundError:
-        raise DataError(f"{path}: reading .zst needs {install_command('data')}") from None
     stream = pyarrow.input_stream(path, compression="zstd")
     return cast(IO[bytes], io.BufferedReader(stream, 1 << 20))
 

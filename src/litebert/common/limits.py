@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from litebert.common.errors import DataError
@@ -55,7 +56,7 @@ def check_regular(path: Path | str) -> int:
 
 
 def parse_json(data: bytes | str, memory: int = SETTINGS_MEMORY) -> object:
-    """Parse JSON whose values fit into so many bytes; ValueError says in one line why it cannot be.
+    """Parse JSON whose values fit into ``memory`` bytes; ValueError says in one line what is wrong.
 
     >>> parse_json(b"[1, {}]")
     [1, {}]
@@ -67,10 +68,10 @@ def parse_json(data: bytes | str, memory: int = SETTINGS_MEMORY) -> object:
         raise ValueError(f"its values need {needed:,} bytes of memory, more than {memory:,}")
     try:
         value: object = json.loads(text, parse_int=_integer)
+        if num_containers > _DEEPEST_JSON and not _is_shallow(value, _DEEPEST_JSON):
+            raise RecursionError
     except RecursionError:
         raise ValueError(f"more than {_DEEPEST_JSON} brackets inside each other") from None
-    if num_containers > _DEEPEST_JSON and not _is_shallow(value, _DEEPEST_JSON):
-        raise ValueError(f"more than {_DEEPEST_JSON} brackets inside each other")
     return value
 
 
@@ -78,10 +79,8 @@ def machine_memory() -> int:
     """Bytes of memory that this machine has, or the container that this process is in."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
+        with suppress(OSError, ValueError):
             total = min(total, int(Path(path).read_text()))
-        except (OSError, ValueError):
-            continue
     return total
 
 

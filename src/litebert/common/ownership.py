@@ -6,13 +6,13 @@ import errno
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from litebert.common.errors import DataError
+from litebert.common.progress import say
 
 LOCK_FILE = ".lock"
 """In a folder that a command fills step by step; it is gone when the command ends."""
@@ -85,7 +85,7 @@ def folder_lock(lock: Path, folder: Path, wait_s: float = _WAIT_S) -> Iterator[N
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        print(f"{folder}: its disk knows no locks; start one process at a time", file=sys.stderr)
+        say(f"{folder}: its disk has no file locks; start one process at a time")
         yield
         return
     try:
@@ -103,11 +103,8 @@ def keep_inputs(out: Path | str, inputs: Inputs) -> None:
     Symbolic links are followed. What does not exist is left to whoever reads it.
     """
     target = _real(out)
-    for flag, value in inputs:
-        source = target if value is None else _real(value)
-        if value is None or not source.exists():
-            continue
-        if source == target or target in source.parents:
+    for flag, source, value in _paths(inputs):
+        if source.exists() and target in (source, *source.parents):
             place = "the output" if source == target else f"inside the output {out}"
             raise DataError(
                 f"{flag} {value} is {place}: what is read must not be overwritten; choose another "
@@ -121,9 +118,8 @@ def keep_files(target: Path | str, inputs: Inputs) -> None:
     For what is written beside other things: a table, a picture, files of predictions.
     """
     place = _real(target)
-    for flag, value in inputs:
-        source = None if value is None else _real(value)
-        if source is not None and (source == place or source in place.parents):
+    for flag, source, value in _paths(inputs):
+        if source in (place, *place.parents):
             raise DataError(
                 f"{target} is part of what is read ({flag} {value}), which must not be "
                 "overwritten; choose another output"
@@ -146,7 +142,7 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
             own = folder / f".{match['name']}.lock"
             with suppress(DataError), folder_lock(own, path, wait_s=0):
                 _clear(path, target, kind)
-        elif kind and not (target.name == _REPORT and _age_s(path) < _REPORT_S):
+        elif kind and (target.name != _REPORT or time.time() - path.stat().st_mtime > _REPORT_S):
             _clear(path, target, kind)
 
 
@@ -180,8 +176,9 @@ def _clear(path: Path, target: Path, kind: str | None) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _age_s(path: Path) -> float:
-    return time.time() - path.stat().st_mtime
+def _paths(inputs: Inputs) -> list[tuple[str, Path, Path | str]]:
+    """Flag, real path and path as given of the inputs that are given."""
+    return [(flag, _real(value), value) for flag, value in inputs if value is not None]
 
 
 def _real(path: Path | str) -> Path:

@@ -37,6 +37,11 @@ def progress(description: str, total: float | None = None, unit: str = "it") -> 
         lines.finish()
 
 
+def say(line: str) -> None:
+    """Print a line to standard error at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def format_duration(seconds: float) -> str:
     """Return ``h:mm:ss`` or ``m:ss``."""
     whole = max(0, round(seconds))
@@ -102,16 +107,12 @@ class _LogLines:
 
     def _print(self) -> None:
         self.printed = time.monotonic()
-        elapsed = max(1e-9, self.printed - self.started)
-        rate = self.done / elapsed
-        parts = [f"{self.description}: {self.done:,.0f}"]
+        rate = self.done / max(1e-9, self.printed - self.started)
+        total = share = eta = ""
         if self.total:
-            parts[0] += f"/{self.total:,.0f} {self.unit} ({self.done / self.total:.0%})"
-            eta = (self.total - self.done) / rate if rate > 0 else 0.0
-            parts.append(f"{rate:,.1f} {self.unit}/s, eta {format_duration(eta)}")
-        else:
-            parts[0] += f" {self.unit}"
-            parts.append(f"{rate:,.1f} {self.unit}/s")
-        if self.status:
-            parts.append(self.status)
-        print(", ".join(parts), file=sys.stderr, flush=True)
+            total, share = f"/{self.total:,.0f}", f" ({self.done / self.total:.0%})"
+            left_s = (self.total - self.done) / rate if rate > 0 else 0.0
+            eta = f", eta {format_duration(left_s)}"
+        done = f"{self.description}: {self.done:,.0f}{total} {self.unit}{share}"
+        status = f", {self.status}" if self.status else ""
+        say(f"{done}, {rate:,.1f} {self.unit}/s{eta}{status}")

@@ -8,12 +8,14 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 import numpy as np
 
+from litebert.common.config import flat_settings
 from litebert.common.delimited import (
     BROKEN,
     NOT_TEXT,
@@ -25,8 +27,9 @@ from litebert.common.delimited import (
     delimited_rows,
     find_dialect,
 )
-from litebert.common.errors import DataError, install_command
+from litebert.common.errors import DataError, needs
 from litebert.common.files import (
+    COMPRESSIONS,
     READ_ERRORS,
     atomic_path,
     open_binary,
@@ -44,19 +47,10 @@ ANY_DIALECT = Dialect()
 """Encoding and separator are found in the file."""
 
 _BY_SUFFIX: dict[str, RowFormat] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-    ".conll": "conll",
-    ".conll03": "conll",
-    ".iob": "conll",
-    ".iob2": "conll",
-    ".bio": "conll",
-}
+    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".json": "json", ".parquet": "parquet", ".conll": "conll", ".conll03": "conll",
+    ".iob": "conll", ".iob2": "conll", ".bio": "conll",
+}  # fmt: skip
 _SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _WRITTEN_AT_ONCE = 4096
 _TOO_LONG = f"more than {LONGEST_LINE:,} characters"
@@ -131,17 +125,14 @@ def read_rows_or_errors(
 
 def _json_rows(lines: Iterable[str]) -> NumberedRecords:
     for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield number, _json_row(line)
-
-
-def _json_row(line: str) -> Record | DataError:
-    if not line.isascii() and BROKEN.search(line):
-        return DataError(NOT_TEXT)
-    try:
-        return _named(parse_json(line))
-    except ValueError as error:
-        return DataError(f"not valid JSON: {error}")
+        if not line.isascii() and BROKEN.search(line):
+            yield number, DataError(NOT_TEXT)
+        elif line.strip():
+            try:
+                row = _named(parse_json(line))
+            except ValueError as error:
+                row = DataError(f"not valid JSON: {error}")
+            yield number, row
 
 
 def _named(value: object) -> Record | DataError:
@@ -167,17 +158,30 @@ def _json_array(path: Path | str, text: io.TextIOWrapper) -> NumberedRecords:
 
 
 def _parquet_rows(path: Path) -> NumberedRecords:
-    try:
-        import pyarrow
+    with needs("data", f"{path}: reading Parquet"):
         import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise DataError(f"{path}: reading Parquet needs {install_command('data')}") from None
     try:
         check_regular(path)
-        with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+        with open_parquet(path) as file:
             yield from enumerate(parquet_rows(file), start=1)
-    except (OSError, pyarrow.ArrowException) as error:
+    except (*READ_ERRORS, pyarrow.ArrowException) as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
+    """Open a Parquet file so that a page of a column is in memory at a time, not a row group."""
+    import pyarrow.parquet
+
+    with ExitStack() as stack:
+        file: Path | IO[bytes] = path
+        if path.suffix.lower() in COMPRESSIONS:
+            # Parquet is read from its end, so a compressed one is unpacked first.
+            file = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(stack.enter_context(open_binary(path)), file)
+        yield stack.enter_context(
+            pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+        )
 
 
 def parquet_rows(
@@ -213,14 +217,11 @@ def _batch_rows(batch: pyarrow.RecordBatch) -> list[Record | DataError]:
         if batch.num_rows == 1:
             return [DataError(f"its text is not UTF-8: {error}")]
         return [row for i in range(batch.num_rows) for row in _batch_rows(batch.slice(i, 1))]
+    lengths = [max((len(v) for v in row.values() if isinstance(v, str)), default=0) for row in rows]
     return [
-        row if _longest(row) <= LONGEST_LINE else DataError(f"a text of {_TOO_LONG}")
-        for row in rows
+        row if length <= LONGEST_LINE else DataError(f"a text of {_TOO_LONG}")
+        for row, length in zip(rows, lengths, strict=True)
     ]
-
-
-def _longest(row: Record) -> int:
-    return max((len(value) for value in row.values() if isinstance(value, str)), default=0)
 
 
 def check_writable(path: Path) -> RowFormat:
@@ -232,7 +233,7 @@ def check_writable(path: Path) -> RowFormat:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    """Write rows as CSV, TSV, JSON lines or Parquet, as the name says; the file is whole or absent.
+    """Write rows as CSV, TSV, JSON lines or Parquet, as the name says; a failure leaves no file.
 
     CSV has a column for each entry of a table (``scores.good``) and lists as JSON. Columns are
     those of all rows, so the rows wait in a file of JSON lines until the last one has come.
@@ -268,15 +269,14 @@ def text_lines(path: Path) -> NumberedRecords:
 def count_rows(path: Path) -> int:
     """Return about how many rows a file has: its lines, or what a Parquet file says."""
     if plain_suffix(path) == ".parquet":
-        import pyarrow.parquet
-
-        return int(pyarrow.parquet.read_metadata(path).num_rows)
+        with open_parquet(path) as file:
+            return int(file.metadata.num_rows)
     with open_binary(path) as stream:
         return sum(part.count(b"\n") for part in iter(lambda: stream.read(1 << 20), b""))
 
 
 def write_vectors(path: Path, rows: Iterable[Record], size: int) -> None:
-    """Write rows with an ``embedding`` of so many numbers to .parquet, .jsonl or .npy, all or none.
+    """Write rows with an ``embedding`` of ``size`` numbers as .parquet, .jsonl or .npy, or none.
 
     As they come, in bounded memory. A row without a vector is NaN in .npy, null in Parquet.
     """
@@ -294,7 +294,6 @@ def write_vectors(path: Path, rows: Iterable[Record], size: int) -> None:
                 np.lib.format.write_array_header_1_0(stream, header)
                 shutil.copyfileobj(waiting, stream)
     else:
-        import pyarrow
         import pyarrow.parquet
 
         texts = [(name, pyarrow.string()) for name in ("id", "text", "error")]
@@ -318,25 +317,17 @@ def _write_delimited(path: Path, stored: Callable[[], Iterator[Record]], delimit
         writer.writerows(map(_flat, stored()))
 
 
-def _flat(row: Record, before: str = "") -> Record:
+def _flat(row: Record) -> Record:
     """Return a row as cells: tables become columns of their own, lists JSON."""
-    cells: Record = {}
-    for name, value in row.items():
-        if isinstance(value, dict):
-            cells |= _flat(value, f"{before}{name}.")
-        else:
-            is_list = isinstance(value, list)
-            cells[before + name] = json.dumps(value, ensure_ascii=False) if is_list else value
-    return cells
+    return {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+        for name, value in flat_settings(row).items()
+    }
 
 
 def _write_parquet(path: Path, stored: Callable[[], Iterator[Record]]) -> None:
-    try:
-        import pyarrow
+    with needs("data", f"{path}: writing Parquet"):
         import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise DataError(f"{path}: writing Parquet needs {install_command('data')}") from None
-
     names = dict.fromkeys(name for row in stored() for name in row)
 
     def parts() -> Iterator[dict[str, list[object]]]:

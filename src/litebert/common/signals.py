@@ -13,7 +13,7 @@ _SECONDS_UNTIL_IMPATIENT = 3.0
 
 
 class StopRequest:
-    """Whether, and by which signal, training was asked to stop."""
+    """Whether a signal asked training to stop, and which one."""
 
     def __init__(self) -> None:
         self.signum = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-_Z = 1.959964  # 95 % of a normal distribution lies within so many standard deviations
+_Z = 1.959964  # standard deviations within which 95 % of a normal distribution lies
 
 
 def in_percent(interval: tuple[float, float]) -> str:

@@ -7,7 +7,6 @@ of them does. What is finished is kept, what follows a redone stage is redone.
 from __future__ import annotations
 
 import math
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from typing import Literal
 
 from litebert.common.config import from_dict, read_toml, recipe_path
 from litebert.common.errors import ConfigError, install_command
-from litebert.common.files import read_json, write_json
+from litebert.common.files import read_json, remove, write_json
 from litebert.common.rows import read_rows
 from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.data.corpus.config import PrepareConfig
@@ -82,10 +81,7 @@ class DemoStage:
     def forget(self) -> None:
         """Remove what it made: an earlier stage was redone, or its work is half done."""
         for path in self.outputs:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            remove(path)
 
 
 def demo(config: DemoConfig, screen: Screen) -> int:
@@ -200,7 +196,7 @@ def pretrain_tiny(folder: DemoFolder) -> None:
 
 
 def fill_masks(folder: DemoFolder) -> None:
-    """Ask the pretrained model for hidden words: fixed prompts, or stretches of the dev text."""
+    """Ask the pretrained model for hidden words: fixed prompts, or sentences of the dev text."""
     if folder.config.corpus is None:
         filled = Predictor.load(folder.model).fill_mask(PROMPTS)
         samples = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 import re
 import sysconfig
 import warnings
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from litebert.common.files import atomic_path
+from litebert.common.files import write_json_lines
 from litebert.common.progress import progress
 
 # Their docstrings are tables, test fixtures or third-party code rather than prose.
@@ -28,15 +27,14 @@ def write_corpus(path: Path) -> None:
 
     About 1.6 MB for CPython 3.11.
     """
-    with (
-        progress("reading the standard library", unit="documents") as bar,
-        atomic_path(path) as temporary,
-        temporary.open("w", encoding="utf-8") as stream,
-    ):
-        for name, paragraphs in chain(topics(), library()):
-            record = {"name": name, "text": "\n".join(paragraphs)}
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
-            bar.advance()
+    with progress("reading the standard library", unit="documents") as bar:
+
+        def records() -> Iterator[dict[str, str]]:
+            for name, paragraphs in chain(topics(), library()):
+                yield {"name": name, "text": "\n".join(paragraphs)}
+                bar.advance()
+
+        write_json_lines(path, records())
 
 
 def topics() -> Iterator[tuple[str, list[str]]]:
@@ -75,11 +73,11 @@ def _docstrings(path: Path) -> Iterator[str]:
 def _prose(text: str) -> list[str]:
     """Return the paragraphs of a documentation text that read like sentences, each on one line."""
     found = []
-    for block in re.split(r"\n\s*\n", inspect.cleandoc(text)):
-        is_indented = all(line.startswith("  ") for line in block.splitlines())
-        if is_indented or any(marker in block for marker in _CODE_MARKERS):
+    for part in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        is_indented = all(line.startswith("  ") for line in part.splitlines())
+        if is_indented or any(marker in part for marker in _CODE_MARKERS):
             continue
-        words = block.split()
+        words = part.split()
         paragraph = " ".join(words)
         letters = sum(map(str.isalpha, paragraph))
         if len(words) >= _MIN_WORDS and letters >= _MIN_LETTER_SHARE * len(paragraph):

@@ -20,7 +20,6 @@ _LABELLERS = {
     "pretrained": "fine-tuned from the pretrained model",
 }
 
-
 Headline = tuple[str, str, str]
 """The name of a figure, the figure, and what to compare it with."""
 

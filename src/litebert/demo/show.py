@@ -24,6 +24,7 @@ from litebert.demo.folder import DemoFolder
 from litebert.demo.report import headlines, labeller_rows, pretraining_headlines, read_filled
 from litebert.demo.task import CutTask
 from litebert.report.log import lines_with, mapping, number, points
+from litebert.report.pretraining import sample_rows
 from litebert.text.tokenizer import Tokenizer
 
 _INDENT = 6
@@ -213,12 +214,8 @@ def text_curve(
 def filled(folder: DemoFolder, screen: Screen) -> None:
     """Show what the model puts at the masks."""
     rows = []
-    for sample in read_filled(folder):
-        candidates = sample["candidates"]
-        assert isinstance(candidates, list), "pairs of word and probability"
-        said = ", ".join(f"{word} {share:.0%}" for word, share in candidates[:4])
-        hidden = f"  (hidden: {sample['answer']})" if "answer" in sample else ""
-        rows.append((f"{sample['text']}{hidden}", said))
+    for sentence, hidden, said in sample_rows(read_filled(folder), most=4):
+        rows.append((f"{sentence}  (hidden: {hidden})" if hidden else sentence, said))
     if rows:
         screen.table(("text", "the model says"), rows)
     else:

@@ -221,7 +221,7 @@ def _new_sentences(sentences: Sequence[str], seen: set[str]) -> list[str]:
 
 
 def _spread(rows: Sequence[Row], most: int) -> list[Row]:
-    """Return at most so many rows, evenly spread."""
+    """Return at most ``most`` rows, evenly spread."""
     count = min(len(rows), most)
     return [rows[number * len(rows) // count] for number in range(count)]
 

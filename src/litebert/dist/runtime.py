@@ -129,7 +129,7 @@ def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
 
 def has_fast_bfloat16() -> bool:
     """Whether this processor multiplies bfloat16 faster than float32: by instructions of its own."""
-    features = getattr(torch.cpu, "get_capabilities", dict)()  # not in older versions
+    features: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()  # since 2.8
     return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 from litebert.common.config import load_toml, recipe_path
 from litebert.common.errors import ConfigError
@@ -105,15 +105,10 @@ class Experiment:
     """what differs from the paper, or why it is not run at scale cpu"""
 
     def __post_init__(self) -> None:
-        names = {condition.name for condition in self.conditions}
         used = {name for contrast in self.contrasts for name in contrast.weights | contrast.gap}
-        starts = {
-            variant.start
-            for condition in self.conditions
-            for scale in get_args(Scale)
-            if (variant := condition.at(scale)) is not None and variant.start
-        }
-        for name in sorted((used | starts) - names):
+        variants = [v for one in self.conditions for v in (one.cpu, one.paper) if v is not None]
+        used |= {variant.start for variant in variants if variant.start}
+        for name in sorted(used - {condition.name for condition in self.conditions}):
             raise ConfigError(f'{self.title}: there is no condition "{name}"')
 
     def rows(self, scale: Scale) -> list[Condition]:

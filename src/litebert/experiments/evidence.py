@@ -15,12 +15,12 @@ from litebert.common.config import from_dict, load_toml, recipe_path
 from litebert.common.files import read_json, write_json, write_text
 from litebert.experiments.config import Exact, Experiment, experiment_names, load_experiment
 from litebert.experiments.judge import Values, judge
-from litebert.experiments.plan import MEASURES_FILE, Assignment, Runs, of_conditions
+from litebert.experiments.plan import MEASURES_FILE, Assignment, Runs
 from litebert.experiments.work import LAYERS_FILE
 from litebert.model.config import PRESETS
 from litebert.model.counts import count_parameters
-from litebert.report.log import number
-from litebert.report.page import page, table, tiles
+from litebert.report.log import Points, number
+from litebert.report.page import markdown_table, page, table, tiles
 from litebert.report.plots import curve, plot_curves
 from litebert.train.finetuning.config import Recipe
 
@@ -68,11 +68,10 @@ def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result
     folder.mkdir(parents=True, exist_ok=True)
     measured = {key: run.measures() for key, run in runs.items()}
     found = {key: values for key, values in measured.items() if values is not None}
-    heading, rows = _table(experiment, request, runs, found)
+    heading, rows = _table(experiment, found)
     findings = [_exact(one) for one in experiment.exact]
     for contrast in experiment.contrasts:
-        values = _values(contrast.measure, found)
-        verdict = judge(contrast, values)
+        verdict = judge(contrast, _values(contrast.measure, found))
         findings.append(Finding(contrast.claim, verdict.answer, verdict.describe()))
     once = {runs[key].key: values for key, values in found.items()}
     result = Result(
@@ -138,12 +137,6 @@ def write_evidence(out: Path, target: Path) -> None:
     write_text(target, "\n".join(parts))
 
 
-def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [f"| {' | '.join(heading)} |", f"|{' --- |' * len(heading)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
-
-
 def _wrapped(text: str) -> str:
     return textwrap.fill(text, 150, subsequent_indent="  " if text.startswith("- ") else "")
 
@@ -161,38 +154,27 @@ def _values(measure: str, found: Found) -> Values:
     return values
 
 
-def _table(
-    experiment: Experiment, request: Assignment, runs: Runs, found: Found
-) -> tuple[list[str], Rows]:
+def _table(experiment: Experiment, found: Found) -> tuple[list[str], Rows]:
     """Ours, then the paper's; conditions that only the paper has stand below."""
     if experiment.exact:
         names = dict.fromkeys(key for one in experiment.exact for key in one.expected)
-        rows = [
-            [one.name, *(f"{one.expected.get(key, ''):}" for key in names)]
-            for one in experiment.exact
-        ]
+        expected = {one.name: one.expected for one in experiment.exact}
+        rows = [[n, *(str(e.get(key, "")) for key in names)] for n, e in expected.items()]
         return ["", *names], rows
     known = {key for values in found.values() for key in values}
-    ours = [name for name in (*experiment.measures, *_task_measures(experiment)) if name in known]
+    of_tasks = [f"{task}{kind}" for task in experiment.tasks for kind in _TASK_KINDS]
+    ours = [name for name in (*experiment.measures, *of_tasks) if name in known]
     paper = dict.fromkeys(key for one in experiment.conditions for key in one.figures)
     rows = []
     for condition in experiment.conditions:
         if not condition.is_row:
             continue
-        measured = [
-            found[condition.name, seed]
-            for seed, _ in of_conditions(runs, condition.name)
-            if (condition.name, seed) in found
-        ]
+        measured = [values for (name, _), values in found.items() if name == condition.name]
         if not measured and not condition.figures:
             continue
         cells = [_cell(name, [one[name] for one in measured if name in one]) for name in ours]
         rows.append([condition.name, *cells, *(condition.figures.get(key, "") for key in paper)])
     return ["", *ours, *(f"paper: {key}" for key in paper)], rows
-
-
-def _task_measures(experiment: Experiment) -> list[str]:
-    return [f"{task}{kind}" for task in experiment.tasks for kind in _TASK_KINDS]
 
 
 def _cell(name: str, values: Sequence[float]) -> str:
@@ -242,12 +224,10 @@ def _draw(experiment: Experiment, runs: Runs, folder: Path) -> str:
             ]
             plot_layers(analyses, folder / PICTURE_FILE)
         else:
-            curves = {
-                name: [
-                    curve(run.config.out, experiment.curve) for _, run in of_conditions(runs, name)
-                ]
-                for name in rows
-            }
+            curves: dict[str, list[Points]] = {name: [] for name in rows}
+            for (name, _), run in runs.items():
+                if name in curves:
+                    curves[name].append(curve(run.config.out, experiment.curve))
             plot_curves(curves, folder / PICTURE_FILE, experiment.curve)
     except ModuleNotFoundError:
         return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import subprocess
@@ -12,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
 
-from litebert.common.errors import ConfigError, LitebertError, install_command
+from litebert.common.errors import LitebertError
 from litebert.common.files import write_json
-from litebert.common.progress import format_duration
+from litebert.common.progress import format_duration, say
 from litebert.common.signals import interrupts_held, stop_request
+from litebert.data.corpus.config import EngineName
+from litebert.data.corpus.engines import joined_ray
 from litebert.experiments.plan import JOB_FILE, PlannedRun
 
-EngineName = Literal["local", "ray"]
 Submit = Callable[[Path], "Future[int]"]
 _LOG_FILE = "log.txt"
 _SECONDS_TO_LOOK = 0.5
@@ -57,11 +56,7 @@ def execute(
                 finished_cost += cost[run.key]
                 left = sum(cost[r.key] for r in [*waiting, *pending.values()])
                 eta_s = (time.monotonic() - began) * left / finished_cost
-                print(
-                    f"run {len(done):,} of {total:,} ({run.key}), {format_duration(eta_s)} left",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                say(f"run {len(done):,} of {total:,} ({run.key}), {format_duration(eta_s)} left")
             if stop.signum:
                 leave()
                 return stop.signum
@@ -77,15 +72,11 @@ def _failure(folder: Path, code: int) -> str:
 
 def run_worker(folder: Path, started: list[subprocess.Popen[bytes]] | None = None) -> int:
     """Run the worker of a folder in a process of one thread; its exit status."""
+    command = [sys.executable, "-m", "litebert.experiments.work", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with (folder / _LOG_FILE).open("ab") as log:
         with interrupts_held():
-            process = subprocess.Popen(
-                [sys.executable, "-m", "litebert.experiments.work", str(folder)],
-                stdout=log,
-                stderr=log,
-                env=environment,
-            )
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         if started is not None:
             started.append(process)
         return process.wait()
@@ -94,8 +85,10 @@ def run_worker(folder: Path, started: list[subprocess.Popen[bytes]] | None = Non
 @contextmanager
 def _engine(name: EngineName, workers: int) -> Iterator[tuple[Submit, Callable[[], None]]]:
     """How to begin a run, and how to let all that are going save and leave."""
-    if name == "ray":
-        yield _on_ray(), lambda: None
+    if name == "ray":  # all nodes need the same files under the same paths
+        with joined_ray() as ray:
+            remote = ray.remote(num_cpus=1, max_retries=3)(run_worker)
+            yield (lambda folder: remote.remote(folder).future()), lambda: None
         return
     started: list[subprocess.Popen[bytes]] = []
     pool = ThreadPoolExecutor(workers)
@@ -110,17 +103,3 @@ def _engine(name: EngineName, workers: int) -> Iterator[tuple[Submit, Callable[[
     finally:
         leave()
         pool.shutdown()
-
-
-def _on_ray() -> Submit:
-    """Runs as tasks of one processor; all nodes need the same files under the same paths."""
-    try:
-        ray: Any = importlib.import_module("ray")
-    except ModuleNotFoundError:
-        raise ConfigError(
-            f"--engine ray needs Ray, which is not installed; {install_command('ray')}"
-        ) from None
-    if not ray.is_initialized():
-        ray.init(address=os.environ.get("RAY_ADDRESS", "local"), log_to_driver=False)
-    remote = ray.remote(num_cpus=1, max_retries=3)(run_worker)
-    return lambda folder: remote.remote(folder).future()

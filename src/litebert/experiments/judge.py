@@ -61,7 +61,7 @@ class Verdict:
 
 
 def half_width(deviation: float, count: int) -> float:
-    """Half of the 95 % interval of a mean of so many values."""
+    """Half of the 95 % interval of the mean of ``count`` values."""
     from scipy.stats import t
 
     return float(t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)

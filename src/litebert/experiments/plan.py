@@ -1,16 +1,17 @@
-"""Which runs an experiment needs: each a configuration with a hash, cached by it."""
+"""Which runs an experiment needs: each a configuration with a hash; full-size ones as recipes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from litebert.common.config import from_dict, read_toml, recipe_path, to_dict
 from litebert.common.errors import ConfigError
-from litebert.common.files import read_json
+from litebert.common.files import read_json, write_text
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.config import RECIPES, Experiment, Scale
 from litebert.model.config import ModelConfig
@@ -22,6 +23,11 @@ from litebert.train.pretraining.curriculum import stage_at
 JOB_FILE = "job.json"
 MEASURES_FILE = "measures.json"
 PAPER_PIECES = 30_000
+_IN_PROPORTION = (
+    "evaluation.every_steps", "evaluation.final_examples", "checkpoint.every_steps",
+)  # fmt: skip
+"""In a shorter run: as many evaluations and checkpoints, of fewer examples."""
+_OF_A_MACHINE = ("data", "extra_data", "out")
 _OTHER_SETTINGS = ("data", "extra_data", "dev_data", "out", "init_from", "resume", "threads")
 """No part of a run's hash: what lies in the folders, and the start's own hash, is."""
 
@@ -122,12 +128,11 @@ def plan_runs(experiment: Experiment, request: Assignment) -> Runs:
             used = prints[: variant.corpora or None]
             decided = [settings, used, dev, "" if start is None else start.key]
             key = hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:16]
-            config = _with(config, {"out": str(request.out / "runs" / key / "pretrain")})
+            config = replace(config, out=request.out / "runs" / key / "pretrain")
             tasks = experiment.tasks if request.task_data and condition.is_row else ()
             layers = experiment.layers and condition.is_row
-            runs[condition.name, seed] = PlannedRun(
-                key, config, start, tasks, request.task_data, layers
-            )
+            run = PlannedRun(key, config, start, tasks, request.task_data, layers)
+            runs[condition.name, seed] = run
     return runs
 
 
@@ -138,10 +143,7 @@ def distinct(plans: Iterable[Runs]) -> list[PlannedRun]:
         for run in runs.values():
             old = found.get(run.key, run)
             tasks = tuple(dict.fromkeys((*old.tasks, *run.tasks)))
-            layers = old.layers or run.layers
-            found[run.key] = PlannedRun(
-                run.key, run.config, run.start, tasks, run.task_data, layers
-            )
+            found[run.key] = replace(run, tasks=tasks, layers=old.layers or run.layers)
     return list(found.values())
 
 
@@ -163,12 +165,8 @@ def _config(
         values.pop(length)
     elif length not in changes:
         changes[length] = max(1, round(whole * factor * variant.share))
-    if factor < 1.0:  # as many evaluations and checkpoints, of examples in proportion
-        for key in (
-            "evaluation.every_steps",
-            "evaluation.final_examples",
-            "checkpoint.every_steps",
-        ):
+    if factor < 1.0:
+        for key in _IN_PROPORTION:
             changes[key] = max(4, round(number(values, *key.split(".")) * factor))
     for key, value in changes.items():
         _set(values, key, value)
@@ -181,10 +179,6 @@ def _config(
     return from_dict(PretrainConfig, {**values, **decided}, f"{experiment.title}, {name}")
 
 
-def _with(config: PretrainConfig, changes: dict[str, object]) -> PretrainConfig:
-    return from_dict(PretrainConfig, {**to_dict(config), **changes})
-
-
 def _set(values: dict[str, object], key: str, value: object) -> None:
     """Set ``a.b`` in nested tables."""
     *path, last = key.split(".")
@@ -195,6 +189,29 @@ def _set(values: dict[str, object], key: str, value: object) -> None:
     values[last] = value
 
 
-def of_conditions(runs: Runs, name: str) -> Sequence[tuple[int, PlannedRun]]:
-    """The runs of a condition by seed."""
-    return [(seed, run) for (condition, seed), run in runs.items() if condition == name]
+def write_recipe(folder: Path, name: str, config: PretrainConfig) -> Path:
+    """Write what differs from the defaults as TOML, without the folders of a machine; its path."""
+    defaults = to_dict(PretrainConfig(config.data, config.out, steps=config.steps))
+    values = {k: v for k, v in to_dict(config).items() if k not in _OF_A_MACHINE}
+    if config.steps is not None:
+        del defaults["steps"]
+    path = folder / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}.toml"
+    write_text(path, "\n".join(_lines(values, defaults)) + "\n")
+    return path
+
+
+def _lines(
+    values: Mapping[str, object], defaults: Mapping[str, object], table: str = ""
+) -> Iterator[str]:
+    """Lines of TOML for what differs, plain values before tables; JSON's values are TOML's."""
+    differing = {k: v for k, v in values.items() if v is not None and v != defaults.get(k)}
+    plain = {k: v for k, v in differing.items() if not isinstance(v, Mapping)}
+    if table and plain:
+        yield f"\n[{table}]"
+    for key, value in plain.items():
+        yield f"{key} = {json.dumps(value)}"
+    for key, value in differing.items():
+        if isinstance(value, Mapping):
+            inner = defaults.get(key)
+            assert isinstance(inner, Mapping), "a table is one in the defaults too"
+            yield from _lines(value, inner, f"{table}.{key}" if table else key)

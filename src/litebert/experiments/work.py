@@ -63,12 +63,11 @@ def _scores(config: PretrainConfig, scores: Scores) -> dict[str, object]:
     """Scores on all dev text together, and the words of each corpus of it."""
     from litebert.train.pretraining.scoring import evaluate_pretraining
 
-    together = {key: value for key, value in asdict(scores).items() if value is not None}
+    found = {key: value for key, value in asdict(scores).items() if value is not None}
     for task, rule in (("sop", "length"), ("nsp", "overlap")):
-        if f"{task}_accuracy" in together and f"{task}_{rule}_rule" in together:
-            above = together[f"{task}_accuracy"] - together[f"{task}_{rule}_rule"]
-            together[f"{task}_above_rule"] = above
-    apart: dict[str, object] = {}
+        accuracy, by_rule = found.get(f"{task}_accuracy"), found.get(f"{task}_{rule}_rule")
+        if accuracy is not None and by_rule is not None:
+            found[f"{task}_above_rule"] = accuracy - by_rule
     for corpus in config.dev_data if len(config.dev_data) > 1 else ():
         (one,) = evaluate_pretraining(
             config.out / "model",
@@ -80,8 +79,8 @@ def _scores(config: PretrainConfig, scores: Scores) -> dict[str, object]:
             frequencies=config.corpora,
         )
         for key in ("masked_loss", "mlm_accuracy"):
-            apart[f"{corpus.name}.{key}"] = getattr(one.scores, key)
-    return {**together, **apart}
+            found[f"{corpus.name}.{key}"] = getattr(one.scores, key)
+    return found
 
 
 def _cost(run: Path) -> dict[str, object]:

@@ -1,1 +1,1 @@
-"""Optimisers and learning-rate schedules with the official arithmetic."""
+"""Optimizers and learning-rate schedules with the official arithmetic."""

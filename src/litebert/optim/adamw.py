@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
 
 Group = dict[str, Any]
 """A parameter group of torch: its values have many types, so torch itself says ``Any``."""
@@ -23,17 +23,11 @@ class AdamW(Optimizer):
     ``u = m / (sqrt(v) + eps) + weight_decay * w``; ``w -= lr * u``. Parameters may be plain
     tensors or sharded ones (DTensor); the update is element by element, so both agree.
     ``bias_correction`` divides the running means by ``1 - beta^t`` (off in the official code).
-
-    >>> import torch
-    >>> weight = torch.nn.Parameter(torch.ones(2))
-    >>> optimizer = AdamW([weight], lr=1e-3)
-    >>> weight.square().sum().backward()
-    >>> optimizer.step()
     """
 
     def __init__(
         self,
-        params: Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]],
+        params: ParamsT,
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
@@ -99,16 +93,14 @@ class AdamW(Optimizer):
         torch._foreach_mul_(squares, beta2)
         torch._foreach_addcmul_(squares, grads, grads, 1.0 - beta2)
         roots = list(torch._foreach_sqrt(squares))
-        updates: list[Tensor]
-        if group["bias_correction"]:
-            steps = [int(state["step"].add_(1.0).item()) for state in states]
+        corrects = group["bias_correction"]
+        steps = [int(state["step"].add_(1.0).item()) for state in states if corrects]
+        if steps:
             torch._foreach_div_(roots, [(1.0 - beta2**t) ** 0.5 for t in steps])
-            torch._foreach_add_(roots, group["eps"])
-            updates = list(torch._foreach_div(means, roots))
+        torch._foreach_add_(roots, group["eps"])
+        updates = list(torch._foreach_div(means, roots))
+        if steps:
             torch._foreach_div_(updates, [1.0 - beta1**t for t in steps])
-        else:
-            torch._foreach_add_(roots, group["eps"])
-            updates = list(torch._foreach_div(means, roots))
         if group["weight_decay"]:
             torch._foreach_add_(updates, params, alpha=group["weight_decay"])
         return updates

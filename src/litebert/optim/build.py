@@ -1,4 +1,4 @@
-"""Parameter groups by the official exclusion rule, and the optimisers of a config."""
+"""Parameter groups by the official exclusion rule, and the optimizers of a config."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def build_optimizers(
     lr: float,
     rate_factor: Callable[[str], float] = lambda name: 1.0,
 ) -> list[Optimizer]:
-    """Make the optimisers of a config; every group remembers its ``peak_lr``.
+    """Make the optimizers of a config; every group remembers its ``peak_lr``.
 
-    One optimiser, or two for ``muon`` (matrices of the layers, then the rest); frozen parameters
+    One optimizer, or two for ``muon`` (matrices of the layers, then the rest); frozen parameters
     are left out. ``rate_factor`` gives parameters, by name, rates of their own (AdamW).
     """
     trainable = [(name, p) for name, p in named_parameters if p.requires_grad]

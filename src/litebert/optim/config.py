@@ -1,4 +1,4 @@
-"""Which optimiser trains, and its learning rate when none is given."""
+"""Which optimizer trains, and its learning rate when none is given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OptimizerName = Literal["lamb", "adamw", "muon"]
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """The optimiser and its constants; the defaults are the official ones."""
+    """The optimizer and its constants; the defaults are the official ones."""
 
     name: OptimizerName = "lamb"
     """lamb, adamw, or muon (torch's Muon for the matrices of the layers, AdamW for the rest)"""
@@ -48,10 +48,9 @@ def default_learning_rate(
 ) -> float:
     """The peak learning rate when the config gives none.
 
-    LAMB: ``0.00176 * sqrt(batch / 4096)``, the paper's rate with the square-root rule.
-    AdamW (and the AdamW part of Muon): ``1e-3 * (2 / layers) * sqrt(256 / hidden)``, at most 1e-3,
-    fitted to trials of hidden 256 (two layers 1e-3, six 3e-4) and to BERT's 1e-4 for twelve
-    layers of 768. The depth that counts is the one training starts with.
+    LAMB: the paper's rate with the square-root rule. AdamW (and the AdamW part of Muon): fitted to
+    trials of hidden 256 (two layers 1e-3, six 3e-4) and to BERT's 1e-4 for twelve layers of 768.
+    The depth that counts is the one training starts with.
 
     >>> default_learning_rate("lamb", 4096, 768, 12)
     0.00176

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import ParamsT
 
 from litebert.optim.adamw import AdamW, Group, local_shards
 
@@ -20,20 +20,13 @@ class Lamb(AdamW):
 
     A group may set ``adapt=False``: no trust ratio, the official rule for biases and norms.
     ``max_trust_ratio`` bounds the ratio (the official code does not); the rest is AdamW's.
-
-    >>> import torch
-    >>> weight = torch.nn.Parameter(torch.ones(2, 2))
-    >>> bias = torch.nn.Parameter(torch.zeros(2))
-    >>> groups = [{"params": [weight]},
-    ...           {"params": [bias], "weight_decay": 0.0, "adapt": False}]
-    >>> optimizer = Lamb(groups, lr=0.00176)
     """
 
     _is_element_wise = False  # the trust ratio needs whole tensors
 
     def __init__(
         self,
-        params: Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]],
+        params: ParamsT,
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,

@@ -26,7 +26,7 @@ def points(records: Iterable[Record], key: str) -> Points:
 
 
 def smoothed(line: Points, num_means: int = 30) -> Points:
-    """Sliding mean, so wide that about so many of them cover the line."""
+    """Sliding mean, so wide that about ``num_means`` of them cover the line."""
     half = len(line) // (2 * num_means)
     out = []
     for index, (step, _) in enumerate(line):

@@ -59,6 +59,12 @@ def page(title: str, subtitle: str, parts: Sequence[str]) -> str:
     )
 
 
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [f"| {' | '.join(headings)} |", f"|{' --- |' * len(headings)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
 def tiles(figures: Sequence[tuple[str, str]]) -> str:
     """Large figures with a small label each."""
     cells = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from litebert.common.files import read_json
@@ -46,15 +46,21 @@ def read_samples(run: Path) -> list[Record]:
     return found if isinstance(found, list) else []
 
 
-def samples_table(samples: Sequence[Record]) -> str:
-    """Texts with ``[MASK]``, the hidden word where it is known, and the model's candidates."""
-    rows = []
+def sample_rows(
+    samples: Sequence[Record], most: int | None = None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield a text with ``[MASK]``, the hidden word where it is known, the model's candidates."""
     for sample in samples:
         candidates = sample["candidates"]
         assert isinstance(candidates, list), "pairs of a word and its probability"
-        said = ", ".join(f"{word} {share:.0%}" for word, share in candidates)
-        rows.append((str(sample["text"]), str(sample.get("answer", "")), said))
-    return table(("text", "hidden", "the model says"), rows, title="What it fills in")
+        said = ", ".join(f"{word} {share:.0%}" for word, share in candidates[:most])
+        yield str(sample["text"]), str(sample.get("answer", "")), said
+
+
+def samples_table(samples: Sequence[Record]) -> str:
+    """What the model fills in."""
+    headings = ("text", "hidden", "the model says")
+    return table(headings, list(sample_rows(samples)), title="What it fills in")
 
 
 def pretraining_charts(records: Sequence[Record]) -> str:
@@ -82,10 +88,8 @@ def pretraining_charts(records: Sequence[Record]) -> str:
         chart("Tokens per second", [Series("tokens/s", points(records, "tokens_per_s"))]),
     ]
     if bag := points(records, "bag_loss"):
-        lines = [
-            Series("each line of the log", bag, faint=True),
-            Series("smoothed", smoothed(bag)),
-        ]
+        each = Series("each line of the log", bag, faint=True)
+        lines = [each, Series("smoothed", smoothed(bag))]
         figures.insert(1, chart("Bag-of-words loss of [CLS] (nats)", lines))
     probes = [
         Series("[CLS]", points(records, "dev_probe_cls")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -53,10 +53,7 @@ def summarize_runs(folder: Path) -> list[RunSummary]:
     for _, runs in groupby(found, key=lambda run: run.kind):
         same_kind = list(runs)
         different = differences([run.settings for run in same_kind])
-        out += [
-            RunSummary(**{**vars(run), "settings": settings})
-            for run, settings in zip(same_kind, different, strict=True)
-        ]
+        out += [replace(r, settings=s) for r, s in zip(same_kind, different, strict=True)]
     return out
 
 

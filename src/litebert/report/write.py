@@ -10,6 +10,7 @@ from litebert.common.files import read_json, write_text
 from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.report.finetuning import finetuning_page, is_finetuning
 from litebert.report.log import Record, number
+from litebert.report.page import markdown_table
 from litebert.report.pretraining import pretraining_page
 from litebert.report.runs import differences, run_settings, settings_text
 
@@ -45,18 +46,17 @@ def score_table(runs: Sequence[Path]) -> str:
 
     Its last column has the settings that are not the same in all of them.
     """
-    lines = [f"| {' | '.join(_HEADER)} |", f"|{' --- |' * len(_HEADER)}"]
     cells = [_cells(run) for run in runs]
     settings = map(settings_text, differences([run_settings(run) for run in runs]))
-    for run, row, different in zip(runs, cells, settings, strict=True):
-        lines.append(f"| {' | '.join([run.as_posix(), *row, different])} |")
+    rows = [
+        [run.as_posix(), *row, different]
+        for run, row, different in zip(runs, cells, settings, strict=True)
+    ]
+    text = markdown_table(_HEADER, rows)
     average = paper_average([read_json(run / RESULT_FILE) for run in runs])
     if average is not None:
-        lines += [
-            "",
-            f"Avg as in the paper (of five tasks; SQuAD: mean of F1 and EM): {average:.1f}",
-        ]
-    return "\n".join(lines) + "\n"
+        text += f"\nAvg as in the paper (of five tasks; SQuAD: mean of F1 and EM): {average:.1f}\n"
+    return text
 
 
 def paper_average(results: Sequence[Record]) -> float | None:
@@ -83,12 +83,10 @@ def _cells(run: Path) -> list[str]:
     if not path.is_file():
         raise DataError(f"{run} has no {RESULT_FILE}: it is not a finished fine-tuning run")
     result = read_json(path)
-    metric = str(result.get("metric"))
-    seeds = result.get("by_seed")
+    metric, seeds = str(result.get("metric")), result.get("by_seed")
     score = f"{number(result, 'scores', metric):.4g}"
     if isinstance(seeds, Sequence) and seeds:
-        spread = number(result, "spread", metric)
-        score += f" (median of {len(seeds)}, spread {spread:.3g})"
+        score += f" (median of {len(seeds)}, spread {number(result, 'spread', metric):.3g})"
     return [
         str(result.get("task")),
         metric,

@@ -1,18 +1,34 @@
-"""Read text of any supported file line by line, for training a tokenizer."""
+"""Input text: files, folders, globs and addresses (hf://, s3://, https://), read line by line."""
 
 from __future__ import annotations
 
 import glob
+import hashlib
+import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from litebert.common.errors import DataError
-from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary, plain_suffix
+from litebert.common.errors import DataError, InputError
+from litebert.common.files import (
+    COMPRESSIONS,
+    READ_ERRORS,
+    atomic_path,
+    open_binary,
+    plain_suffix,
+    write_text,
+)
+from litebert.common.progress import progress
 from litebert.common.rows import read_rows_or_errors
-from litebert.text.remote import fetch, remote_url
 
 _ROW_SUFFIXES = (".jsonl", ".ndjson", ".parquet")
+CACHE_VARIABLE = "LITEBERT_CACHE"
+_URL = re.compile(r"^(?P<protocol>[a-z][a-z0-9+.-]+):/{1,2}(?P<path>[^/].*)$")
+"""A path has lost one of the two slashes; a drive of Windows has one letter."""
+_MARKS = ("size", "ETag", "etag", "blob_id", "md5Hash", "LastModified", "mtime", "created")
+"""What tells one version of a file from another, by kind of file system."""
 
 
 def find_files(inputs: Iterable[Path]) -> list[Path]:
@@ -26,8 +42,8 @@ def find_files(inputs: Iterable[Path]) -> list[Path]:
         if url is not None:
             found = fetch(url)
         elif given.is_dir():
-            paths = (path for path in given.rglob("*") if path.is_file())
-            found = sorted(path for path in paths if not _is_hidden(path.relative_to(given)))
+            found = sorted(path for path in given.rglob("*") if path.is_file())
+            found = [p for p in found if "/." not in f"/{p.relative_to(given).as_posix()}"]
         elif given.exists():
             found = [given]
         elif glob.has_magic(str(given)):
@@ -39,6 +55,64 @@ def find_files(inputs: Iterable[Path]) -> list[Path]:
             raise DataError(f"input {given} matches no file; check the path, or quote the glob")
         files.extend(found)
     return list(dict.fromkeys(files))
+
+
+def remote_url(given: Path) -> str | None:
+    """Return the address that was given in place of a path, or None.
+
+    >>> remote_url(Path("s3://bucket/wiki/*.txt.xz"))
+    's3://bucket/wiki/*.txt.xz'
+    >>> remote_url(Path("corpus/wiki.txt"))
+    """
+    found = _URL.match(str(given))
+    if found is None or given.exists():
+        return None
+    slash = "/" if found["protocol"] == "file" else ""
+    return f"{found['protocol']}://{slash}{found['path']}"
+
+
+def fetch(url: str) -> list[Path]:
+    """Return local copies of the file, the files of the folder or those of the glob, in order.
+
+    A copy is made again only where the file over there has changed, so that an interrupted build
+    goes on where it was; fingerprints are of the contents, as of any other file.
+    """
+    try:
+        from fsspec.core import url_to_fs
+
+        system, root = url_to_fs(url)
+        found = [root] if system.isfile(root) else system.glob(root) if "*" in root else None
+        names = sorted(system.find(root) if found is None else filter(system.isfile, found))
+        if not names:
+            raise DataError(f"input {url} matches no file; check the address, or quote the glob")
+        with progress(f"copying {url}", len(names), "file") as bar:
+            copies = []
+            for name in names:
+                copies.append(_copy(system, str(name)))
+                bar.advance()
+            return copies
+    except ImportError as error:  # the package of this protocol
+        raise InputError(f"{url}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"input {url} cannot be read: {error or type(error).__name__}") from None
+
+
+def _copy(system: Any, name: str) -> Path:
+    """Return the local copy of one file; its folder is a hash, because names may hold anything."""
+    known = os.environ.get(CACHE_VARIABLE)
+    cache = Path(known) if known else Path.home() / ".cache" / "litebert"
+    place = hashlib.sha256(system.unstrip_protocol(name).encode()).hexdigest()[:24]
+    copy = cache / "inputs" / place / Path(name).name
+    info = system.info(name)
+    version = "\n".join([name, *(f"{mark} {info[mark]}" for mark in _MARKS if mark in info)])
+    note = copy.parent / ".version"
+    if not (copy.is_file() and note.is_file() and note.read_text(encoding="utf-8") == version):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        note.unlink(missing_ok=True)
+        with atomic_path(copy) as partial:
+            system.get_file(name, str(partial))
+        write_text(note, version)
+    return copy
 
 
 def total_bytes(files: Iterable[Path]) -> int | None:
@@ -102,7 +176,3 @@ class TextLines:
     def _count_broken(self, path: Path, number: int) -> None:
         self.num_broken += 1
         self.first_broken = self.first_broken or f"{path}:{number}"
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)

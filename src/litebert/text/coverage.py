@@ -22,7 +22,7 @@ class Coverage:
     """Tokens that are words or parts of words, and how many of them the vocabulary lacks.
 
     Pieces that are single bytes count as unknown; special pieces, and a word mark alone, which
-    stands before most unknown words, do not count at all.
+    comes before most unknown words, do not count at all.
     """
 
     tokens: int = 0
@@ -37,12 +37,11 @@ class Coverage:
         special = set(tokenizer.special_ids) - {tokenizer.unk_id}
         unknown = tokens = 0
         for index in np.flatnonzero(counts).tolist():
-            piece = tokenizer.id_to_piece(index)
-            if index in special or piece == WORD_MARK:
-                continue
-            tokens += int(counts[index])
-            if index == tokenizer.unk_id or _BYTE.fullmatch(piece):
-                unknown += int(counts[index])
+            piece, count = tokenizer.id_to_piece(index), int(counts[index])
+            if index not in special and piece != WORD_MARK:
+                tokens += count
+                if index == tokenizer.unk_id or _BYTE.fullmatch(piece):
+                    unknown += count
         return cls(tokens, unknown)
 
     def __add__(self, other: Coverage) -> Coverage:

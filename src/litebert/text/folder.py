@@ -23,6 +23,7 @@ from litebert.text.tokenizer import (
     CONFIG_FILE,
     JSON_FILE,
     MODEL_FILE,
+    SPECIAL_KEYS,
     SPECIAL_PIECES,
     TOKENIZER_FILES,
     Tokenizer,
@@ -93,7 +94,6 @@ def _with_word_marks(values: dict[str, Any], masks: bool) -> dict[str, Any]:
 def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
     """Return the content of ``tokenizer_config.json``: names for other tools, settings for ours."""
     settings = tokenizer.settings
-    pad, unk, cls, sep, mask = settings.specials
     return {
         # transformers' own ALBERT class would rebuild the normaliser and ignore tokenizer.json.
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -102,11 +102,7 @@ def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
         "padding_side": "right",
         "truncation_side": "right",
         "clean_up_tokenization_spaces": False,
-        "pad_token": pad,
-        "unk_token": unk,
-        "cls_token": cls,
-        "sep_token": sep,
-        "mask_token": mask,
+        **dict(zip(SPECIAL_KEYS, settings.specials, strict=True)),
         "do_lower_case": settings.lower,
         # transformers' own ALBERT class, given spiece.model alone, knows only this much.
         "keep_accents": settings.normalization != "official",
@@ -141,10 +137,9 @@ def build_fast_tokenizer(tokenizer: SentencePieceTokenizer) -> tokenizers.Tokeni
 
 def _scored_pieces(tokenizer: SentencePieceTokenizer) -> list[tuple[str, float]]:
     """Return every piece with its log-probability."""
-    processor, split_ids = tokenizer.processor, tokenizer.split_ids
-    pieces: list[tuple[str, float]] = []
+    processor, pieces = tokenizer.processor, list[tuple[str, float]]()
     for index in range(tokenizer.vocab_size):
-        never = index in split_ids or processor.is_unused(index)
+        never = index in tokenizer.split_ids or processor.is_unused(index)
         score = _NEVER_CHOSEN if never else processor.get_score(index)
         pieces.append((tokenizer.id_to_piece(index), score))
     return pieces
@@ -153,13 +148,11 @@ def _scored_pieces(tokenizer: SentencePieceTokenizer) -> list[tuple[str, float]]
 def _user_symbols(tokenizer: SentencePieceTokenizer) -> list[str]:
     """Return the pieces that always stand alone: the only ones in text with log-probability 0."""
     processor = tokenizer.processor
+    kinds = (processor.is_control, processor.is_unknown, processor.is_byte)
     return [
         tokenizer.id_to_piece(index)
         for index in range(tokenizer.vocab_size)
-        if processor.get_score(index) == 0.0
-        and not processor.is_control(index)
-        and not processor.is_unknown(index)
-        and not processor.is_byte(index)
+        if processor.get_score(index) == 0.0 and not any(is_kind(index) for is_kind in kinds)
     ]
 
 
@@ -177,11 +170,6 @@ def _invisible_characters(tokenizer: SentencePieceTokenizer) -> tuple[str, str]:
             elif seen == f"{WORD_MARK}a{WORD_MARK}b":
                 spaces.append(character)
     return "".join(removed), "".join(spaces)
-
-
-def _composes(tokenizer: SentencePieceTokenizer) -> bool:
-    """Whether SentencePiece itself composes (what NFKD took apart: Korean syllables)."""
-    return "é" in tokenizer.processor.normalize("e\N{COMBINING ACUTE ACCENT}")
 
 
 def _normalizer(tokenizer: SentencePieceTokenizer) -> tokenizers.normalizers.Normalizer:
@@ -207,8 +195,8 @@ def _normalizer(tokenizer: SentencePieceTokenizer) -> tokenizers.normalizers.Nor
     # What SentencePiece's own normalisation does after that.
     if removed:
         steps.append(normalizers.Replace(Regex(f"[{removed}]"), ""))
-    if _composes(tokenizer):
-        steps.append(normalizers.NFKC())
+    if "é" in tokenizer.processor.normalize("e\N{COMBINING ACUTE ACCENT}"):
+        steps.append(normalizers.NFKC())  # what NFKD took apart: Korean syllables
     steps.append(normalizers.Replace(Regex(f"[{spaces}]+"), " "))
     steps.append(normalizers.Strip(left=False, right=True))
     return normalizers.Sequence(steps)

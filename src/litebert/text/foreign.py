@@ -96,7 +96,7 @@ class JsonTokenizer(Tokenizer):
         rows = zip(found.ids, found.offsets, nexts, strict=True)
         for piece_id, (start, end), following in rows:
             if piece_id == self._bare_mark and not text[start].isspace():
-                end = start  # the mark of a word that no space stands before
+                end = start  # the mark of a word without a space before it
             while start < end and text[start].isspace():
                 start += 1
             while start < end and text[end - 1].isspace():
@@ -119,7 +119,7 @@ class JsonTokenizer(Tokenizer):
         return _open(self.model, JSON_FILE)
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of a text; an unknown stretch stands as its own characters."""
+        """Return the pieces of a text; what is unknown stands as its own characters."""
         found = self.encode_with_offsets(text)
         rows = zip(found.ids, found.starts, found.ends, strict=True)
         return [
@@ -137,12 +137,11 @@ class JsonTokenizer(Tokenizer):
 
     def spell(self, piece_id: int) -> tuple[bool, str]:
         """Return whether a piece begins after a space, and its text without the mark for that."""
+        if not self.is_wordpiece:
+            return super().spell(piece_id)
         piece = self.id_to_piece(piece_id)
-        if self.is_wordpiece:
-            word = piece.removeprefix(_WORDPIECE_PREFIX)
-            return piece == word, word
-        word = piece.lstrip(WORD_MARK)
-        return piece != word, word
+        word = piece.removeprefix(_WORDPIECE_PREFIX)
+        return piece == word, word
 
     @property
     def description(self) -> str:

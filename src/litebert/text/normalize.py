@@ -80,10 +80,10 @@ def normalize_with_map(
             rows.append((" ", word.start() - 1, word.start()))
         _RULES[rule](word[0], word.start(), rows)
     joined = "".join(letter for letter, _, _ in rows)
-    if lower:
-        joined, sources = _lower_with_sources(joined)
-        rows = [rows[source] for source in sources]
-    return NormalizedText(joined, [start for _, start, _ in rows], [end for _, _, end in rows])
+    lowered = joined.lower() if lower else joined  # a final sigma depends on its neighbours
+    if len(lowered) != len(joined):
+        rows = [row for row in rows for _ in row[0].lower()]
+    return NormalizedText(lowered, [start for _, start, _ in rows], [end for _, _, end in rows])
 
 
 def replace_surrogates(text: str) -> str:
@@ -114,17 +114,17 @@ def _map_official(word: str, begin: int, rows: list[_Row]) -> None:
 
 
 def _map_keeping_accents(word: str, begin: int, rows: list[_Row]) -> None:
-    """Add the rows of a composed word, stretch by stretch.
+    """Add the rows of a composed word, run by run.
 
-    A stretch begins where nothing composes with what stands before it, so that NFKC of a word is
-    the NFKC of its stretches in a row. One that changes belongs as a whole to its raw characters.
+    A run begins where nothing composes with what comes before it, so that NFKC of a word is
+    the NFKC of its runs in a row. One that changes belongs as a whole to its raw characters.
     """
     borders = [place for place, raw in enumerate(word) if place == 0 or _stands_alone(raw)]
     for start, end in pairwise([*borders, len(word)]):
-        stretch = word[start:end]
-        composed = unicodedata.normalize("NFKC", stretch)
-        if composed == stretch:
-            _map_plain(stretch, begin + start, rows)
+        run = word[start:end]
+        composed = unicodedata.normalize("NFKC", run)
+        if composed == run:
+            _map_plain(run, begin + start, rows)
         else:
             rows.extend((part, begin + start, begin + end) for part in composed)
 
@@ -138,7 +138,7 @@ _RULES = {"official": _map_official, "keep-accents": _map_keeping_accents, "none
 
 @lru_cache(maxsize=1 << 14)
 def _stands_alone(character: str) -> bool:
-    """Whether NFKC joins a character to nothing that stands before it."""
+    """Whether NFKC joins a character to nothing that comes before it."""
     first = unicodedata.normalize("NFKD", character)[0]
     return not unicodedata.combining(first) and first not in _joined_characters()
 
@@ -157,29 +157,20 @@ def _joined_characters() -> frozenset[str]:
     return frozenset(found)
 
 
-def _lower_with_sources(text: str) -> tuple[str, list[int]]:
-    """Lower-case a whole string (a final sigma depends on its neighbours), with source indices."""
-    lowered = text.lower()
-    if len(lowered) == len(text):
-        return lowered, list(range(len(text)))
-    sources = [index for index, character in enumerate(text) for _ in character.lower()]
-    return lowered, sources
-
-
 def _decompose_match(match: re.Match[str]) -> str:
     run = match[0]
     return _decompose_short(run) if len(run) <= _SHORT_RUN else _decompose(run)
 
 
 def _decompose(run: str) -> str:
-    """Return NFKD without combining characters of a stretch of text that holds no ASCII.
+    """Return NFKD without combining characters of a run of text without ASCII.
 
-    ASCII characters neither decompose nor combine, so each stretch between them stands alone.
+    ASCII characters neither decompose nor combine, so each run between them stands alone.
     """
     decomposed = unicodedata.normalize("NFKD", replace_surrogates(run))
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
-# A corpus has few different short stretches (dashes, quotes, letters with accents, words).
+# A corpus has few different short runs (dashes, quotes, letters with accents, words).
 _SHORT_RUN = 16
 _decompose_short = lru_cache(maxsize=1 << 16)(_decompose)

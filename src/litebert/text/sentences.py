@@ -7,9 +7,8 @@ import re
 from litebert.text.normalize import replace_surrogates
 
 SPLIT_CHARACTERS = 4096
-"""A longer text is split by so many characters: sentencex takes quadratic time over many quotation
-marks, and one that is never closed would make a single sentence of all that follows it."""
-
+"""A longer text is split in slices of this length: sentencex takes quadratic time over many
+quotation marks, and one that is never closed would make a single sentence of all that follows."""
 
 LANGUAGES_WITH_RULES = (
     "am", "ar", "bg", "bn", "ca", "da", "de", "el", "en", "es", "fi", "fr", "gu", "hi", "hy", "it",

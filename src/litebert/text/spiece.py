@@ -33,14 +33,7 @@ _MASK = re.compile(r"(?<!\s)\s*\[MASK\]", re.IGNORECASE)
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece model with a normalisation and ALBERT's digit-comma rule.
-
-    Attributes:
-        settings: what it does beside the model.
-        model: the SentencePiece model as bytes; ``processor`` is the same, loaded.
-        vocab_size: number of pieces V; ids are 0 to V - 1.
-        pad_id, unk_id, cls_id, sep_id, mask_id: the special pieces, 0 to 4 in official models.
-    """
+    """A SentencePiece model with a normalisation and ALBERT's digit-comma rule."""
 
     def __init__(self, model: bytes, settings: TokenizerSettings, source: str = MODEL_FILE) -> None:
         self.settings = settings
@@ -66,8 +59,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the piece ids of many texts: one call into SentencePiece, on one thread."""
-        lower, rule = self.settings.lower, self.settings.normalization
-        normalized = [normalize(text, lower, rule) for text in texts]
+        normalized = [self.normalize(text) for text in texts]
         if len(normalized) == 1:  # a list starts a thread, which costs more than the text
             batch = [cast(list[int], self.processor.encode(normalized[0]))]
         else:
@@ -81,7 +73,7 @@ class SentencePieceTokenizer(Tokenizer):
         return batch
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of a text; an unknown stretch stands as its own characters."""
+        """Return the pieces of a text; what is unknown stands as its own characters."""
         return [piece for piece, _, _, _ in self._parts(self.normalize(text))]
 
     def encode_with_offsets(self, text: str) -> Encoding:
@@ -137,21 +129,13 @@ class SentencePieceTokenizer(Tokenizer):
         """The rule for whole words that suits it: the official one knows English letters only."""
         return "official" if self.settings.normalization == "official" else "unicode"
 
-    def spell(self, piece_id: int) -> tuple[bool, str]:
-        """Return whether a piece begins after a space, and its text without the mark for that."""
-        piece = self.id_to_piece(piece_id)
-        word = piece.lstrip(WORD_MARK)
-        return piece != word, word
-
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the model and the settings that change ids: equal hashes give equal ids."""
-        settings: dict[str, object] = {
-            "lower": self.settings.lower,
-            "digit_comma": self.settings.digit_comma,
-        }
-        if self.settings.normalization != "official":  # hashes from before there was a choice hold
-            settings["normalization"] = self.settings.normalization
+        ours = self.settings
+        settings: dict[str, object] = {"lower": ours.lower, "digit_comma": ours.digit_comma}
+        if ours.normalization != "official":  # hashes from before there was a choice hold
+            settings["normalization"] = ours.normalization
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(self.model)
         return digest.hexdigest()
@@ -162,7 +146,7 @@ class SentencePieceTokenizer(Tokenizer):
         case = "lower-cased" if self.settings.lower else "cased"
         return f"SentencePiece, normalization {self.settings.normalization}, {case}"
 
-    @property
+    @cached_property
     def split_ids(self) -> frozenset[int]:
         """Ids of pieces such as ``▁1998,`` that the digit-comma rule splits: none is ever given."""
         return frozenset(self._digit_comma)
@@ -207,12 +191,9 @@ class SentencePieceTokenizer(Tokenizer):
         text with bytes there, so that never happens. What a piece becomes does not depend on its
         neighbours, hence a table.
         """
-        rule = self.settings.digit_comma
+        rule, processor = self.settings.digit_comma, self.processor
         table: dict[int, tuple[tuple[str, int], ...]] = {}
-        if rule == "off":
-            return table
-        processor = self.processor
-        for piece_id, piece in enumerate(self._pieces):
+        for piece_id, piece in enumerate(self._pieces if rule != "off" else ()):
             if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
                 continue
             parts = cast(list[str], processor.encode_as_pieces(piece[:-1].replace(WORD_MARK, "")))

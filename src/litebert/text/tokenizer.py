@@ -13,7 +13,7 @@ import numpy.typing as npt
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import near_folders, read_bytes, read_json
 from litebert.text.normalize import Normalization
-from litebert.text.words import Borders, WordRule, unicode_borders
+from litebert.text.words import WORD_MARK, Borders, WordRule, unicode_borders
 
 MODEL_FILE = "spiece.model"
 JSON_FILE = "tokenizer.json"
@@ -21,7 +21,8 @@ CONFIG_FILE = "tokenizer_config.json"
 VOCABULARY_FILE = "vocab.txt"
 TOKENIZER_FILES = (MODEL_FILE, JSON_FILE, CONFIG_FILE, VOCABULARY_FILE)
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
-_SPECIAL_KEYS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+SPECIAL_KEYS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+"""What ``tokenizer_config.json`` calls them."""
 
 LARGEST_VOCABULARY = 1 << 27
 """Bytes of a vocabulary's file: many times those of a million pieces."""
@@ -49,29 +50,22 @@ class TokenizerSettings:
         """Read the settings from a ``tokenizer_config.json``, ours or one by other tools."""
         values = read_json(path)
         lower = values.get("do_lower_case", True)
-        digit_comma = values.get("digit_comma", "official")
-        max_length = values.get("model_max_length", 512)
-        # Written for transformers' own ALBERT class, which knows the one and not the other.
-        kept = "keep-accents" if values.get("keep_accents") else "official"
-        normalization = values.get("normalization", kept)
         if not isinstance(lower, bool):
             raise ConfigError(f"{path}: do_lower_case is {lower!r}; write true or false")
-        if digit_comma not in get_args(DigitComma):
-            choices = ", ".join(get_args(DigitComma))
-            raise ConfigError(f"{path}: digit_comma is {digit_comma!r}; choose one of {choices}")
-        if normalization not in get_args(Normalization):
-            choices = ", ".join(get_args(Normalization))
-            raise ConfigError(
-                f"{path}: normalization is {normalization!r}; choose one of {choices}"
-            )
-        if not isinstance(max_length, int):
-            max_length = 512
+        digit_comma = values.get("digit_comma", "official")
+        # Written for transformers' own ALBERT class, which knows the one and not the other.
+        kept = "keep-accents" if values.get("keep_accents") else "official"
+        rule = values.get("normalization", kept)
+        for key, value, choices in (
+            ("digit_comma", digit_comma, get_args(DigitComma)),
+            ("normalization", rule, get_args(Normalization)),
+        ):
+            if value not in choices:
+                raise ConfigError(f"{path}: {key} is {value!r}; choose one of {', '.join(choices)}")
+        found = values.get("model_max_length")
+        length, specials = found if isinstance(found, int) else 512, special_names(values)
         return cls(
-            lower,
-            cast(DigitComma, digit_comma),
-            max_length,
-            cast(Normalization, normalization),
-            special_names(values, SPECIAL_PIECES),
+            lower, cast(DigitComma, digit_comma), length, cast(Normalization, rule), specials
         )
 
 
@@ -113,7 +107,36 @@ class Tokenizer(Protocol):
 
         One with only ``spiece.model`` gets the official settings.
         """
-        return load_tokenizer(Path(folder))
+        from litebert.text.foreign import check_same_pieces, read_vocabulary
+
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise DataError(f"tokenizer folder {folder} does not exist.{near_folders(folder)}")
+        pieces, words, fast = (folder / name for name in (MODEL_FILE, VOCABULARY_FILE, JSON_FILE))
+        if not has_tokenizer(folder):
+            remedy = "train one with `litebert tokenizer train`"
+            if has_tokenizer(folder / "model"):
+                remedy = f"its {folder / 'model'} has: name that folder"
+            elif (folder / "config.json").is_file():
+                remedy = "copy the model's own there: another vocabulary does not fit its weights"
+            names = f"{MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}"
+            raise DataError(f"{folder} has no {names}; {remedy}")
+        if pieces.is_file() and words.is_file():
+            raise DataError(
+                f"{folder} holds two vocabularies, {MODEL_FILE} and {VOCABULARY_FILE}; remove the "
+                "one that is not the model's"
+            )
+        config = folder / CONFIG_FILE
+        settings = TokenizerSettings.read(config) if config.is_file() else TokenizerSettings()
+        if words.is_file() and not fast.is_file():
+            model = read_vocabulary(words, read_json(config) if config.is_file() else {})
+            return open_tokenizer(model, settings, str(words))
+        path = pieces if pieces.is_file() else fast
+        tokenizer = open_tokenizer(read_bytes(path, LARGEST_VOCABULARY), settings, str(path))
+        for other in {pieces, words, fast} - {path}:
+            if other.is_file():
+                check_same_pieces(tokenizer, path, other)
+        return tokenizer
 
     def save(self, folder: Path | str) -> None:
         """Write the files of a tokenizer folder that other tools read too."""
@@ -128,7 +151,7 @@ class Tokenizer(Protocol):
         """Return piece ids with the mask's id wherever the text says ``[MASK]``."""
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of a text; an unknown stretch stands as its own characters."""
+        """Return the pieces of a text; what is unknown stands as its own characters."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of piece ids; control pieces such as ``[CLS]`` are left out."""
@@ -138,6 +161,9 @@ class Tokenizer(Protocol):
 
     def spell(self, piece_id: int) -> tuple[bool, str]:
         """Return whether a piece begins after a space, and its text without the mark for that."""
+        piece = self.id_to_piece(piece_id)
+        word = piece.lstrip(WORD_MARK)
+        return piece != word, word
 
     @property
     def description(self) -> str:
@@ -187,38 +213,6 @@ class Tokenizer(Protocol):
         return unicode_borders(map(self.spell, range(self.vocab_size)), self.special_ids)
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """Open a tokenizer folder with the library that reads its vocabulary."""
-    from litebert.text.foreign import check_same_pieces, read_vocabulary
-
-    if not folder.is_dir():
-        raise DataError(f"tokenizer folder {folder} does not exist.{near_folders(folder)}")
-    pieces, words, fast = (folder / name for name in (MODEL_FILE, VOCABULARY_FILE, JSON_FILE))
-    if not has_tokenizer(folder):
-        remedy = "train one with `litebert tokenizer train`"
-        if has_tokenizer(folder / "model"):
-            remedy = f"its {folder / 'model'} has: name that folder"
-        elif (folder / "config.json").is_file():
-            remedy = "copy the model's own there: another vocabulary does not fit its weights"
-        raise DataError(f"{folder} has no {MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}; {remedy}")
-    if pieces.is_file() and words.is_file():
-        raise DataError(
-            f"{folder} holds two vocabularies, {MODEL_FILE} and {VOCABULARY_FILE}; remove the one "
-            "that is not the model's"
-        )
-    config = folder / CONFIG_FILE
-    settings = TokenizerSettings.read(config) if config.is_file() else TokenizerSettings()
-    if words.is_file() and not fast.is_file():
-        model = read_vocabulary(words, read_json(config) if config.is_file() else {})
-        return open_tokenizer(model, settings, str(words))
-    path = pieces if pieces.is_file() else fast
-    tokenizer = open_tokenizer(read_bytes(path, LARGEST_VOCABULARY), settings, str(path))
-    for other in {pieces, words, fast} - {path}:
-        if other.is_file():
-            check_same_pieces(tokenizer, path, other)
-    return tokenizer
-
-
 def open_tokenizer(model: bytes, settings: TokenizerSettings, source: str = "") -> Tokenizer:
     """Open a vocabulary: a SentencePiece model, or the content of a ``tokenizer.json``."""
     if model.lstrip()[:1] == b"{":
@@ -235,10 +229,12 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (MODEL_FILE, JSON_FILE, VOCABULARY_FILE))
 
 
-def special_names(values: Mapping[str, object], names: Sequence[str]) -> tuple[str, ...]:
+def special_names(
+    values: Mapping[str, object], names: Sequence[str] = SPECIAL_PIECES
+) -> tuple[str, ...]:
     """The names of the special pieces in a ``tokenizer_config.json``, or else the usual ones."""
     found = []
-    for key, usual in zip(_SPECIAL_KEYS, names, strict=True):
+    for key, usual in zip(SPECIAL_KEYS, names, strict=True):
         value = values.get(key)
         value = value.get("content") if isinstance(value, dict) else value
         found.append(value if isinstance(value, str) else usual)

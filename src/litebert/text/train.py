@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +12,7 @@ from pathlib import Path
 from litebert.common.config import check_range
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import atomic_folder
-from litebert.common.progress import Progress, progress
+from litebert.common.progress import Progress, progress, say
 from litebert.common.rng import rng
 from litebert.text.corpus import TextLines, find_files, total_bytes
 from litebert.text.normalize import Normalization, normalize
@@ -76,14 +75,12 @@ class TokenizerTrainConfig:
             raise ConfigError("no input given; name files, folders or globs with --input")
         smallest = len(SPECIAL_PIECES) + len(self.symbols) + 256 * self.byte_fallback + 1
         check_range(self, "1 or more", "vocab_size", most=1_000_000)
+        check_range(self, "1 or more", "max_sentences", most=1_000_000_000)
         check_range(self, "8 or more", "max_length")
         if self.vocab_size < smallest:
             raise ConfigError(f"vocab_size {self.vocab_size} is too small; {smallest} are reserved")
-        if not 0.9 <= self.character_coverage <= 1.0:
-            raise ConfigError(
-                f"character_coverage {self.character_coverage} is out of range; choose 0.98 to 1"
-            )
-        check_range(self, "1 or more", "max_sentences", most=1_000_000_000)
+        if not 0.9 <= (share := self.character_coverage) <= 1.0:
+            raise ConfigError(f"character_coverage {share} is out of range; choose 0.98 to 1")
         if self.max_sentences <= 100:
             raise ConfigError(f"max_sentences {self.max_sentences} is too small; choose over 100")
         if self.language and not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)*", self.language):
@@ -119,19 +116,17 @@ def train_tokenizer(config: TokenizerTrainConfig) -> SentencePieceTokenizer:
     files = find_files(config.input)
     size = total_bytes(files)
     rule, reason = config.choice
-    _say(f"normalization {rule} ({reason})")
+    say(f"normalization {rule} ({reason})")
     if config.settings.lower and config.language.lower()[:2] in _DOTLESS:
-        _say(f"language {config.language} tells i from ı: lower-casing does not, --cased does")
+        say(f"language {config.language} tells i from ı: lower-casing does not, --cased does")
     with atomic_folder(config.out) as folder:
         lines = TextLines(files, config.column)
         description = f"tokenizer with {config.vocab_size:,} pieces"
         with progress(description, None if size is None else size / 1e6, "MB") as bar:
             model = _train(_shuffle(_sentences(lines, config, bar)), config)
         if lines.num_broken:
-            _say(
-                f"left out {lines.num_broken:,} lines that are not text, "
-                f"the first at {lines.first_broken}"
-            )
+            where = f"the first at {lines.first_broken}"
+            say(f"left out {lines.num_broken:,} lines that are not text, {where}")
         tokenizer = SentencePieceTokenizer(model, config.settings)
         tokenizer.save(folder)
     return tokenizer
@@ -164,7 +159,7 @@ def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) ->
     bar.advance((lines.num_bytes - reported) / 1e6)
     bar.update(f"{lines.num_lines:,} lines read, learning the pieces")
     if num_bare > _NOTABLE_SHARE * num_sampled:
-        _say(
+        say(
             f"{num_bare / num_sampled:.0%} of the lines lose accents or other marks: if they "
             "matter, train again with --language CODE or --normalization keep-accents"
         )
@@ -224,10 +219,6 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
     except RuntimeError as error:
         raise _explain(str(error), config) from None
     return model.getvalue()
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _explain(message: str, config: TokenizerTrainConfig) -> ConfigError | DataError:

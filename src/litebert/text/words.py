@@ -31,7 +31,7 @@ _NO_SPACES = (
     "KANGXI", "THAI", "LAO", "KHMER", "MYANMAR",
 )  # fmt: skip
 """First words of the Unicode names of letters in scripts without spaces."""
-_STRETCH = re.compile(r"\S+")
+_VISIBLE = re.compile(r"\S+")
 _LETTERS_OR_NOT = re.compile(r"\w+|\W+")
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
@@ -58,10 +58,10 @@ def words_in(text: str) -> Iterator[tuple[int, int]]:
     A word has no white space in it. Where a script puts none between words, one ends at
     punctuation too, which hardly any piece crosses.
     """
-    for stretch in _STRETCH.finditer(text):
-        parts: Iterable[re.Match[str]] = (stretch,)
-        if not stretch[0].isascii() and any(map(_without_spaces, stretch[0])):
-            parts = _LETTERS_OR_NOT.finditer(text, *stretch.span())
+    for run in _VISIBLE.finditer(text):
+        parts: Iterable[re.Match[str]] = (run,)
+        if not run[0].isascii() and any(map(_without_spaces, run[0])):
+            parts = _LETTERS_OR_NOT.finditer(text, *run.span())
         yield from (part.span() for part in parts)
 
 

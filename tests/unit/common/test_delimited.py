@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -191,7 +192,7 @@ def test_written_rows_are_read_back(tmp_path: Path, suffix: str) -> None:
 
 
 def test_a_table_is_whole_or_absent(tmp_path: Path) -> None:
-    def rows():
+    def rows() -> Iterator[dict[str, object]]:
         yield {"a": 1}
         raise DataError("stopped")
 

@@ -28,8 +28,8 @@ def test_suggestion_names_the_nearest_word() -> None:
 def test_messages_name_extras_that_exist_and_only_through_one_function() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     sources = {path: path.read_text() for path in (REPOSITORY / "src").rglob("*.py")}
-    named = {name for text in sources.values()
-             for name in re.findall(r"install_command\(['\"](\w+)['\"]\)", text)}  # fmt: skip
+    call = re.compile(r"(?:install_command|needs)\(['\"](\w+)['\"]")
+    named = {name for text in sources.values() for name in call.findall(text)}
     assert named
     assert named <= set(project["optional-dependencies"])
     by_hand = re.compile(r"pip install\W+(litebert|\.)?\[|\[all\]")

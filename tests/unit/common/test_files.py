@@ -19,6 +19,7 @@ from litebert.common.files import (
     sha256_file,
     write_json,
 )
+from packing import compressed
 
 
 def test_atomic_path_replaces_only_on_success(tmp_path: Path) -> None:
@@ -87,11 +88,11 @@ def test_json_errors_name_the_file(tmp_path: Path) -> None:
 
 def test_compressed_json_reads_like_plain_json(tmp_path: Path) -> None:
     content = '{"ä": 1}'.encode()
-    packed = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
-    for suffix, compress in packed.items():
+    for suffix in (".gz", ".xz", ".zst"):
+        packed = compressed(content, suffix)
         path = tmp_path / f"a.json{suffix}"
-        path.write_bytes(compress(content))
+        path.write_bytes(packed)
         assert read_json(path) == {"ä": 1}
-        path.write_bytes(compress(content)[:-9])
+        path.write_bytes(packed[:-9])
         with pytest.raises(DataError, match=f"a.json{suffix} cannot be read"):
             read_json(path)

@@ -117,7 +117,7 @@ def test_blame_names_the_file_and_leaves_other_errors_alone() -> None:
         pytest.raises(DataError, match="state.json is damaged .* KeyError 'step'"),
         blame("state.json"),
     ):
-        {}["step"]
+        dict[str, int]()["step"]
     with pytest.raises(DataError, match="^plain$"), blame("state.json"):
         raise DataError("plain")
     with pytest.raises(OSError, match="disk"), blame("state.json"):

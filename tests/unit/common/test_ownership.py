@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -117,7 +118,7 @@ def test_an_input_is_neither_the_output_nor_inside_it(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "proj")
     (tmp_path / "linked-model").symlink_to(model)
     for out, source in [
-        ("proj", model), ("proj/", "proj/model"), ("proj/x/..", model), ("link", model),
+        ("proj", model), ("proj/", Path("proj/model")), ("proj/x/..", model), ("link", model),
         ("proj", tmp_path / "link" / "model"), ("proj", tmp_path / "linked-model"),
         ("proj/model", model),
     ]:  # fmt: skip
@@ -181,7 +182,7 @@ def test_a_disk_without_locks_is_said_and_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(self: object) -> None:
-        raise OSError(ownership.errno.ENOLCK, "No locks available")
+        raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("filelock.FileLock.acquire", refuse)
     with owned_folder(tmp_path / "a", is_marked):

@@ -13,6 +13,7 @@ import pytest
 from litebert.common import delimited, rows
 from litebert.common.errors import DataError
 from litebert.common.rows import read_rows, read_rows_or_errors
+from packing import compressed
 
 
 def test_tsv_keeps_quotation_marks_and_csv_reads_them(tmp_path: Path) -> None:
@@ -52,10 +53,13 @@ def test_jsonl_and_parquet(tmp_path: Path) -> None:
     assert list(read_rows(tmp_path / "a.jsonl.gz")) == [(1, {"text": "x"}), (3, {"text": "y"})]
     table = pyarrow.table({"text": ["x", "y"], "label": [0, 1]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    assert list(read_rows(tmp_path / "a.parquet")) == [
-        (1, {"text": "x", "label": 0}),
-        (2, {"text": "y", "label": 1}),
-    ]
+    packed = tmp_path / "a.parquet.xz"
+    packed.write_bytes(compressed((tmp_path / "a.parquet").read_bytes(), ".xz"))
+    for path in (tmp_path / "a.parquet", packed):
+        assert list(read_rows(path)) == [
+            (1, {"text": "x", "label": 0}),
+            (2, {"text": "y", "label": 1}),
+        ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,10 @@ def trained(*, bias_correction: bool) -> tuple[list[torch.Tensor], AdamW]:
     generator = torch.Generator().manual_seed(0)
     shapes = ((40, 30), (30,), (7, 3))
     params = [torch.nn.Parameter(torch.randn(s, generator=generator)) for s in shapes]
-    groups = [{"params": params[:2]}, {"params": params[2:], "weight_decay": 0.0}]
+    groups: list[adamw.Group] = [
+        {"params": params[:2]},
+        {"params": params[2:], "weight_decay": 0.0},
+    ]
     optimizer = AdamW(groups, lr=1e-2, weight_decay=0.1, bias_correction=bias_correction)
     for step in range(20):
         for group in optimizer.param_groups:

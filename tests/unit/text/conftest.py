@@ -7,7 +7,7 @@ import random
 import pytest
 
 from litebert.text.normalize import Normalization
-from litebert.text.tokenizer import Tokenizer
+from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
 SENTENCES = (
@@ -37,7 +37,7 @@ def sentences() -> tuple[str, ...]:
 @pytest.fixture(scope="session", params=["official", "keep-accents", "none"])
 def in_languages(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Tokenizer:
+) -> SentencePieceTokenizer:
     """A tokenizer of many languages, for each normalisation."""
     rule: Normalization = request.param
     folder = tmp_path_factory.mktemp("languages")
@@ -54,7 +54,7 @@ def in_languages(
 
 
 @pytest.fixture(scope="session")
-def with_digit_commas(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+def with_digit_commas(tmp_path_factory: pytest.TempPathFactory) -> SentencePieceTokenizer:
     """A tokenizer that has learnt pieces such as `▁1998,` and `7,`, which the rule splits."""
     folder = tmp_path_factory.mktemp("commas")
     draw = random.Random(1)

@@ -7,6 +7,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,15 +18,17 @@ from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
 
 @pytest.fixture(scope="session")
-def fast(tiny_tokenizer: Tokenizer):  # type: ignore[no-untyped-def]
+def fast(tiny_tokenizer: SentencePieceTokenizer) -> tokenizers.Tokenizer:
     return build_fast_tokenizer(tiny_tokenizer)
 
 
-def fast_ids(fast, text: str) -> list[int]:  # type: ignore[no-untyped-def]
+def fast_ids(fast: tokenizers.Tokenizer, text: str) -> list[int]:
     return list(fast.encode(text, add_special_tokens=False).ids)
 
 
-def test_every_line_of_real_text(tiny_tokenizer: Tokenizer, fast, python_text: Path) -> None:  # type: ignore[no-untyped-def]
+def test_every_line_of_real_text(
+    tiny_tokenizer: SentencePieceTokenizer, fast: tokenizers.Tokenizer, python_text: Path
+) -> None:
     lines = python_text.read_text(encoding="utf-8").splitlines()
     assert len(lines) > 500
     assert [fast_ids(fast, line) for line in lines] == tiny_tokenizer.encode_batch(lines)
@@ -39,13 +42,18 @@ def test_every_line_of_real_text(tiny_tokenizer: Tokenizer, fast, python_text: P
 ), max_size=8, unique=True), st.sampled_from(["", " ", "  ", "\t", "\u00a0 "]))  # fmt: skip
 @settings(derandomize=True, max_examples=300)  # an exact tie between two paths may go either way
 def test_odd_words_and_spaces(
-    tiny_tokenizer: Tokenizer, fast, words: list[str], space: str
-) -> None:  # type: ignore[no-untyped-def]
+    tiny_tokenizer: SentencePieceTokenizer,
+    fast: tokenizers.Tokenizer,
+    words: list[str],
+    space: str,
+) -> None:
     text = space.join(words)
     assert fast_ids(fast, text) == tiny_tokenizer.encode(text)
 
 
-def test_every_normalisation(in_languages: Tokenizer, sentences: tuple[str, ...]) -> None:
+def test_every_normalisation(
+    in_languages: SentencePieceTokenizer, sentences: tuple[str, ...]
+) -> None:
     """Letters of many languages, composed or not, in capitals: equal ids through tokenizer.json."""
     fast = build_fast_tokenizer(in_languages)
     lines = [*sentences, *(unicodedata.normalize("NFD", line) for line in sentences)]
@@ -55,7 +63,7 @@ def test_every_normalisation(in_languages: Tokenizer, sentences: tuple[str, ...]
 
 
 def test_what_each_normalisation_gives_back(
-    in_languages: Tokenizer, sentences: tuple[str, ...]
+    in_languages: SentencePieceTokenizer, sentences: tuple[str, ...]
 ) -> None:
     told = [in_languages.decode(in_languages.encode(line)) for line in sentences]
     if in_languages.settings.normalization == "none":
@@ -66,7 +74,9 @@ def test_what_each_normalisation_gives_back(
         assert told[0] == "die große der tur uberraschte jurgen, denn große turen sind hier ublich."
 
 
-def test_pairs_have_specials_and_segments(tiny_tokenizer: Tokenizer, fast) -> None:  # type: ignore[no-untyped-def]
+def test_pairs_have_specials_and_segments(
+    tiny_tokenizer: SentencePieceTokenizer, fast: tokenizers.Tokenizer
+) -> None:
     t = tiny_tokenizer
     first, second = t.encode("the first one"), t.encode("(a second) one")
     encoding = fast.encode("the first one", "(a second) one")
@@ -74,7 +84,9 @@ def test_pairs_have_specials_and_segments(tiny_tokenizer: Tokenizer, fast) -> No
     assert encoding.type_ids == [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
 
-def test_a_mask_takes_the_place_of_one_piece(tiny_tokenizer: Tokenizer, fast) -> None:  # type: ignore[no-untyped-def]
+def test_a_mask_takes_the_place_of_one_piece(
+    tiny_tokenizer: SentencePieceTokenizer, fast: tokenizers.Tokenizer
+) -> None:
     t = tiny_tokenizer
     period, value = t.encode("a.")[-1], t.encode("value")
     assert fast_ids(fast, "the [MASK] value") == [*t.encode("the"), t.mask_id, *value]
@@ -82,7 +94,9 @@ def test_a_mask_takes_the_place_of_one_piece(tiny_tokenizer: Tokenizer, fast) ->
 
 
 @given(st.text("abcde ,.()-", max_size=40))
-def test_decoding_is_the_same(tiny_tokenizer: Tokenizer, fast, text: str) -> None:  # type: ignore[no-untyped-def]
+def test_decoding_is_the_same(
+    tiny_tokenizer: SentencePieceTokenizer, fast: tokenizers.Tokenizer, text: str
+) -> None:
     ids = tiny_tokenizer.encode(text)
     assert fast.decode(ids) == tiny_tokenizer.decode(ids)
 
@@ -121,7 +135,10 @@ def test_cased_and_byte_fallback(tmp_path: Path, python_text: Path) -> None:
 
 
 def test_offsets_without_the_space_where_nothing_is_masked(
-    tiny_tokenizer: Tokenizer, tiny_tokenizer_dir: Path, tmp_path: Path, python_text: Path
+    tiny_tokenizer: SentencePieceTokenizer,
+    tiny_tokenizer_dir: Path,
+    tmp_path: Path,
+    python_text: Path,
 ) -> None:
     """The ids stay; slices are ours but for bare word marks; and there is a way back."""
     from tokenizers import Tokenizer as FastTokenizer
@@ -151,7 +168,7 @@ def test_offsets_without_the_space_where_nothing_is_masked(
     assert json.loads(again) == json.loads(original)
 
 
-def test_settings_for_other_tools(tiny_tokenizer: Tokenizer) -> None:
+def test_settings_for_other_tools(tiny_tokenizer: SentencePieceTokenizer) -> None:
     config = tokenizer_config(tiny_tokenizer)
     assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
     assert config["model_max_length"] == 512

@@ -15,7 +15,7 @@ WORDS = st.text("abcdeE129,.()-éﬁ½２한Å", min_size=1, max_size=8)
 SPACE = st.text(" \t\n\u00a0\u3000", min_size=1, max_size=3)
 
 
-def spoken(tokenizer: Tokenizer, text: str) -> str:
+def spoken(tokenizer: SentencePieceTokenizer, text: str) -> str:
     """What SentencePiece sees of a text, without white space."""
     return str(tokenizer.processor.normalize(tokenizer.normalize(text))).replace("▁", "")
 
@@ -23,7 +23,7 @@ def spoken(tokenizer: Tokenizer, text: str) -> str:
 @given(ANY_TEXT | TRICKY_TEXT)
 @example("  ﬁne  Café, in 1998,  ½ é")
 @example("\u0301a")
-def test_offsets_are_ordered_and_inside(tiny_tokenizer: Tokenizer, text: str) -> None:
+def test_offsets_are_ordered_and_inside(tiny_tokenizer: SentencePieceTokenizer, text: str) -> None:
     encoding = tiny_tokenizer.encode_with_offsets(text)
     assert len(encoding.ids) == len(encoding.starts) == len(encoding.ends)
     assert encoding.starts == sorted(encoding.starts)
@@ -40,7 +40,7 @@ LETTERS = st.text(
 
 @given(ANY_TEXT | LETTERS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_offsets_under_every_normalisation(in_languages: Tokenizer, text: str) -> None:
+def test_offsets_under_every_normalisation(in_languages: SentencePieceTokenizer, text: str) -> None:
     encoding = in_languages.encode_with_offsets(text)
     assert encoding.ids == in_languages.encode(text)
     assert encoding.starts == sorted(encoding.starts)
@@ -54,7 +54,7 @@ def test_offsets_under_every_normalisation(in_languages: Tokenizer, text: str) -
 
 
 @given(ANY_TEXT | TRICKY_TEXT)
-def test_slices_cover_all_that_is_spoken(tiny_tokenizer: Tokenizer, text: str) -> None:
+def test_slices_cover_all_that_is_spoken(tiny_tokenizer: SentencePieceTokenizer, text: str) -> None:
     encoding = tiny_tokenizer.encode_with_offsets(text)
     covered = set[int]()
     for start, end in zip(encoding.starts, encoding.ends, strict=True):
@@ -64,7 +64,7 @@ def test_slices_cover_all_that_is_spoken(tiny_tokenizer: Tokenizer, text: str) -
 
 
 @given(st.text("abcde E129,.()-éÅ\u00a0\t", max_size=40))
-def test_each_slice_is_its_piece(tiny_tokenizer: Tokenizer, text: str) -> None:
+def test_each_slice_is_its_piece(tiny_tokenizer: SentencePieceTokenizer, text: str) -> None:
     """Without characters that become several, piece and slice say the same."""
     encoding = tiny_tokenizer.encode_with_offsets(text)
     rows = zip(tiny_tokenizer.pieces(text), encoding.starts, encoding.ends, strict=True)
@@ -74,7 +74,7 @@ def test_each_slice_is_its_piece(tiny_tokenizer: Tokenizer, text: str) -> None:
 
 @given(st.lists(WORDS, min_size=1, max_size=6), st.lists(SPACE, min_size=7, max_size=7), st.data())
 def test_a_stretch_of_words_is_found_again(
-    tiny_tokenizer: Tokenizer, words: list[str], spaces: list[str], data: st.DataObject
+    tiny_tokenizer: SentencePieceTokenizer, words: list[str], spaces: list[str], data: st.DataObject
 ) -> None:
     """A gold answer that begins and ends with a word comes back character for character."""
     text, places = spaces[0], list[tuple[int, int]]()
@@ -115,7 +115,7 @@ def test_the_digit_comma_rule_splits_the_slice(
         ("한국", ["한국"]),
     ],
 )
-def test_examples(tiny_tokenizer: Tokenizer, text: str, slices: list[str]) -> None:
+def test_examples(tiny_tokenizer: SentencePieceTokenizer, text: str, slices: list[str]) -> None:
     encoding = tiny_tokenizer.encode_with_offsets(text)
     rows = zip(encoding.starts, encoding.ends, strict=True)
     assert list(dict.fromkeys(text[start:end] for start, end in rows if start < end)) == slices

@@ -11,8 +11,7 @@ import pytest
 from litebert.cli import main
 from litebert.common.errors import DataError, InputError
 from litebert.common.files import read_json
-from litebert.text.corpus import find_files
-from litebert.text.remote import CACHE_VARIABLE, remote_url
+from litebert.text.corpus import CACHE_VARIABLE, find_files, remote_url
 
 TEXT = "A list has an order.\nA set has none.\n\nA dictionary maps keys to values.\n" * 40
 

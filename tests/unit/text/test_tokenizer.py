@@ -20,12 +20,12 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=60) | st.text(
 )
 
 
-def with_rule(tokenizer: Tokenizer, rule: str) -> Tokenizer:
+def with_rule(tokenizer: Tokenizer, rule: str) -> SentencePieceTokenizer:
     return SentencePieceTokenizer(tokenizer.model, TokenizerSettings(digit_comma=rule))  # type: ignore[arg-type]
 
 
-def official_pieces(tokenizer: Tokenizer, text: str, rule: str) -> list[str]:
-    """The rule of the official code, piece by piece; `intended` with the comparison mended."""
+def official_pieces(tokenizer: SentencePieceTokenizer, text: str, rule: str) -> list[str]:
+    """The rule of the official code, piece by piece; `intended` with the comparison fixed."""
     processor = tokenizer.processor
     pieces: list[str] = []
     for piece in processor.encode_as_pieces(tokenizer.normalize(text)):
@@ -78,7 +78,9 @@ def test_the_rules_differ_only_inside_words(with_digit_commas: Tokenizer) -> Non
 
 @given(texts=st.lists(TEXT, max_size=8))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_batches_singles_and_offsets_agree(tiny_tokenizer: Tokenizer, texts: list[str]) -> None:
+def test_batches_singles_and_offsets_agree(
+    tiny_tokenizer: SentencePieceTokenizer, texts: list[str]
+) -> None:
     batch = tiny_tokenizer.encode_batch(texts)
     assert batch == [tiny_tokenizer.encode(text) for text in texts]
     assert batch == [tiny_tokenizer.encode_with_offsets(text).ids for text in texts]
@@ -89,34 +91,34 @@ def test_batches_singles_and_offsets_agree(tiny_tokenizer: Tokenizer, texts: lis
 
 
 @given(st.text(string.ascii_lowercase + " .,()-", max_size=60))
-def test_decode_inverts_encode(tiny_tokenizer: Tokenizer, text: str) -> None:
+def test_decode_inverts_encode(tiny_tokenizer: SentencePieceTokenizer, text: str) -> None:
     normalized = tiny_tokenizer.normalize(text)
     assert tiny_tokenizer.decode(tiny_tokenizer.encode(text)) == normalized
     inside = [tiny_tokenizer.cls_id, *tiny_tokenizer.encode(text), tiny_tokenizer.sep_id]
     assert tiny_tokenizer.decode(inside) == normalized
 
 
-def test_control_symbols_are_never_matched_in_text(tiny_tokenizer: Tokenizer) -> None:
+def test_control_symbols_are_never_matched_in_text(tiny_tokenizer: SentencePieceTokenizer) -> None:
     ids = tiny_tokenizer.encode("[CLS] a [MASK] b [SEP] <pad>")
     specials = {tiny_tokenizer.cls_id, tiny_tokenizer.sep_id, tiny_tokenizer.mask_id}
     assert not specials & set(ids)
     assert tiny_tokenizer.pad_id not in ids
 
 
-def test_official_ids(tiny_tokenizer: Tokenizer) -> None:
+def test_official_ids(tiny_tokenizer: SentencePieceTokenizer) -> None:
     t = tiny_tokenizer
     assert (t.pad_id, t.unk_id, t.cls_id, t.sep_id, t.mask_id) == (0, 1, 2, 3, 4)
     assert [t.id_to_piece(index) for index in range(5, 13)] == ["(", ")", '"', "-", ".", *"–£€"]
     assert t.vocab_size == 1000
 
 
-def test_empty_text_has_no_pieces(tiny_tokenizer: Tokenizer) -> None:
+def test_empty_text_has_no_pieces(tiny_tokenizer: SentencePieceTokenizer) -> None:
     assert tiny_tokenizer.encode_batch(["", "  \t\n", "\u200b"]) == [[], [], []]
     assert tiny_tokenizer.encode_batch([]) == []
     assert tiny_tokenizer.encode_with_offsets(" ").ids == []
 
 
-def test_half_a_surrogate_pair_is_no_crash(tiny_tokenizer: Tokenizer) -> None:
+def test_half_a_surrogate_pair_is_no_crash(tiny_tokenizer: SentencePieceTokenizer) -> None:
     assert tiny_tokenizer.encode("the \ud800 value") == tiny_tokenizer.encode("the \ufffd value")
     assert tiny_tokenizer.encode_with_offsets("\ud800").ids == tiny_tokenizer.encode("\ufffd")
 
@@ -129,7 +131,7 @@ def is_start_piece(piece: str) -> bool:
     return any(c not in punctuation and c.lower() not in string.ascii_lowercase for c in piece)
 
 
-def test_word_starts(tiny_tokenizer: Tokenizer, with_digit_commas: Tokenizer) -> None:
+def test_word_starts(tiny_tokenizer: SentencePieceTokenizer, with_digit_commas: Tokenizer) -> None:
     for tokenizer in (tiny_tokenizer, with_digit_commas):
         starts = tokenizer.word_starts
         assert starts.shape == (tokenizer.vocab_size,)
@@ -140,7 +142,9 @@ def test_word_starts(tiny_tokenizer: Tokenizer, with_digit_commas: Tokenizer) ->
             assert starts[index] == expected, tokenizer.id_to_piece(index)
 
 
-def test_saved_and_loaded_is_the_same(tiny_tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_saved_and_loaded_is_the_same(
+    tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path
+) -> None:
     tiny_tokenizer.save(tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {
         "spiece.model", "tokenizer.json", "tokenizer_config.json",
@@ -150,24 +154,25 @@ def test_saved_and_loaded_is_the_same(tiny_tokenizer: Tokenizer, tmp_path: Path)
     assert again.settings == tiny_tokenizer.settings
 
 
-def test_a_bare_model_has_the_official_settings(tiny_tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_bare_model_has_the_official_settings(
+    tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path
+) -> None:
     (tmp_path / "spiece.model").write_bytes(tiny_tokenizer.model)
     bare = Tokenizer.load(tmp_path)
     assert bare.settings == TokenizerSettings(lower=True, digit_comma="official")
     assert bare.fingerprint == tiny_tokenizer.fingerprint
 
 
-def test_fingerprint_follows_what_changes_ids(tiny_tokenizer: Tokenizer) -> None:
+def test_fingerprint_follows_what_changes_ids(tiny_tokenizer: SentencePieceTokenizer) -> None:
     def fingerprint(**changes: object) -> str:
-        return SentencePieceTokenizer(
-            tiny_tokenizer.model, TokenizerSettings(**changes)
-        ).fingerprint  # type: ignore[arg-type]
+        settings = TokenizerSettings(**changes)  # type: ignore[arg-type]
+        return SentencePieceTokenizer(tiny_tokenizer.model, settings).fingerprint
 
     assert fingerprint(model_max_length=128) == tiny_tokenizer.fingerprint
     assert len({fingerprint(), fingerprint(lower=False), fingerprint(digit_comma="off")}) == 3
 
 
-def test_cased_keeps_case(tiny_tokenizer: Tokenizer) -> None:
+def test_cased_keeps_case(tiny_tokenizer: SentencePieceTokenizer) -> None:
     cased = SentencePieceTokenizer(tiny_tokenizer.model, TokenizerSettings(lower=False))
     assert cased.normalize("The Café") == "The Cafe"
     assert cased.encode("THE") != tiny_tokenizer.encode("THE") == cased.encode("the")
@@ -182,7 +187,7 @@ def test_a_missing_folder_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"not a model", None])
 def test_a_damaged_model_says_so(
-    tiny_tokenizer: Tokenizer, tmp_path: Path, content: bytes | None
+    tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path, content: bytes | None
 ) -> None:
     half = tiny_tokenizer.model[: len(tiny_tokenizer.model) // 2]
     (tmp_path / "spiece.model").write_bytes(half if content is None else content)
@@ -216,7 +221,10 @@ def test_a_model_without_mask_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_bad_settings_are_refused(
-    tiny_tokenizer: Tokenizer, tmp_path: Path, values: dict[str, object], complaint: str
+    tiny_tokenizer: SentencePieceTokenizer,
+    tmp_path: Path,
+    values: dict[str, object],
+    complaint: str,
 ) -> None:
     tiny_tokenizer.save(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(values), encoding="utf-8")

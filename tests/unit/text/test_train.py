@@ -13,6 +13,7 @@ import pytest
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.text.corpus import find_files
+from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import (
     MAX_SENTENCE_CHARACTERS,
@@ -37,7 +38,9 @@ def write(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def train(out: Path, *inputs: Path, vocab_size: int = 70, **settings: object) -> Tokenizer:
+def train(
+    out: Path, *inputs: Path, vocab_size: int = 70, **settings: object
+) -> SentencePieceTokenizer:
     config = TokenizerTrainConfig(input=inputs, out=out, vocab_size=vocab_size, **settings)  # type: ignore[arg-type]
     return train_tokenizer(config)
 

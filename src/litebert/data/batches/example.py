@@ -73,14 +73,10 @@ order, swapped, from elsewhere; the label says in order or not), or one segment 
     def __post_init__(self) -> None:
         if self.length < 8:
             raise ConfigError(f"length {self.length} is too short for two segments; use 8 or more")
-        check_range(self, "1 or more", "length", most=1 << 20)
-        check_range(self, "1 or more", "micro_batch_size", most=1 << 20)
+        check_range(self, "1 or more", "length", "micro_batch_size", most=1 << 20)
         check_range(self, "1 or more", "stretch_tokens", most=1 << 32)
-        check_range(self, "1 or more", "buffer_stretches", most=1 << 20)
-        if self.buffer_stretches < 2:
-            raise ConfigError(f"buffer_stretches {self.buffer_stretches} must be at least 2")
-        if not 0 <= self.short_probability <= 1:
-            raise ConfigError(f"short_probability {self.short_probability} is not within 0 and 1")
+        check_range(self, "2 or more", "buffer_stretches", most=1 << 20)
+        check_range(self, "0 to 1", "short_probability")
 
     @property
     def num_specials(self) -> int:
@@ -112,13 +108,8 @@ class Vocabulary:
     @classmethod
     def of(cls, tokenizer: Tokenizer, words: WordChoice = "auto") -> Vocabulary:
         """Take what is needed from a tokenizer."""
-        return cls(
-            tokenizer.word_borders(word_rule(tokenizer, words)),
-            tokenizer.pad_id,
-            tokenizer.cls_id,
-            tokenizer.sep_id,
-            tokenizer.mask_id,
-        )
+        ids = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+        return cls(tokenizer.word_borders(word_rule(tokenizer, words)), *ids)
 
 
 def word_rule(tokenizer: Tokenizer, words: WordChoice) -> WordRule:
@@ -153,3 +144,9 @@ class Batch:
     def num_tokens(self) -> int:
         """Tokens without padding."""
         return int(self.lengths.sum())
+
+    def originals(self) -> Ints:
+        """The tokens before they were masked, int64 [B, S]."""
+        ids = self.input_ids.copy()
+        ids.reshape(-1)[self.masked_positions] = self.masked_labels
+        return ids

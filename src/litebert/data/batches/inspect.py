@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -36,8 +36,7 @@ DOCUMENT_EDGES = (1, *(1 << power for power in range(5, 16)), OPEN)
 LENGTH_BINS = 16
 DEFAULT_BATCHES = 400
 
-PLOTTED_WORDS = 8
-SHOWN_WORDS = 24
+PLOTTED_WORDS, SHOWN_WORDS = 8, 24
 COLORS = ("#4878a8", "#d08c3c")
 
 
@@ -125,7 +124,7 @@ class ShownExample:
     """epoch, buffer and index"""
     label: int | None
     spans: tuple[tuple[str, Kind], ...]
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...]
     """the first words of it, as they are masked whole"""
 
     @property
@@ -183,8 +182,9 @@ def inspect_shards(
 
 def corpus_statistics(shards: ShardSet) -> CorpusStatistics:
     """Count documents and sentences by length; one shard's offsets are in memory at a time."""
-    sentence_tokens = Histogram.of(np.zeros(0, np.int64), SENTENCE_EDGES)
-    document_tokens = Histogram.of(np.zeros(0, np.int64), DOCUMENT_EDGES)
+    nothing = np.zeros(0, np.int64)
+    sentence_tokens = Histogram.of(nothing, SENTENCE_EDGES)
+    document_tokens = Histogram.of(nothing, DOCUMENT_EDGES)
     for shard in shards.shards:
         offsets = shard.sentence_offsets
         sentence_tokens += Histogram.of(np.diff(offsets), SENTENCE_EDGES)
@@ -245,15 +245,8 @@ def words_of_runs(batch: Batch, word_starts: Borders) -> Ints:
     """Words that begin in each run of neighbouring predicted tokens, int64 [num_runs]."""
     begins_run = np.diff(batch.masked_positions, prepend=-2) > 1
     run = np.cumsum(begins_run) - 1
-    starts = begins_words(word_starts, _originals(batch).reshape(-1))[batch.masked_positions]
+    starts = begins_words(word_starts, batch.originals().reshape(-1))[batch.masked_positions]
     return np.bincount(run[starts], minlength=int(begins_run.sum()))
-
-
-def _originals(batch: Batch) -> Ints:
-    """The tokens of a batch before they were masked, int64 [B, S]."""
-    ids = batch.input_ids.copy()
-    ids.reshape(-1)[batch.masked_positions] = batch.masked_labels
-    return ids
 
 
 def show_examples(
@@ -263,9 +256,9 @@ def show_examples(
     for row in range(max(len(batch.lengths) for batch in batches)):
         for batch in batches:
             if row < len(batch.lengths):
-                ids = _originals(batch)[row, : batch.lengths[row]]
+                ids = batch.originals()[row, : batch.lengths[row]]
                 words = islice(words_of(ids, tokenizer, vocabulary), SHOWN_WORDS)
-                yield replace(_show_example(batch, row, tokenizer), words=tuple(words))
+                yield _show_example(batch, row, tokenizer, tuple(words))
 
 
 def words_of(ids: Ints, tokenizer: Tokenizer, vocabulary: Vocabulary) -> Iterator[str]:
@@ -282,7 +275,9 @@ def words_of(ids: Ints, tokenizer: Tokenizer, vocabulary: Vocabulary) -> Iterato
         yield word
 
 
-def _show_example(batch: Batch, row: int, tokenizer: Tokenizer) -> ShownExample:
+def _show_example(
+    batch: Batch, row: int, tokenizer: Tokenizer, words: tuple[str, ...]
+) -> ShownExample:
     places = batch.masked_positions - row * batch.input_ids.shape[1]
     marks = zip(batch.masked_labels.tolist(), kinds_of_masks(batch, tokenizer.mask_id), strict=True)
     masks = dict(zip(places.tolist(), marks, strict=True))  # those of other rows lie outside
@@ -299,10 +294,8 @@ def _show_example(batch: Batch, row: int, tokenizer: Tokenizer) -> ShownExample:
         else:
             spans.append((text if spans else text.lstrip(), kind))
     label = int(batch.sentence_labels[row])
-    epoch, buffer, index = batch.addresses[row].tolist()
-    return ShownExample(
-        (epoch, buffer, index), None if label == IGNORED_LABEL else label, tuple(spans)
-    )
+    shown_label = None if label == IGNORED_LABEL else label
+    return ShownExample(tuple(batch.addresses[row].tolist()), shown_label, tuple(spans), words)
 
 
 def _show_token(original: int, seen: int, kind: Kind, tokenizer: Tokenizer) -> str:
@@ -317,13 +310,10 @@ def _show_token(original: int, seen: int, kind: Kind, tokenizer: Tokenizer) -> s
 
 def plot_inspection(inspection: Inspection, path: Path) -> None:
     """Draw an inspection into an image file; the suffix says which kind."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(2, 3, figsize=(15, 8), constrained_layout=True)
-    corpus, examples = inspection.corpus, inspection.examples
+    figure = Figure(figsize=(15, 8), layout="constrained")
+    axes, corpus, examples = figure.subplots(2, 3), inspection.corpus, inspection.examples
     for axis, title, histogram in (
         (axes[0, 0], "Sentences by tokens", corpus.sentence_tokens),
         (axes[0, 1], "Documents by tokens", corpus.document_tokens),
@@ -349,7 +339,6 @@ def plot_inspection(inspection: Inspection, path: Path) -> None:
     )
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format=path.suffix.lstrip("."), dpi=110)
-    plt.close(figure)
 
 
 def _plot_runs(axes: Axes, shares: dict[int, float], max_ngram: int) -> None:

@@ -24,7 +24,7 @@ from litebert.common.rng import rng
 from litebert.common.signals import interrupts_held
 from litebert.data.batches.example import Batch, ExampleConfig, Ints, Vocabulary
 from litebert.data.batches.masks import draw_masks, ranges
-from litebert.data.batches.order import Buffer, Corpus
+from litebert.data.batches.order import Corpus
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
 
@@ -40,11 +40,8 @@ class Loader:
     tokens, so every step costs the same; how many examples that is depends on their length.
     Several corpora are mixed batch by batch: a batch holds examples of one of them.
 
-    Args:
-        sources: corpora with their weights, the shares of batches they get.
-        seed: of all pairs, masks and orders.
-        stage: number of the stage of a curriculum. Other lengths need another loader: give it the
-            next stage and begin at position 0, and it draws an order of its own.
+    Each stage of a curriculum has a loader of its own, which begins at position 0 and draws an
+    order of its own.
     """
 
     def __init__(
@@ -69,10 +66,7 @@ class Loader:
                     f"{shards.folder} has tokens of {shards.vocab_size} pieces, but the tokenizer "
                     f"has {vocabulary.size}; prepare it with the same tokenizer"
                 )
-        self.config = config
-        self.vocabulary = vocabulary
-        self.seed = seed
-        self.stage = stage
+        self.config, self.vocabulary, self.seed, self.stage = config, vocabulary, seed, stage
         self.corpora = tuple(
             Corpus(shards, config, seed, stage, number)
             for number, (shards, _) in enumerate(sources)
@@ -91,8 +85,6 @@ class Loader:
     ) -> Loader:
         """Open prepared folders of one tokenizer; each counts by its tokens."""
         sources = [ShardSet.open(folder, split) for folder in folders]
-        if not sources:
-            raise ConfigError("no corpus given; name at least one folder of shards")
         weighted = [(shards, max(1, shards.num_tokens)) for shards in sources]
         return cls(weighted, config, seed, Vocabulary.of(tokenizer_of(sources), config.mask.words))
 
@@ -136,14 +128,10 @@ class Loader:
     def epochs_at(self, position: int) -> tuple[float, ...]:
         """Passes over each corpus that the batches before a position make."""
         period, rest = divmod(position, MIXTURE_PERIOD)
-        before = period * self._shares
-        if rest:
-            order, _ = self._mixture(period)
-            before = before + np.bincount(order[:rest], minlength=len(self.corpora))
-        return tuple(
-            int(count) / corpus.num_batches
-            for count, corpus in zip(before, self.corpora, strict=True)
-        )
+        order, _ = self._mixture(period)
+        drawn = period * self._shares + np.bincount(order[:rest], minlength=len(self.corpora))
+        epochs = drawn / np.array([corpus.num_batches for corpus in self.corpora])
+        return tuple(epochs.tolist())
 
     def _own_position(self, position: int) -> tuple[int, int]:
         """The corpus of a position and the position within that corpus."""
@@ -171,8 +159,15 @@ class Loader:
         buffer = corpus.buffer(epoch, number)
         examples = buffer.batch(batch)
         segment_lengths = buffer.pairs.lengths[examples]
-        content = self._content(buffer, buffer.pairs.starts[examples], segment_lengths, corpus)
-        masks = draw_masks(
+        starts = buffer.pairs.starts[examples]
+        indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
+        content = buffer.tokens[indices].astype(np.int64)
+        if content.max() >= self.vocabulary.size:
+            raise DataError(
+                f"{corpus.shards.folder} holds token {content.max()} but its vocabulary has "
+                f"{self.vocabulary.size} pieces: a shard is damaged; run `litebert prepare` again"
+            )
+        masked, replacements = draw_masks(
             content,
             segment_lengths,
             self.config.num_specials,
@@ -181,32 +176,21 @@ class Loader:
             rng(self.seed, "masks", self.stage, source, epoch, number, batch),
             cross_border=self.config.rules == "official",
         )
-        labels = content[masks.places]
-        content[masks.places] = masks.replacements
+        labels = content[masked]
+        content[masked] = replacements
         input_ids, token_type_ids, places = self._lay_out(content, segment_lengths)
-        address = np.broadcast_to(np.array([epoch, number]), (len(examples), 2))
+        addresses = np.stack(np.broadcast_arrays(epoch, number, examples), axis=1)
         return Batch(
             input_ids=input_ids,
             token_type_ids=token_type_ids,
             lengths=segment_lengths.sum(axis=1) + self.config.num_specials,
-            masked_positions=places[masks.places],
+            masked_positions=places[masked],
             masked_labels=labels,
             sentence_labels=buffer.pairs.labels[examples],
-            addresses=np.concatenate([address, examples[:, None]], axis=1),
+            addresses=addresses,
             position=position,
             source=source,
         )
-
-    def _content(self, buffer: Buffer, starts: Ints, segment_lengths: Ints, corpus: Corpus) -> Ints:
-        """The examples' tokens one after the other, int64 [T]."""
-        indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
-        content = buffer.tokens[indices].astype(np.int64)
-        if content.max() >= self.vocabulary.size:
-            raise DataError(
-                f"{corpus.shards.folder} holds token {content.max()} but its vocabulary has "
-                f"{self.vocabulary.size} pieces: a shard is damaged; run `litebert prepare` again"
-            )
-        return content
 
     def _lay_out(self, content: Ints, segment_lengths: Ints) -> tuple[Ints, Ints, Ints]:
         """Put specials around the segments and pad.

@@ -33,16 +33,6 @@ class Words:
     """int64 [B + 1]: first word of each example"""
 
 
-@dataclass(frozen=True)
-class Masks:
-    """Predicted tokens of a flat batch."""
-
-    places: Ints
-    """int64 [M]: ascending flat indices"""
-    replacements: Ints
-    """int64 [M]: what stands there instead"""
-
-
 def draw_masks(
     content: Ints,
     segment_lengths: Ints,
@@ -52,8 +42,8 @@ def draw_masks(
     generator: np.random.Generator,
     *,
     cross_border: bool = False,
-) -> Masks:
-    """Choose the tokens to predict and what replaces them.
+) -> tuple[Ints, Ints]:
+    """Choose the tokens to predict, ascending flat indices [M], and what replaces them, [M].
 
     Args:
         content: int64 [T], the tokens of all examples without specials.
@@ -76,7 +66,7 @@ def draw_masks(
     random = np.flatnonzero(fate >= MASK_SHARE + KEEP_SHARE)
     # As in the official code any piece may come, specials and the original one included.
     replacements[random] = generator.integers(vocabulary.size, size=len(random))
-    return Masks(places, replacements)
+    return places, replacements
 
 
 def budgets(lengths: Ints, config: MaskConfig) -> Ints:
@@ -122,8 +112,8 @@ def find_words(
         borders = np.concatenate([[0], ends])
         is_start[borders[borders < len(content)]] = True
     first = np.append(np.flatnonzero(is_start), len(content))
-    stretch_words = np.searchsorted(first, borders)
-    limit = np.repeat(stretch_words[1:], np.diff(stretch_words))
+    words_before = np.searchsorted(first, borders)
+    limit = np.repeat(words_before[1:], np.diff(words_before))
     return Words(first, limit, np.searchsorted(first, example_begins))
 
 

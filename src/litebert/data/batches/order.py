@@ -119,11 +119,8 @@ class Corpus:
     def _build_buffer(self, epoch: int, number: int) -> Buffer:
         permutation, _ = self._epoch_order(epoch)
         chosen = permutation[self._buffer_bounds[number] : self._buffer_bounds[number + 1]]
-        tokens, sentence_offsets, document_offsets = _read_stretches(
-            [self._stretches[i] for i in chosen]
-        )
         generator = rng(self._seed, "pairs", *self._address, epoch, number)
-        pairs = form_pairs(sentence_offsets, document_offsets, self._config, generator)
+        tokens, pairs = self._form_pairs(chosen, generator)
         if not len(pairs):
             raise DataError(
                 f"{self.shards.folder}: {len(tokens)} tokens around document "
@@ -135,20 +132,36 @@ class Corpus:
         bounds = deal(lengths[order], int(self._quotas[chosen].sum()))
         return Buffer(tokens, pairs, order, generator.permutation(bounds))
 
+    def _form_pairs(self, chosen: Ints, generator: np.random.Generator) -> tuple[Tokens, Pairs]:
+        """Read stretches, one after the other; returns their tokens and examples."""
+        stretches = [self._stretches[i] for i in chosen]
+        tokens, sentence_lengths, document_lengths = [], [], []
+        for shard in dict.fromkeys(stretch.shard for stretch in stretches):
+            mapped, sentences, documents = shard.read()
+            for stretch in stretches:
+                if stretch.shard == shard:
+                    bounds = documents[stretch.first_document : stretch.last_document + 1]
+                    offsets = sentences[bounds[0] : bounds[-1] + 1]
+                    tokens.append(mapped[offsets[0] : offsets[-1]])
+                    sentence_lengths.append(np.diff(offsets))
+                    document_lengths.append(np.diff(bounds))
+        pairs = form_pairs(
+            offsets_of(np.concatenate(sentence_lengths)),
+            offsets_of(np.concatenate(document_lengths)),
+            self._config,
+            generator,
+        )
+        return cast(Tokens, np.concatenate(tokens)), pairs
+
     def _batches_of_stretches(self) -> Ints:
         """How many batches each stretch stands for, int64 [num_stretches], at least one.
 
         Tokens of examples per token of text depend on task, rules and documents (specials,
         truncation, sentences used twice in NSP), so they are measured on a sample of stretches.
         """
-        sample = np.unique(
-            np.linspace(0, len(self._stretches) - 1, SAMPLED_STRETCHES).astype(np.int64)
-        )
-        tokens, sentence_offsets, document_offsets = _read_stretches(
-            [self._stretches[i] for i in sample]
-        )
+        spread = np.linspace(0, len(self._stretches) - 1, SAMPLED_STRETCHES)
         generator = rng(self._seed, "quotas", *self._address)
-        pairs = form_pairs(sentence_offsets, document_offsets, self._config, generator)
+        tokens, pairs = self._form_pairs(np.unique(spread.astype(np.int64)), generator)
         cost = pairs.lengths.sum() + self._config.num_specials * len(pairs)
         batches_per_token = cost / len(tokens) / (self._config.batch_tokens * AIMED_FILL)
         stretch_tokens = np.array([stretch.num_tokens for stretch in self._stretches])
@@ -205,7 +218,7 @@ def _cut_stretches(shards: ShardSet, config: ExampleConfig) -> list[_Stretch]:
     wanted = max(config.stretch_tokens, MIN_BATCHES_PER_STRETCH * config.batch_tokens)
     stretches = []
     for shard in shards.shards:
-        _, sentences, documents = _read_shard(shard)
+        _, sentences, documents = shard.read()
         document_ends = sentences[documents]
         num_stretches = max(1, round(shard.num_tokens / wanted))
         targets = np.arange(num_stretches + 1) * shard.num_tokens // num_stretches
@@ -214,35 +227,3 @@ def _cut_stretches(shards: ShardSet, config: ExampleConfig) -> list[_Stretch]:
             num_tokens = int(document_ends[last] - document_ends[first])
             stretches.append(_Stretch(shard, first, last, num_tokens))
     return stretches
-
-
-def _read_stretches(stretches: list[_Stretch]) -> tuple[Tokens, Ints, Ints]:
-    """Tokens, sentence offsets and document offsets of stretches, one after the other."""
-    tokens, sentence_lengths, document_lengths = [], [], []
-    for shard in dict.fromkeys(stretch.shard for stretch in stretches):
-        mapped, sentences, documents = _read_shard(shard)
-        for stretch in stretches:
-            if stretch.shard == shard:
-                bounds = documents[stretch.first_document : stretch.last_document + 1]
-                offsets = sentences[bounds[0] : bounds[-1] + 1]
-                tokens.append(mapped[offsets[0] : offsets[-1]])
-                sentence_lengths.append(np.diff(offsets))
-                document_lengths.append(np.diff(bounds))
-    return (
-        cast(Tokens, np.concatenate(tokens)),
-        offsets_of(np.concatenate(sentence_lengths)),
-        offsets_of(np.concatenate(document_lengths)),
-    )
-
-
-def _read_shard(shard: Shard) -> tuple[Tokens, Ints, Ints]:
-    """Tokens, sentence offsets and document offsets of a shard; DataError if they make no sense."""
-    remedy = "run `litebert prepare` into a new folder"
-    try:
-        tokens, sentences, documents = shard.tokens, shard.sentence_offsets, shard.document_offsets
-    except (OSError, ValueError) as error:
-        raise DataError(f"shard {shard.path} cannot be read ({error}); {remedy}") from None
-    for offsets, end in ((sentences, shard.num_tokens), (documents, shard.num_sentences)):
-        if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] <= offsets[:-1]).any():
-            raise DataError(f"{shard.idx_path} is damaged: its offsets do not ascend; {remedy}")
-    return tokens, sentences, documents

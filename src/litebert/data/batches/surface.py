@@ -36,21 +36,13 @@ def overlap_rule(batches: Sequence[Batch]) -> float | None:
     shares: list[float] = []
     labels: list[int] = []
     for batch in batches:
-        ids = batch.input_ids.copy()
-        ids.reshape(-1)[batch.masked_positions] = batch.masked_labels
-        second = batch.token_type_ids.sum(1)
+        ids, borders = batch.originals(), batch.lengths - batch.token_type_ids.sum(1)
         for row in np.flatnonzero(batch.sentence_labels != IGNORED_LABEL):
-            stop = int(batch.lengths[row])
-            border = stop - int(second[row])
-            parts = (
-                set(ids[row, 1 : border - 1].tolist()),
-                set(ids[row, border : stop - 1].tolist()),
-            )
-            shares.append(len(parts[0] & parts[1]) / max(1, min(map(len, parts))))
+            first = set(ids[row, 1 : borders[row] - 1].tolist())
+            second = set(ids[row, borders[row] : batch.lengths[row] - 1].tolist())
+            shares.append(len(first & second) / max(1, min(len(first), len(second))))
             labels.append(int(batch.sentence_labels[row]))
-    if not labels:
-        return None
-    return _best_threshold(np.array(shares), np.array(labels))
+    return _best_threshold(np.array(shares), np.array(labels)) if labels else None
 
 
 def _best_threshold(shares: np.ndarray, labels: np.ndarray) -> float:
@@ -58,8 +50,8 @@ def _best_threshold(shares: np.ndarray, labels: np.ndarray) -> float:
     order = np.argsort(shares, kind="stable")
     shares, labels = shares[order], labels[order]
     # With the first k below the threshold: their ones and the others' zeros are right.
-    right = np.concatenate(([0], np.cumsum(labels))) + np.concatenate(
-        (np.cumsum((1 - labels)[::-1])[::-1], [0])
-    )
+    ones = np.concatenate(([0], np.cumsum(labels)))
+    zeros_above = (len(labels) - ones[-1]) - (np.arange(len(ones)) - ones)
+    right = ones + zeros_above
     possible = np.concatenate(([True], shares[1:] != shares[:-1], [True]))
     return float(right[possible].max() / len(labels))

@@ -57,10 +57,10 @@ class Assembly:
     """tokens that count, and those that the vocabulary lacks"""
 
 
-def plan_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens: int) -> Assembly:
+def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens: int) -> Assembly:
     """Find duplicates, write the dev shards, and decide which parts make which train shard.
 
-    The plan is stored last: if it is there, the rest is done.
+    What it returns is stored last: if it is there, the rest is done.
     """
     if build.assembly.is_file():
         return from_dict(Assembly, read_json(build.assembly), str(build.assembly))
@@ -128,9 +128,8 @@ def _mark_duplicates(build: BuildFolder, parts: Sequence[Path], num_documents: i
     if num_documents == 0:  # nothing can be mapped
         return 0
     # On disk: for thousands of millions of documents even one byte each is too much memory.
-    dropped = np.lib.format.open_memmap(
-        build.work / _DROPPED, mode="w+", dtype=np.bool_, shape=(num_documents,)
-    )
+    path = build.work / _DROPPED
+    dropped = np.lib.format.open_memmap(path, "w+", np.bool_, (num_documents,))
     num_duplicates = 0
     hashes = (read_hashes(path) for path in parts)
     for numbers in find_duplicates(hashes, num_documents, build.work / _SPILL):
@@ -172,12 +171,8 @@ def find_duplicates(
 ) -> Iterator[NDArray[np.int64]]:
     """Yield the numbers, int64 [k], of all documents that repeat an earlier one.
 
-    Equal hashes fall into the same partition, so each partition is resolved on its own. Only one
-    is in memory at a time; the others wait in files.
-
-    Args:
-        hashes: 128-bit hashes of consecutive documents, arrays of uint64 [n, 2].
-        spill_folder: made and removed again; not used if one partition is enough.
+    ``hashes`` are those of consecutive documents, arrays of uint64 [n, 2]. Equal ones fall into the
+    same partition, so each is resolved on its own; the others wait in files of ``spill_folder``.
     """
     num_partitions = min(_MAX_PARTITIONS, -(-num_documents // partition_records))
     records = _numbered(hashes)

@@ -6,12 +6,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
 from litebert.common.config import from_dict
 from litebert.common.errors import DataError
-from litebert.common.files import atomic_path, read_json, write_json
+from litebert.common.files import atomic_path, read_json, remove, write_json
 from litebert.common.ownership import owned_folder
 from litebert.data.corpus.manifest import FORMAT, MANIFEST, Manifest
 from litebert.data.corpus.sources import Source, read_sources, write_sources
@@ -40,12 +39,10 @@ class BuildRequest:
             if old.settings.get(key) != value:
                 flag = "--dev-fraction" if key == "dev_share" else f"--{key.replace('_', '-')}"
                 return f"{flag} was {old.settings.get(key)} and is now {value}"
-        for new_source, old_source in zip_longest(self.sources, old.sources):
-            if new_source is None or old_source is None or new_source.path != old_source.path:
-                return (
-                    f"it was of other source files ({len(old.sources)} then, "
-                    f"{len(self.sources)} now)"
-                )
+        if [source.path for source in self.sources] != [source.path for source in old.sources]:
+            counts = f"{len(old.sources)} then, {len(self.sources)} now"
+            return f"it was of other source files ({counts})"
+        for new_source, old_source in zip(self.sources, old.sources, strict=True):
             if new_source.record() != old_source.record():
                 return f"source {new_source.path} changed"
         return None
@@ -61,6 +58,9 @@ class BuildFolder:
     def __init__(self, out: Path) -> None:
         self.out = out
         self.work = out / _WORK
+        self.parts = self.work / "parts"
+        self.assembly = self.work / "assembly.json"
+        """says how parts become shards; it appears once all parts are there"""
 
     @classmethod
     @contextmanager
@@ -84,7 +84,7 @@ class BuildFolder:
         """Start a build, or go on with one of the same request; refuse what would mix two."""
         if restart:
             self._discard()
-        old = self._finished_request() if self.is_finished else self._unfinished_request()
+        old = self._old_request()
         if old is not None and (difference := request.difference(old)) is not None:
             if self.is_finished or any(self.parts.glob("*.npz")) or self.assembly.is_file():
                 kind = "a finished" if self.is_finished else "an unfinished"
@@ -98,22 +98,13 @@ class BuildFolder:
             return
         if old is None:
             self._discard()  # what a process killed while discarding or beginning left
-        self._remove_temporary_files()
+        for path in [*self.out.rglob(".*.tmp")]:  # half written by a process that was killed
+            remove(path)
         self.parts.mkdir(parents=True, exist_ok=True)
         write_sources(self.work / SOURCES, request.sources, times=True)
         write_json(
             self.work / _REQUEST, {"tokenizer": request.tokenizer, "settings": request.settings}
         )
-
-    @property
-    def parts(self) -> Path:
-        """The folder of finished parts."""
-        return self.work / "parts"
-
-    @property
-    def assembly(self) -> Path:
-        """The file that says how parts become shards; it appears once all parts are there."""
-        return self.work / "assembly.json"
 
     def part(self, index: int) -> Path:
         """Return the file of a part."""
@@ -135,38 +126,23 @@ class BuildFolder:
         """Remove what only an unfinished build needs."""
         shutil.rmtree(self.work)
 
-    def _finished_request(self) -> BuildRequest:
-        manifest = Manifest.read(self.out)
-        path = self.out / SOURCES
-        if not path.is_file():
-            raise DataError(f"{path} is missing; prepare the corpus again with --restart")
-        return BuildRequest(manifest.tokenizer, manifest.settings, tuple(read_sources(path)))
-
-    def _unfinished_request(self) -> BuildRequest | None:
+    def _old_request(self) -> BuildRequest | None:
+        """What the build that the folder holds was started with, if it holds one."""
+        if self.is_finished:
+            manifest, path = Manifest.read(self.out), self.out / SOURCES
+            if not path.is_file():
+                raise DataError(f"{path} is missing; prepare the corpus again with --restart")
+            return BuildRequest(manifest.tokenizer, manifest.settings, tuple(read_sources(path)))
         if not (self.work / _REQUEST).is_file():
             return None
-        values = read_json(self.work / _REQUEST)
-        return from_dict(
-            BuildRequest, {**values, "sources": tuple(self.known_sources())}, str(self.work)
-        )
+        values = read_json(self.work / _REQUEST) | {"sources": tuple(self.known_sources())}
+        return from_dict(BuildRequest, values, str(self.work))
 
     def _discard(self) -> None:
         """Remove a build: the manifest first, the mark that the folder is ours last."""
         self.work.mkdir(exist_ok=True)
         for name in _MADE:
-            path = self.out / name
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-
-    def _remove_temporary_files(self) -> None:
-        """Remove half-written files that a killed process left."""
-        for path in [*self.out.rglob(".*.tmp")]:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+            remove(self.out / name)
 
 
 def _is_build(out: Path) -> bool:

@@ -12,8 +12,6 @@ from litebert.common.errors import ConfigError
 Layout = Literal["auto", "sentences", "paragraphs", "files"]
 EngineName = Literal["local", "ray"]
 
-DEFAULT_DEV_FRACTION = 0.005
-
 
 @dataclass(frozen=True)
 class PrepareConfig:
@@ -76,4 +74,4 @@ one list in which -1 ends a sentence"""
         """The share of the input that goes to the dev split."""
         if self.dev_fraction is not None:
             return self.dev_fraction
-        return 0.0 if self.dev_input else DEFAULT_DEV_FRACTION
+        return 0.0 if self.dev_input else 0.005

@@ -7,26 +7,20 @@ began, so an interrupted build goes on at the end of any part.
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple
 
-from litebert.common.errors import DataError, blame, install_command
+from litebert.common.errors import DataError, blame, needs
 from litebert.common.files import COMPRESSIONS, READ_ERRORS, open_binary, read_json
 from litebert.common.limits import machine_memory
-from litebert.common.rows import parquet_rows
+from litebert.common.rows import open_parquet, parquet_rows
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.sources import Source
 
-if TYPE_CHECKING:
-    import pyarrow.parquet
-
 LARGEST = 4
-"""A document of more than so many times the wanted bytes of a part is cut, such a line is skipped:
+"""Times the wanted bytes of a part: a larger document is cut, a longer line left out, so that
 memory stays bounded."""
 
 _SKIP_BYTES = 1 << 20
@@ -34,17 +28,9 @@ _BINARY_BYTES = 1 << 16
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 
 ProblemKind = Literal[
-    "empty_file",
-    "binary_file",
-    "unreadable_file",
-    "missing_column",
-    "binary_line",
-    "broken_utf8",
-    "broken_json",
-    "broken_row",
-    "overlong_line",
-    "document_cut",
-]
+    "empty_file", "binary_file", "unreadable_file", "missing_column", "binary_line", "broken_utf8",
+    "broken_json", "broken_row", "overlong_line", "document_cut",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -190,7 +176,7 @@ def _text_excerpts(
     first_size = largest if source.layout == "files" else part_bytes
     buffer, size, is_fresh = b"", first_size, offset == 0
     while True:
-        buffer += _read_exactly(stream, size - len(buffer))
+        buffer += stream.read(max(0, size - len(buffer)))
         if is_fresh and (not buffer or b"\0" in buffer[:_BINARY_BYTES]):
             detail = "NUL bytes; if it is UTF-16, convert it to UTF-8" if buffer else "no text"
             yield _failure(source, "binary_file" if buffer else "empty_file", 0, detail)
@@ -209,18 +195,16 @@ def _text_excerpts(
             end = buffer.rfind(b"\n") + 1
             detail = f"longer than {largest:,} bytes; the rest becomes a document of its own"
             problems = (Problem("document_cut", source.path, line, detail),)
+        data, num_lines = buffer[:end], buffer.count(b"\n", 0, end)
         if end == 0:
-            num_bytes, buffer = _skip_line(stream, len(buffer))
-            detail = f"{num_bytes:,} bytes, more than {largest:,}; the line is left out"
+            end, buffer = _skip_line(stream, len(buffer))
+            num_lines = 1
+            detail = f"{end:,} bytes, more than {largest:,}; the line is left out"
             problems = (Problem("overlong_line", source.path, line, detail),)
-            yield Excerpt(source, line, b"", offset + num_bytes, line + 1, problems)
-            offset, line = offset + num_bytes, line + 1
         else:
-            data, buffer = buffer[:end], buffer[end:]
-            next_line = line + data.count(b"\n")
-            yield Excerpt(source, line, data, offset + end, next_line, problems)
-            offset, line = offset + end, next_line
-        size = first_size
+            buffer = buffer[end:]
+        yield Excerpt(source, line, data, offset + end, line + num_lines, problems)
+        offset, line, size = offset + end, line + num_lines, first_size
 
 
 def _last_document_end(buffer: bytes, source: Source) -> int:
@@ -233,18 +217,7 @@ def _last_document_end(buffer: bytes, source: Source) -> int:
     if found >= 0:
         return found + 2
     # Blank lines with spaces or carriage returns: slower to find, and rare.
-    end = 0
-    for match in _BLANK_LINE.finditer(buffer):
-        end = match.end()
-    return end
-
-
-def _read_exactly(stream: IO[bytes], num_bytes: int) -> bytes:
-    read: list[bytes] = []
-    while num_bytes > 0 and (data := stream.read(num_bytes)):
-        read.append(data)
-        num_bytes -= len(data)
-    return b"".join(read)
+    return max((match.end() for match in _BLANK_LINE.finditer(buffer)), default=0)
 
 
 def _skip(stream: IO[bytes], num_bytes: int, is_compressed: bool) -> None:
@@ -276,13 +249,11 @@ def _parquet_excerpts(
     source: Source, column: str, offset: int, part_bytes: int
 ) -> Iterator[Excerpt]:
     """Yield values of the column; offsets are rows."""
-    try:
+    with needs("data", f"{source.path}: reading Parquet"):
         import pyarrow
-    except ModuleNotFoundError:
-        raise DataError(f"{source.path}: reading Parquet needs {install_command('data')}") from None
     first_row = offset
     try:
-        with _parquet_file(source) as file:
+        with open_parquet(Path(source.path)) as file:
             schema = file.schema_arrow
             if column not in schema.names:
                 names = ", ".join(schema.names)
@@ -319,7 +290,7 @@ def _squad_excerpts(source: Source, offset: int, part_bytes: int) -> Iterator[Ex
 def _excerpts_of_values(
     source: Source, values: Iterable[object], first_row: int, part_bytes: int
 ) -> Iterator[Excerpt]:
-    """Yield values, the first of which is row ``first_row``, in excerpts of about so many bytes."""
+    """Yield values, the first of which is row ``first_row``, in excerpts of about a part each."""
     kept: list[object] = []
     size = 0
     for value in values:
@@ -332,19 +303,3 @@ def _excerpts_of_values(
     if kept:
         last_row = first_row + len(kept)
         yield Excerpt(source, first_row + 1, tuple(kept), last_row, last_row + 1)
-
-
-@contextmanager
-def _parquet_file(source: Source) -> Iterator[pyarrow.parquet.ParquetFile]:
-    """Open a Parquet file so that a page of a column is in memory at a time, not a row group."""
-    import pyarrow.parquet
-
-    with ExitStack() as stack:
-        file: Path | IO[bytes] = Path(source.path)
-        if Path(source.path).suffix.lower() in COMPRESSIONS:
-            # Parquet is read from its end, so a compressed one is unpacked first.
-            file = stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(stack.enter_context(open_binary(source.path)), file)
-        yield stack.enter_context(
-            pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
-        )

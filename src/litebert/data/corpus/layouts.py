@@ -51,14 +51,9 @@ def paragraphs_of(text: str) -> list[str]:
 def detect_layout(samples: Sequence[str], language: str) -> tuple[TextLayout, str]:
     """Recognise the layout from the beginnings of a few files, and say why.
 
-    In this order:
-
-    1. wrapped lines (nearly all within 100 characters, most of them ending inside a sentence):
-       blank lines separate paragraphs, so a file is a document: ``files``;
-    2. several files in which every line is followed by a blank one: likewise ``files``;
-    3. lines of more than 1.25 sentences on average: ``paragraphs``, or ``files`` if there is no
-       blank line at all;
-    4. else ``sentences``.
+    Where lines are wrapped, or each is followed by a blank one in several files, blank lines
+    separate paragraphs, so a file is a document. Else lines of more than 1.25 sentences on average
+    are paragraphs, of one document if there is no blank line at all.
     """
     from litebert.text.sentences import split_sentences
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, cast
 from zipfile import BadZipFile
@@ -230,9 +230,8 @@ class _Ids:
         if not isinstance(record, list):
             raise ValueError(f"expected a list of ids, found {type(record).__name__}")
         if not any(isinstance(part, list) for part in record):
-            ends = [at for at, number in enumerate(record) if number == -1]
-            starts = [0, *(at + 1 for at in ends)]
-            record = [record[a:b] for a, b in zip(starts, [*ends, len(record)], strict=True)]
+            ends = [at for at, number in enumerate([*record, -1]) if number == -1]
+            record = [record[a + 1 : b] for a, b in pairwise([-1, *ends])]
         for part in record:
             wrong = part if not isinstance(part, list) else [
                 one for one in part if type(one) is not int or one not in self._allowed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,17 +10,18 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
+from typing import get_args
 
 from litebert.common.errors import DataError
-from litebert.common.files import atomic_folder, sha256_file
+from litebert.common.files import atomic_folder, file_sizes, sha256_file
 from litebert.common.ownership import keep_inputs
-from litebert.common.progress import progress
-from litebert.data.corpus.assemble import plan_assembly, write_train_shards
+from litebert.common.progress import progress, say
+from litebert.data.corpus.assemble import begin_assembly, write_train_shards
 from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, BuildRequest
 from litebert.data.corpus.config import PrepareConfig
-from litebert.data.corpus.engines import Results, in_processes, in_this_process, on_ray
+from litebert.data.corpus.engines import build_parts, num_cores
 from litebert.data.corpus.ingest import BEGINNING, RawPart, read_raw_parts
-from litebert.data.corpus.manifest import Manifest, SourceCounts
+from litebert.data.corpus.manifest import Manifest, SourceCounts, Split
 from litebert.data.corpus.parts import PartSettings, PartSummary, read_summary
 from litebert.data.corpus.shards import TOKENIZER_FOLDER, seal_split, token_dtype
 from litebert.data.corpus.sources import (
@@ -73,32 +73,27 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     """
     started = time.monotonic()
     named = [("--input", path) for path in (*config.input, *config.dev_input)]
-    read = [*named, ("--tokenizer", config.tokenizer)]
-    keep_inputs(config.out, read)
+    keep_inputs(config.out, [*named, ("--tokenizer", config.tokenizer)])
     tokenizer = Tokenizer.load(config.tokenizer)
-    skip = config.out.absolute()
-    inputs = [
-        *find_inputs(config.dev_input, "dev", config.layout, config.language, skip),
-        *find_inputs(config.input, "train", config.layout, config.language, skip),
-    ]
+    how = (config.layout, config.language, config.out.absolute())
+    inputs = find_inputs(config.dev_input, "dev", *how) + find_inputs(config.input, "train", *how)
     for found in inputs:
-        _say(found.describe())
+        say(found.describe())
         others = [path for path in found.files if format_of(path) != "jsonl"]
         if config.ids and others:
             raise DataError(f"{others[0]} is not JSON lines: --ids reads files named .jsonl")
     if config.layout != "sentences" and (note := splitting_note(config.language)):
-        _say(note)
-    workers = config.workers or _num_cores()
+        say(note)
+    workers = config.workers or num_cores()
     with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
         sources = _hashed_sources(inputs, build)
         request = BuildRequest(tokenizer.fingerprint, _settings(config), sources)
         build.begin(request, config.restart)
-        was_complete = build.is_finished
-        work = _Work()
+        was_complete, work = build.is_finished, _Work()
         if not was_complete:
             if not build.assembly.is_file():
-                work = _tokenise(config, build, sources, tokenizer, workers)
-            _assemble(config, build, sources, tokenizer, work.num_parts)
+                work = _tokenise(config, build, sources, tokenizer)
+            _assemble(config, build, request, tokenizer.vocab_size, work)
         return PrepareReport(
             out=config.out,
             manifest=Manifest.read(config.out),
@@ -107,7 +102,7 @@ def prepare(config: PrepareConfig) -> PrepareReport:
             workers=workers,
             seconds=time.monotonic() - started,
             processed_bytes=work.num_bytes,
-            disk_bytes=sum(p.stat().st_size for p in config.out.rglob("*") if p.is_file()),
+            disk_bytes=sum(file_sizes(config.out).values()),
             peak_memory_bytes=_peak_memory_bytes(workers),
         )
 
@@ -134,26 +129,16 @@ class _Work:
 
 
 def _tokenise(
-    config: PrepareConfig,
-    build: BuildFolder,
-    sources: Sequence[Source],
-    tokenizer: Tokenizer,
-    workers: int,
+    config: PrepareConfig, build: BuildFolder, sources: Sequence[Source], tokenizer: Tokenizer
 ) -> _Work:
     """Read all input and make those parts that are not there yet."""
-    settings = PartSettings(
-        tokenizer.model,
-        tokenizer.settings,
-        config.language,
-        config.column,
-        config.dev_share,
-        config.ids,
-    )
+    how = (config.language, config.column, config.dev_share, config.ids)
+    settings = PartSettings(tokenizer.model, tokenizer.settings, *how)
     leading = build.num_leading_parts()
     start = read_summary(build.part(leading - 1)).end if leading else BEGINNING
     work = _Work(num_parts=leading, num_resumed=leading)
     if any(build.parts.glob("*.npz")):
-        _say(f"{config.out}: going on with an unfinished build")
+        say(f"{config.out}: going on with an unfinished build")
     # How much text a compressed file holds is known only when it has been read.
     left_mb = sum(source.text_bytes_estimate for source in sources[start.source :]) / 1e6
     with progress("tokenising", total=left_mb, unit="MB") as bar:
@@ -166,8 +151,8 @@ def _tokenise(
                 else:
                     yield raw
 
-        # Closed at once when something fails: workers end before the folder is unlocked.
-        with closing(_run(config, missing_parts(), settings, workers)) as results:
+        results = build_parts(missing_parts(), settings, config.engine, config.workers)
+        with closing(results):  # at once if something fails: workers end before the lock does
             for raw, data in results:
                 summary = read_summary(BytesIO(data))
                 _show_problems(summary, work, config.strict)
@@ -182,45 +167,31 @@ def _tokenise(
     return work
 
 
-def _run(
-    config: PrepareConfig, raw_parts: Iterator[RawPart], settings: PartSettings, workers: int
-) -> Results:
-    if config.engine == "ray":
-        return on_ray(raw_parts, settings, config.workers)
-    if workers == 1:
-        return in_this_process(raw_parts, settings)
-    return in_processes(raw_parts, settings, workers)
-
-
 def _show_problems(summary: PartSummary, work: _Work, strict: bool) -> None:
     """Print the first problems as they are met; stop at one if asked to."""
     for problem in summary.problems:
         if strict:
             raise DataError(f"{problem.describe()}; fix it, or run without --strict")
         if work.num_problems < _SHOWN_PROBLEMS:
-            _say(problem.describe())
+            say(problem.describe())
         elif work.num_problems == _SHOWN_PROBLEMS:
-            _say(f"more problems: counted, and listed in {PROBLEMS} of the output")
+            say(f"more problems: counted, and listed in {PROBLEMS} of the output")
         work.num_problems += 1
 
 
 def _assemble(
-    config: PrepareConfig,
-    build: BuildFolder,
-    sources: Sequence[Source],
-    tokenizer: Tokenizer,
-    num_parts: int,
+    config: PrepareConfig, build: BuildFolder, request: BuildRequest, vocab_size: int, work: _Work
 ) -> None:
     """Make shards of the parts, and the manifest last."""
-    assembly = plan_assembly(build, num_parts, config.dedup, config.shard_tokens)
+    sources = request.sources
+    assembly = begin_assembly(build, work.num_parts, config.dedup, config.shard_tokens)
     if config.strict and assembly.problems:
         raise DataError(f"--strict: an earlier run met problems: {_list(assembly.problems)}")
     if not assembly.train_documents:
         found = _list(assembly.problems) or "no text"
         raise DataError(f"nothing to train on in {len(sources)} files ({found}); check --input")
-    warning = Coverage(*assembly.coverage).check(str(config.input[0]), config.allow_unknown)
-    if warning is not None:
-        _say(warning)
+    if warning := Coverage(*assembly.coverage).check(str(config.input[0]), config.allow_unknown):
+        say(warning)
     with progress("writing shards", total=len(assembly.groups), unit="shard") as bar:
         for _ in write_train_shards(build, assembly):
             bar.advance()
@@ -228,15 +199,11 @@ def _assemble(
         with atomic_folder(build.out / TOKENIZER_FOLDER) as folder:
             copy_tokenizer(config.tokenizer, folder)
     write_sources(build.out / SOURCES, sources, times=False)
-    vocab_size = tokenizer.vocab_size
     Manifest(
         vocab_size=vocab_size,
         dtype=token_dtype(vocab_size).name,
-        tokenizer=tokenizer.fingerprint,
-        splits={
-            "train": seal_split(build.out, "train", vocab_size),
-            "dev": seal_split(build.out, "dev", vocab_size),
-        },
+        tokenizer=request.tokenizer,
+        splits={split: seal_split(build.out, split, vocab_size) for split in get_args(Split)},
         sources=SourceCounts(
             files=len(sources),
             file_bytes=sum(source.bytes for source in sources),
@@ -247,23 +214,16 @@ def _assemble(
             fingerprint=sha256_file(build.out / SOURCES),
         ),
         problems=assembly.problems,
-        settings=_settings(config),
+        settings=request.settings,
     ).write(build.out)
     build.close()
 
 
 def _settings(config: PrepareConfig) -> dict[str, str]:
     """Return the settings that change the output (layouts are kept with the sources)."""
-    values = {
-        "column": config.column,
-        "language": config.language,
-        "dev_share": config.dev_share,
-        "dedup": config.dedup,
-        "shard_tokens": config.shard_tokens,
-        "part_bytes": config.part_bytes,
-    }
-    values |= {"ids": True} if config.ids else {}  # folders from before there was a choice hold
-    return {key: str(value) for key, value in values.items()}
+    keys = ["column", "language", "dev_share", "dedup", "shard_tokens", "part_bytes"]
+    keys += ["ids"] if config.ids else []  # folders from before there was a choice hold
+    return {key: str(getattr(config, key)) for key in keys}
 
 
 @contextmanager
@@ -272,7 +232,7 @@ def _keeping_what_is_done(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _say(f"{out}: finished parts are kept; run the same command again to go on")
+        say(f"{out}: finished parts are kept; run the same command again to go on")
         raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -281,13 +241,6 @@ def _keeping_what_is_done(out: Path) -> Iterator[None]:
             f"no space left on the disk of {out}; free some and run the same command again: "
             "finished parts are kept"
         ) from None
-
-
-def _num_cores() -> int:
-    """Return the cores that this process may use, where the system tells."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _peak_memory_bytes(workers: int) -> int:
@@ -304,7 +257,3 @@ def _peak_memory_bytes(workers: int) -> int:
 
 def _list(counts: dict[str, int]) -> str:
     return ", ".join(f"{number:,} {kind.replace('_', ' ')}" for kind, number in counts.items())
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

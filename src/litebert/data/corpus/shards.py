@@ -11,9 +11,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.common.errors import DataError
+from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import atomic_path, sha256_file
 from litebert.common.limits import check_regular
+from litebert.common.rng import rng
 from litebert.data.corpus.manifest import Manifest, ShardEntry, Split, SplitEntry
 from litebert.text.tokenizer import Tokenizer
 
@@ -30,6 +31,10 @@ _MAGIC = int.from_bytes(b"LBIDX\x00\x00\x01", "little")
 _HEADER_BYTES = 32
 _MAX_OFFSET = (1 << 32) - 1
 _COUNTED_AT_ONCE = 1 << 22
+_REMEDY = "run `litebert prepare` into a new folder"
+
+READ_WHOLE_BYTES = 4 << 30
+"""Read in seconds; of a larger corpus a part is verified when a run starts."""
 
 
 def token_dtype(vocab_size: int) -> TokenType:
@@ -46,12 +51,7 @@ def offsets_of(lengths: Integers) -> Integers:
 
 @dataclass(frozen=True)
 class Documents:
-    """Whole documents as columns: cut, selected and joined without a loop over tokens.
-
-    >>> two = Documents.of([[[5, 6], [7]], [[8]]], vocab_size=10)
-    >>> two.select(np.array([False, True])).tokens
-    array([8], dtype=uint16)
-    """
+    """Whole documents as columns: cut, selected and joined without a loop over tokens."""
 
     tokens: Tokens
     """piece ids of all sentences, uint16 or uint32 [T]"""
@@ -59,23 +59,6 @@ class Documents:
     """tokens of each sentence, int64 [S]"""
     document_lengths: Integers
     """sentences of each document, int64 [D]"""
-
-    @classmethod
-    def of(cls, documents: Iterable[Sequence[Sequence[int]]], vocab_size: int) -> Documents:
-        """Pack documents given as lists of sentences given as lists of ids."""
-        tokens: list[int] = []
-        sentence_lengths: list[int] = []
-        document_lengths: list[int] = []
-        for document in documents:
-            document_lengths.append(len(document))
-            for sentence in document:
-                sentence_lengths.append(len(sentence))
-                tokens.extend(sentence)
-        return cls(
-            cast(Tokens, np.array(tokens, token_dtype(vocab_size))),
-            np.array(sentence_lengths, np.int64),
-            np.array(document_lengths, np.int64),
-        )
 
     @classmethod
     def join(cls, parts: Sequence[Documents]) -> Documents:
@@ -162,40 +145,42 @@ class Shard:
         start = _HEADER_BYTES + 4 * first
         return np.fromfile(self.idx_path, "<u4", count, offset=start).astype(np.int64)
 
-    @property
-    def num_bytes(self) -> int:
-        """Size of both files."""
-        numbers = self.num_sentences + self.num_documents + 2
-        return self.num_tokens * self.dtype.itemsize + _HEADER_BYTES + 4 * numbers
+    def read(self) -> tuple[Tokens, Integers, Integers]:
+        """Tokens, sentence offsets and document offsets; DataError if they make no sense."""
+        try:
+            tokens, sentences, documents = self.tokens, self.sentence_offsets, self.document_offsets
+        except (OSError, ValueError) as error:
+            raise DataError(f"shard {self.path} cannot be read ({error}); {_REMEDY}") from None
+        for offsets, end in ((sentences, self.num_tokens), (documents, self.num_sentences)):
+            if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] <= offsets[:-1]).any():
+                raise DataError(
+                    f"{self.idx_path} is damaged: its offsets are not in order; {_REMEDY}"
+                )
+        return tokens, sentences, documents
 
     def check_content(self, vocab_size: int) -> None:
         """Raise DataError if a token is not in the vocabulary, or an offset not in order."""
-        tokens = self.tokens
+        tokens, _, _ = self.read()
         for start in range(0, self.num_tokens, _COUNTED_AT_ONCE):
             if tokens[start : start + _COUNTED_AT_ONCE].max() >= vocab_size:
                 raise DataError(f"{self.bin_path} has tokens beyond {vocab_size} pieces")
-        for offsets, end in (
-            (self.sentence_offsets, self.num_tokens),
-            (self.document_offsets, self.num_sentences),
-        ):
-            if offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
-                raise DataError(f"{self.idx_path} has offsets that are not in order")
 
-    def check(self) -> None:
-        """Raise DataError if a file is missing, cut short or of another shard."""
-        expected = {
+    @property
+    def sizes(self) -> dict[Path, int]:
+        """Bytes that each of the two files should have."""
+        return {
             self.bin_path: self.num_tokens * self.dtype.itemsize,
             self.idx_path: _HEADER_BYTES + 4 * (self.num_sentences + self.num_documents + 2),
         }
-        for path, num_bytes in expected.items():
+
+    def check(self) -> None:
+        """Raise DataError if a file is missing, cut short or of another shard."""
+        for path, num_bytes in self.sizes.items():
             if not path.is_file():
-                raise DataError(f"{path} is missing; run `litebert prepare` into a new folder")
+                raise DataError(f"{path} is missing; {_REMEDY}")
             found = path.stat().st_size
             if found != num_bytes:
-                raise DataError(
-                    f"{path} has {found} bytes instead of {num_bytes}; "
-                    "run `litebert prepare` into a new folder"
-                )
+                raise DataError(f"{path} has {found} bytes instead of {num_bytes}; {_REMEDY}")
 
 
 class ShardSet:
@@ -247,9 +232,7 @@ class ShardSet:
                 raise ValueError("not a count for each piece")
             return cast(Integers, np.array(counts))
         except (DataError, OSError, ValueError, EOFError):
-            raise DataError(
-                f"{path} is missing or damaged; run `litebert prepare` into a new folder"
-            ) from None
+            raise DataError(f"{path} is missing or damaged; {_REMEDY}") from None
 
     def verify(self, numbers: Iterable[int] | None = None) -> None:
         """Read shards and compare them with the manifest's hashes; DataError on damage.
@@ -263,13 +246,39 @@ class ShardSet:
                 if sha256_file(path) != expected:
                     raise DataError(
                         f"{path} is damaged: it is not what `litebert prepare` wrote; copy it "
-                        "again, or run `litebert prepare` into a new folder"
+                        f"again, or {_REMEDY}"
                     )
             shard.check_content(self.vocab_size)
 
 
+def verify_shards(
+    sets: Sequence[ShardSet], seed: int, *, everything: bool = False, part: int = 0, parts: int = 1
+) -> str | None:
+    """Verify shards before they are used: all up to 4 GB, of more a tenth unless ``everything``.
+
+    Which tenth is drawn by the seed. Returns a line about what was not read, or None.
+    ``part`` of ``parts`` is for processes that share the work.
+    """
+    found = [(shards, number) for shards in sets for number in range(len(shards.shards))]
+    num_bytes = sum(sum(shard.sizes.values()) for shards in sets for shard in shards.shards)
+    chosen, note = list(range(len(found))), None
+    if num_bytes > READ_WHOLE_BYTES and not everything:
+        count = -(-len(found) // 10)
+        chosen = sorted(rng(seed, "verify").permutation(len(found))[:count].tolist())
+        note = (
+            f"{count:,} of {len(found):,} shards were checked against their checksums; --verify "
+            f"checks all {num_bytes / 1e9:,.0f} GB"
+        )
+    for index in chosen[part::parts]:
+        shards, number = found[index]
+        shards.verify([number])
+    return note
+
+
 def tokenizer_of(sources: Sequence[ShardSet]) -> Tokenizer:
     """Load the one tokenizer that made the tokens of all sources; DataError if there is none."""
+    if not sources:
+        raise ConfigError("no corpus given; name at least one folder of shards")
     tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in sources]
     for shards, tokenizer in zip(sources, tokenizers, strict=True):
         if shards.tokenizer_fingerprint not in ("", tokenizer.fingerprint):
@@ -320,12 +329,6 @@ class ShardCutter:
     """Cuts a stream of documents into shards: one ends with the document that fills it.
 
     Where it cuts depends on the documents alone, not on how they were grouped when added.
-
-    >>> cutter = ShardCutter(shard_tokens=3)
-    >>> [len(d.tokens) for d in cutter.add(Documents.of([[[1, 2]], [[3, 4]], [[5]]], 10))]
-    [4]
-    >>> len(cutter.rest().tokens)
-    1
     """
 
     def __init__(self, shard_tokens: int) -> None:

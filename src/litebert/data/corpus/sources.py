@@ -63,9 +63,7 @@ class Source:
 
     def record(self) -> dict[str, object]:
         """Return what identifies the source, for ``sources.jsonl``."""
-        values = asdict(self)
-        del values["mtime_ns"]
-        return values
+        return {key: value for key, value in asdict(self).items() if key != "mtime_ns"}
 
 
 @dataclass(frozen=True)
@@ -93,17 +91,9 @@ def format_of(path: Path) -> Format:
 
     Only SQuAD's files are known by their content: others named .json hold an object a line.
     """
-    if plain_suffix(path) == ".json" and _has_squad_mark(path):
+    if plain_suffix(path) == ".json" and _SQUAD_MARK in _head(path, _MARK_BYTES):
         return "squad"
     return _FORMATS.get(plain_suffix(path), "text")
-
-
-def _has_squad_mark(path: Path) -> bool:
-    try:
-        with open_binary(path) as stream:
-            return _SQUAD_MARK in stream.read(_MARK_BYTES)
-    except READ_ERRORS:
-        return False  # reported with its place when the file is read
 
 
 def find_inputs(
@@ -119,15 +109,12 @@ def find_inputs(
         files = tuple(path for path in found if skip not in path.absolute().parents)
         if not files:
             raise DataError(f"input {pattern} holds only the output folder {skip}; choose another")
+        chosen, reason = None if layout == "auto" else layout, "as set"
         texts = [path for path in files if format_of(path) == "text"]
-        chosen: TextLayout | None = None
-        reason = "as set"
         if texts and layout == "auto":
             chosen, found_by = detect_layout(_samples(texts), language)
             reason = f"detected: {found_by}"
-        elif texts and layout != "auto":
-            chosen = layout
-        inputs.append(Input(str(pattern), files, chosen, split, reason))
+        inputs.append(Input(str(pattern), files, chosen if texts else None, split, reason))
     return inputs
 
 
@@ -138,7 +125,7 @@ def fingerprint_sources(inputs: Sequence[Input], known: Iterable[Source]) -> Ite
         inputs: dev inputs first: of a document that is in both, the dev split keeps its copy.
         known: sources hashed before; one of equal size and time is not read again.
     """
-    trusted = {source.path: source for source in known}
+    hashes = {(source.path, source.bytes, source.mtime_ns): source.sha256 for source in known}
     seen: set[Path] = set()
     for group in inputs:
         for path in group.files:
@@ -146,17 +133,15 @@ def fingerprint_sources(inputs: Sequence[Input], known: Iterable[Source]) -> Ite
             if resolved in seen:
                 continue
             seen.add(resolved)
-            kind = format_of(path)
-            status = path.stat()
-            old = trusted.get(str(path))
-            unchanged = old and (old.bytes, old.mtime_ns) == (status.st_size, status.st_mtime_ns)
+            kind, status = format_of(path), path.stat()
+            old = hashes.get((str(path), status.st_size, status.st_mtime_ns))
             yield Source(
                 path=str(path),
                 format=kind,
                 layout=group.layout if kind == "text" else None,
                 split=group.split,
                 bytes=status.st_size,
-                sha256=old.sha256 if old and unchanged else _hash(path),
+                sha256=old or _hash(path),
                 mtime_ns=status.st_mtime_ns,
             )
 
@@ -182,13 +167,14 @@ def read_sources(path: Path) -> Iterator[Source]:
 def _samples(files: Sequence[Path]) -> list[str]:
     """Return the beginnings of a few files spread over all of them."""
     step = max(1, len(files) // _SAMPLE_FILES)
-    samples: list[str] = []
-    for path in files[::step][:_SAMPLE_FILES]:
-        try:
-            with open_binary(path) as stream:
-                data = stream.read(_SAMPLE_BYTES)
-        except READ_ERRORS:
-            continue  # reported with its place when the file is read
-        if data and b"\0" not in data:
-            samples.append(data.decode("utf-8", errors="ignore"))
-    return samples
+    heads = [_head(path, _SAMPLE_BYTES) for path in files[::step][:_SAMPLE_FILES]]
+    return [head.decode(errors="ignore") for head in heads if head and b"\0" not in head]
+
+
+def _head(path: Path, num_bytes: int) -> bytes:
+    """Return how a file begins; nothing if it is damaged: that is reported when it is read."""
+    try:
+        with open_binary(path) as stream:
+            return stream.read(num_bytes)
+    except READ_ERRORS:
+        return b""

@@ -15,8 +15,7 @@ from litebert.common.rng import derived_seed
 from litebert.common.statistics import small_dev_split
 from litebert.data.batches.example import Vocabulary, WordChoice
 from litebert.data.corpus.manifest import Split
-from litebert.data.corpus.shards import ShardSet, tokenizer_of
-from litebert.data.corpus.verify import verify_shards
+from litebert.data.corpus.shards import ShardSet, tokenizer_of, verify_shards
 from litebert.dist.runtime import Process
 from litebert.interop.folder import load_config, resolve
 from litebert.interop.hf import load_model

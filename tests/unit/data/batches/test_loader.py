@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -22,8 +22,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.common.errors import ConfigError, DataError
-from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Vocabulary
+from litebert.common.errors import ConfigError, DataError, LitebertError
+from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Rules, Task, Vocabulary
 from litebert.data.batches.loader import MIXTURE_PERIOD, Loader, _shares
 from litebert.data.batches.order import deal
 from litebert.data.corpus.shards import ShardSet
@@ -129,7 +129,9 @@ def test_examples_are_text_of_the_corpus(corpus: ShardSet) -> None:
 
 @pytest.mark.parametrize("rules", ["paper", "official"])
 @pytest.mark.parametrize("task", ["sop", "nsp", "none"])
-def test_every_chunk_comes_exactly_once_per_epoch(corpus: ShardSet, task: str, rules: str) -> None:
+def test_every_chunk_comes_exactly_once_per_epoch(
+    corpus: ShardSet, task: Task, rules: Rules
+) -> None:
     loader = loader_of(corpus, replace(CONFIG, task=task, rules=rules))
     source = loader.corpora[0]
     num_buffers = source.locate(source.num_batches - 1)[1] + 1
@@ -192,7 +194,7 @@ def test_blocks_meet_others_in_every_epoch(corpus: ShardSet) -> None:
 
 
 @pytest.mark.parametrize("rules", ["paper", "official"])
-def test_only_official_words_go_on_across_the_border(corpus: ShardSet, rules: str) -> None:
+def test_only_official_words_go_on_across_the_border(corpus: ShardSet, rules: Rules) -> None:
     loader = loader_of(corpus, replace(CONFIG, rules=rules, task="nsp"))
     word_starts, apart, together = loader.vocabulary.word_starts, 0, 0
     for epoch in range(3):
@@ -407,7 +409,7 @@ def test_mixture_has_exact_shares_and_keeps_each_order(corpus: ShardSet, tmp_pat
     vocabulary = vocabulary_of(corpus)
     mixed = Loader([(corpus, 3.0), (other, 1.0)], CONFIG, 1, vocabulary)
     alone = Loader([(corpus, 1.0)], CONFIG, 1, vocabulary)
-    sources = []
+    sources = list[int]()
     for batch in islice(mixed.iterate(), MIXTURE_PERIOD + 400):
         if batch.source == 0:
             own = replace(batch, position=sources.count(0))
@@ -459,7 +461,7 @@ def test_what_cannot_work_is_refused_in_one_line(corpus: ShardSet, tmp_path: Pat
     one = write_documents(tmp_path / "one", [[[5, 6], [7, 8]]], 10)
     empty = ShardSet.open(tmp_path / "one", "dev")
     words = vocabulary_of(one)
-    cases = [
+    cases: list[tuple[Callable[[], object], type[LitebertError], str]] = [
         (lambda: Loader([], CONFIG, 1, words), ConfigError, "at least one folder"),
         (lambda: Loader([(one, 0.0)], CONFIG, 1, words), ConfigError, "above 0"),
         (lambda: Loader([(corpus, 1.0)], CONFIG, 1, words), DataError, "same tokenizer"),
@@ -469,8 +471,8 @@ def test_what_cannot_work_is_refused_in_one_line(corpus: ShardSet, tmp_path: Pat
         (lambda: loader_of(one).batch(-1), ConfigError, "negative"),
         (lambda: loader_of(one).iterate(0, stride=0), ConfigError, "stride"),
         (lambda: ExampleConfig(length=4), ConfigError, "length 4"),
-        (lambda: ExampleConfig(buffer_stretches=1), ConfigError, "buffer_stretches 1"),
-        (lambda: ExampleConfig(short_probability=2), ConfigError, "short_probability 2"),
+        (lambda: ExampleConfig(buffer_stretches=1), ConfigError, "buffer_stretches is 1"),
+        (lambda: ExampleConfig(short_probability=2), ConfigError, "short_probability is 2"),
     ]
     for action, kind, message in cases:
         with pytest.raises(kind, match=message) as raised:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,10 @@ from litebert.data.batches.masks import (
     ranges,
 )
 
+Examples = list[tuple[list[int], list[int]]]
+"""Tokens of A and B."""
+Replace = Literal["token", "span"]
+
 SPECIAL = -1
 WORD_STARTS = np.arange(40) % 3 > 0
 VOCABULARY = Vocabulary(WORD_STARTS)
@@ -31,7 +37,7 @@ EXAMPLES = st.lists(
 SEEDS = st.integers(0, 1 << 30)
 
 
-def flat(examples: list[tuple[list[int], list[int]]]) -> tuple[np.ndarray, np.ndarray]:
+def flat(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
     """Content tokens and segment lengths of examples given as (A, B)."""
     content = np.array([token for a, b in examples for token in [*a, *b]])
     return content, np.array([[len(a), len(b)] for a, b in examples])
@@ -76,7 +82,9 @@ def sequential_masks(
 
 @settings(deadline=None)
 @given(EXAMPLES, st.booleans(), st.integers(1, 4), st.floats(0.05, 0.6), SEEDS)
-def test_selection_equals_the_sequential_one(examples, cross_border, max_ngram, rate, seed) -> None:
+def test_selection_equals_the_sequential_one(
+    examples: Examples, cross_border: bool, max_ngram: int, rate: float, seed: int
+) -> None:
     content, lengths = flat(examples)
     words = find_words(content, lengths, WORD_STARTS, cross_border=cross_border)
     budget = budgets(lengths.sum(axis=1) + 3, MaskConfig(rate=rate))
@@ -110,27 +118,29 @@ def test_selection_equals_the_sequential_one(examples, cross_border, max_ngram, 
 
 @settings(deadline=None)
 @given(EXAMPLES, st.booleans(), st.sampled_from(["token", "span"]), SEEDS)
-def test_budget_whole_words_and_borders(examples, cross_border, replace, seed) -> None:
+def test_budget_whole_words_and_borders(
+    examples: Examples, cross_border: bool, replace: Replace, seed: int
+) -> None:
     content, lengths = flat(examples)
     config = MaskConfig(rate=0.3, max_predictions=9, replace=replace)
     generator = np.random.default_rng(seed)
-    masks = draw_masks(
+    places, _ = draw_masks(
         content, lengths, 3, config, VOCABULARY, generator, cross_border=cross_border
     )
-    assert (np.diff(masks.places) > 0).all()
-    row = np.searchsorted(np.cumsum(lengths.sum(axis=1)), masks.places, side="right")
+    assert (np.diff(places) > 0).all()
+    row = np.searchsorted(np.cumsum(lengths.sum(axis=1)), places, side="right")
     count = np.bincount(row, minlength=len(lengths))
     budget = budgets(lengths.sum(axis=1) + 3, config)
     assert (count <= budget).all()
     masked = np.zeros(len(content), dtype=bool)
-    masked[masks.places] = True
+    masked[places] = True
     words = find_words(content, lengths, WORD_STARTS, cross_border=cross_border)
     for first, last in zip(words.first[:-1], words.first[1:], strict=True):
         assert masked[first:last].all() or not masked[first:last].any()
     # Where every word is one token the budget is always reached.
     plain = MaskConfig(rate=0.3, whole_words=False, max_ngram=1)
-    masks = draw_masks(content, lengths, 3, plain, VOCABULARY, generator)
-    row = np.searchsorted(np.cumsum(lengths.sum(axis=1)), masks.places, side="right")
+    places, _ = draw_masks(content, lengths, 3, plain, VOCABULARY, generator)
+    row = np.searchsorted(np.cumsum(lengths.sum(axis=1)), places, side="right")
     reachable = np.minimum(budgets(lengths.sum(axis=1) + 3, plain), lengths.sum(axis=1))
     assert (np.bincount(row, minlength=len(lengths)) == reachable).all()
 
@@ -183,13 +193,14 @@ def test_budget_is_the_official_rounding() -> None:
 
 
 @pytest.mark.parametrize("replace", ["token", "span"])
-def test_replacement_shares(replace: str) -> None:
+def test_replacement_shares(replace: Replace) -> None:
     num_examples, size = 400, 500
     generator = np.random.default_rng(1)
     content = generator.integers(5, 40, size=num_examples * size)
     lengths = np.tile([size - 100, 100], (num_examples, 1))
-    masks = draw_masks(content, lengths, 3, MaskConfig(replace=replace), VOCABULARY, generator)  # type: ignore[arg-type]
-    original = content[masks.places]
+    config = MaskConfig(replace=replace)
+    places, replacements = draw_masks(content, lengths, 3, config, VOCABULARY, generator)
+    original = content[places]
     n, size_v = len(original), VOCABULARY.size
     # A random piece is the original or [MASK] once in V times.
     expected = {
@@ -198,16 +209,14 @@ def test_replacement_shares(replace: str) -> None:
         "random": 0.1 - 0.2 / size_v,
     }
     found = {
-        "mask": (masks.replacements == VOCABULARY.mask_id).mean(),
-        "keep": (masks.replacements == original).mean(),
+        "mask": (replacements == VOCABULARY.mask_id).mean(),
+        "keep": (replacements == original).mean(),
     }
     found["random"] = 1 - found["mask"] - found["keep"]
     clusters = 1 if replace == "token" else 4  # a span decides for all of its tokens
     for kind, share in expected.items():
         assert abs(found[kind] - share) < 5 * np.sqrt(clusters * share * (1 - share) / n), kind
-    random = masks.replacements[
-        (masks.replacements != VOCABULARY.mask_id) & (masks.replacements != original)
-    ]
+    random = replacements[(replacements != VOCABULARY.mask_id) & (replacements != original)]
     counts = np.delete(np.bincount(random, minlength=size_v), VOCABULARY.mask_id)
     assert (counts[:4] > 0).all(), "specials may come, as in the official code"
     # Pieces of the text come a little less often: they may be the original.
@@ -222,14 +231,14 @@ def test_span_replacement_decides_once_for_a_run() -> None:
     content, lengths = np.full(3000, 7), np.array([[3000, 0]])
     config = MaskConfig(rate=0.05, max_ngram=3, replace="span")
     generator = np.random.default_rng(3)
-    masks = draw_masks(content, lengths, 3, config, VOCABULARY, generator)
-    kinds = np.where(masks.replacements == 4, 0, np.where(masks.replacements == 7, 1, 2))
-    neighbours = np.diff(masks.places) == 1
+    places, replacements = draw_masks(content, lengths, 3, config, VOCABULARY, generator)
+    kinds = np.where(replacements == 4, 0, np.where(replacements == 7, 1, 2))
+    neighbours = np.diff(places) == 1
     same = kinds[1:][neighbours] == kinds[:-1][neighbours]
-    token_masks = draw_masks(
+    token_places, _ = draw_masks(
         content, lengths, 3, MaskConfig(rate=0.05), VOCABULARY, np.random.default_rng(3)
     )
-    assert (token_masks.places == masks.places).all(), "the same places in both modes"
+    assert (token_places == places).all(), "the same places in both modes"
     assert same.mean() > 0.9, "only runs that happen to touch may differ"
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.data.batches.example import ExampleConfig
+from litebert.data.batches.example import ExampleConfig, Rules, Task
 from litebert.data.batches.pairs import Pairs, form_pairs, truncated_lengths
 from litebert.model.config import IGNORED_LABEL
 
@@ -42,7 +42,9 @@ def pairs_of(documents: list[list[int]], seed: int = 0, **settings: object) -> P
 
 @settings(deadline=None)
 @given(DOCUMENTS, LENGTHS, RULES, st.sampled_from(["sop", "nsp", "both", "none"]), SEEDS)
-def test_every_sentence_enters_exactly_one_chunk(documents, length, rules, task, seed) -> None:
+def test_every_sentence_enters_exactly_one_chunk(
+    documents: list[list[int]], length: int, rules: Rules, task: Task, seed: int
+) -> None:
     pairs = pairs_of(documents, seed, length=length, rules=rules, task=task)
     sentence_offsets, document_offsets = offsets(documents)
     taken = np.zeros(len(sentence_offsets) - 1, dtype=int)
@@ -60,7 +62,9 @@ def test_every_sentence_enters_exactly_one_chunk(documents, length, rules, task,
 
 @settings(deadline=None)
 @given(DOCUMENTS, LENGTHS, SEEDS)
-def test_sop_is_two_consecutive_segments_swapped_iff_label_1(documents, length, seed) -> None:
+def test_sop_is_two_consecutive_segments_swapped_iff_label_1(
+    documents: list[list[int]], length: int, seed: int
+) -> None:
     pairs = pairs_of(documents, seed, length=length, task="sop")
     sentence_offsets, _ = offsets(documents)
     for (a, b), (size_a, size_b), label, (first, last) in zip(
@@ -77,7 +81,9 @@ def test_sop_is_two_consecutive_segments_swapped_iff_label_1(documents, length, 
 
 @settings(deadline=None)
 @given(DOCUMENTS, LENGTHS, RULES, SEEDS)
-def test_nsp_negatives_come_from_another_document(documents, length, rules, seed) -> None:
+def test_nsp_negatives_come_from_another_document(
+    documents: list[list[int]], length: int, rules: Rules, seed: int
+) -> None:
     pairs = pairs_of(documents, seed, length=length, task="nsp", rules=rules)
     sentence_offsets, document_offsets = offsets(documents)
     document_ends = sentence_offsets[document_offsets]
@@ -93,7 +99,7 @@ def test_nsp_negatives_come_from_another_document(documents, length, rules, seed
 @settings(deadline=None)
 @given(DOCUMENTS, LENGTHS, SEEDS)
 def test_official_single_sentence_gets_a_random_document_and_label_1(
-    documents, length, seed
+    documents: list[list[int]], length: int, seed: int
 ) -> None:
     pairs = pairs_of(documents, seed, length=length, task="sop", rules="official")
     sentence_offsets, document_offsets = offsets(documents)
@@ -106,7 +112,9 @@ def test_official_single_sentence_gets_a_random_document_and_label_1(
 
 @settings(deadline=None)
 @given(DOCUMENTS, LENGTHS, RULES, st.sampled_from(["sop", "nsp", "both", "none"]), SEEDS)
-def test_pairs_fit_and_are_filled(documents, length, rules, task, seed) -> None:
+def test_pairs_fit_and_are_filled(
+    documents: list[list[int]], length: int, rules: Rules, task: Task, seed: int
+) -> None:
     pairs = pairs_of(documents, seed, length=length, rules=rules, task=task)
     room = length - (2 if task == "none" else 3)
     sizes = pairs.lengths.sum(axis=1)

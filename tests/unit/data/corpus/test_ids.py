@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,7 +26,9 @@ def numbers(tmp_path: Path) -> Path:
     return tmp_path / "numbers"
 
 
-def prepared(tmp_path: Path, numbers: Path, rows: list[object], name: str, **more: object) -> Path:
+def prepared(
+    tmp_path: Path, numbers: Path, rows: Sequence[object], name: str, **more: object
+) -> Path:
     source, out = tmp_path / f"{name}.jsonl", tmp_path / name
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     prepare(PrepareConfig((source,), numbers, out, ids=True, workers=1, dev_fraction=0.0, **more))  # type: ignore[arg-type]
@@ -45,7 +48,7 @@ def documents_of(folder: Path) -> list[list[list[int]]]:
 def test_ids_stay_as_they_are_whichever_way_sentences_are_marked(
     tmp_path: Path, numbers: Path
 ) -> None:
-    nested = prepared(tmp_path, numbers, list(DOCUMENTS), "nested")
+    nested = prepared(tmp_path, numbers, DOCUMENTS, "nested")
     assert documents_of(nested) == DOCUMENTS
     flat = [[-1, *(i for part in document for i in (*part, -1))][1:] for document in DOCUMENTS]
     marked = prepared(tmp_path, numbers, flat, "flat")

@@ -12,13 +12,13 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.data.corpus.ingest import LARGEST, Problem, RawPart, read_raw_parts
 from litebert.data.corpus.layouts import TextLayout, detect_layout, paragraphs_of
 from litebert.data.corpus.sources import Format, Source
+from packing import compressed
 
 LOREM = "The quick brown fox jumps over the lazy dog near the river."
 
@@ -71,7 +71,7 @@ def test_chunks_hold_everything_once_and_can_be_taken_up_anywhere(
 
 @settings(max_examples=60, deadline=None)
 @given(documents, separators, st.integers(80, 400))
-def test_chunks_end_between_documents(
+def test_parts_end_between_documents(
     docs: list[list[str]], separator: str, part_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -88,8 +88,7 @@ def test_chunks_end_between_documents(
 def test_compression_changes_nothing(tmp_path: Path, suffix: str) -> None:
     text = "\n\n".join(f"Document {i}.\n{LOREM * (i % 5)}" for i in range(300)).encode()
     path = tmp_path / f"a.txt{suffix}"
-    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}.get(suffix, zstandard.compress)
-    path.write_bytes(pack(text))
+    path.write_bytes(compressed(text, suffix))
     raw_parts = list(read_raw_parts([source(path)], part_bytes=4096))
     assert len(raw_parts) > 5
     assert text_of(raw_parts) == text
@@ -101,9 +100,8 @@ def test_compression_changes_nothing(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 def test_a_truncated_file_is_reported_and_its_beginning_kept(tmp_path: Path, suffix: str) -> None:
     text = "\n\n".join(f"Document {i * 7919}. {LOREM}" for i in range(3000)).encode()
-    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(suffix, zstandard.compress)
     path = tmp_path / f"a.txt{suffix}"
-    packed = pack(text)
+    packed = compressed(text, suffix)
     path.write_bytes(packed[: len(packed) * 2 // 3])
     raw_parts = list(read_raw_parts([source(path)], part_bytes=4096))
     assert [problem.kind for problem in problems_of(raw_parts)] == ["unreadable_file"]

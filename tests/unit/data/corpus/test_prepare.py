@@ -10,6 +10,7 @@ import lzma
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -19,12 +20,10 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-import zstandard
 
 from litebert.cli import run as run_command
 from litebert.common.errors import ConfigError, DataError
-from litebert.data.corpus import build as build_module
-from litebert.data.corpus import engines
+from litebert.common.files import atomic_path as original_path
 from litebert.data.corpus.assemble import find_duplicates
 from litebert.data.corpus.build import BuildFolder
 from litebert.data.corpus.config import PrepareConfig
@@ -33,6 +32,7 @@ from litebert.data.corpus.prepare import PrepareReport, prepare
 from litebert.data.corpus.shards import ShardSet
 from litebert.text.sentences import split_sentences
 from litebert.text.tokenizer import Tokenizer
+from packing import compressed
 
 Prepare = Callable[..., PrepareReport]
 StopAfter = Callable[..., None]
@@ -137,7 +137,7 @@ def test_ray_is_asked_for_politely(
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(engines.importlib, "import_module", missing)
+    monkeypatch.setattr("importlib.import_module", missing)
     write_text(tmp_path / "corpus.txt", documents[:2])
     with pytest.raises(ConfigError, match=r"pip install 'litebert\[ray\]'"):
         run(engine="ray")
@@ -160,7 +160,6 @@ def test_ray_is_asked_for_politely(
 def test_every_format_and_compression_gives_the_same_tokens(
     run: Prepare, tmp_path: Path, documents: list[list[str]], kind: str, suffix: str
 ) -> None:
-    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}.get(suffix, zstandard.compress)
     documents = documents[:8]
     run(write_text(tmp_path / "reference.txt", documents), out="reference", dev_fraction=0)
     folder = tmp_path / "corpus"
@@ -168,7 +167,7 @@ def test_every_format_and_compression_gives_the_same_tokens(
     if kind == "files":
         for index, document in enumerate(documents):
             data = "\n".join(document).encode()
-            (folder / f"{index:02d}.txt{suffix}").write_bytes(pack(data))
+            (folder / f"{index:02d}.txt{suffix}").write_bytes(compressed(data, suffix))
     else:
         texts = ["\n".join(document) for document in documents]
         plain = tmp_path / "plain"
@@ -182,7 +181,7 @@ def test_every_format_and_compression_gives_the_same_tokens(
         else:
             pyarrow.parquet.write_table(pyarrow.table({"body": texts}), plain)
         ending = {"jsonl": ".jsonl", "parquet": ".parquet"}.get(kind, ".txt")
-        (folder / f"a{ending}{suffix}").write_bytes(pack(plain.read_bytes()))
+        (folder / f"a{ending}{suffix}").write_bytes(compressed(plain.read_bytes(), suffix))
     layout = {"sentences": "sentences", "files": "files"}.get(kind, "paragraphs")
     run(folder, layout=layout, column="body", dev_fraction=0)
     assert sentences_of(tmp_path / "out", "train") == sentences_of(tmp_path / "reference", "train")
@@ -260,17 +259,16 @@ class Stop(Exception):
 @pytest.fixture
 def stop_after(monkeypatch: pytest.MonkeyPatch) -> StopAfter:
     """Makes the n-th file of a build fail to be written."""
-    original = build_module.atomic_path
 
     def set_limit(limit: int, error: Exception | None = None) -> None:
         count = 0
 
-        def atomic_path(path: Path | str):  # type: ignore[no-untyped-def]
+        def atomic_path(path: Path | str) -> AbstractContextManager[Path]:
             nonlocal count
             count += 1
             if count > limit:
                 raise error or Stop
-            return original(path)
+            return original_path(path)
 
         for name in ("build", "shards"):
             monkeypatch.setattr(f"litebert.data.corpus.{name}.atomic_path", atomic_path)
@@ -336,7 +334,7 @@ def test_changes_are_noticed(
     if is_finished:
         run()
     else:
-        monkeypatch.setattr("litebert.data.corpus.prepare.plan_assembly", _raise_stop)
+        monkeypatch.setattr("litebert.data.corpus.prepare.begin_assembly", _raise_stop)
         with pytest.raises(Stop):
             run()
         monkeypatch.undo()
@@ -514,7 +512,7 @@ def test_a_worker_that_dies_is_an_error_with_a_remedy(
     run: Prepare, tmp_path: Path, documents: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_text(tmp_path / "corpus.txt", documents)
-    monkeypatch.setattr(engines, "build_part", _die)
+    monkeypatch.setattr("litebert.data.corpus.engines.build_part", _die)
     with pytest.raises(DataError, match=r"a worker process died.*fewer --workers than 2"):
         run(workers=2)
 

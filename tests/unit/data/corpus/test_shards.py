@@ -16,18 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.common.errors import DataError
-from litebert.data.corpus import verify as verify_module
+from litebert.data.corpus import shards as shards_module
 from litebert.data.corpus.manifest import MANIFEST
 from litebert.data.corpus.shards import (
     UNIGRAMS,
-    Documents,
     ShardCutter,
     ShardSet,
     seal_split,
     token_dtype,
+    verify_shards,
 )
-from litebert.data.corpus.verify import verify_shards
-from small_shards import write_documents
+from small_shards import pack, write_documents
 
 VOCAB_SIZE = 50
 sentences = st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=6)
@@ -73,7 +72,7 @@ def test_cuts_do_not_depend_on_how_documents_arrive(
 ) -> None:
     def cut(groups: list[Corpus]) -> list[list[int]]:
         cutter = ShardCutter(shard_tokens)
-        shards = [s for group in groups for s in cutter.add(Documents.of(group, VOCAB_SIZE))]
+        shards = [s for group in groups for s in cutter.add(pack(group, VOCAB_SIZE))]
         rest = cutter.rest()
         return [shard.tokens.tolist() for shard in [*shards, *([rest] if rest else [])]]
 
@@ -85,8 +84,8 @@ def test_cuts_do_not_depend_on_how_documents_arrive(
 @given(corpora, st.data())
 def test_selection_keeps_exactly_the_chosen_documents(corpus: Corpus, data: st.DataObject) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(corpus), max_size=len(corpus)))
-    chosen = Documents.of(corpus, VOCAB_SIZE).select(np.array(keep, np.bool_))
-    expected = Documents.of([d for d, k in zip(corpus, keep, strict=True) if k], VOCAB_SIZE)
+    chosen = pack(corpus, VOCAB_SIZE).select(np.array(keep, np.bool_))
+    expected = pack([d for d, k in zip(corpus, keep, strict=True) if k], VOCAB_SIZE)
     assert chosen.tokens.tolist() == expected.tokens.tolist()
     assert chosen.sentence_lengths.tolist() == expected.sentence_lengths.tolist()
     assert chosen.document_lengths.tolist() == expected.document_lengths.tolist()
@@ -169,7 +168,7 @@ def test_shards_are_verified_all_or_a_seeded_tenth(
     for part in range(3):
         verify_shards([shards], seed=0, part=part, parts=3)
     assert sorted(read) == list(range(40))
-    monkeypatch.setattr(verify_module, "READ_WHOLE_BYTES", 100)
+    monkeypatch.setattr(shards_module, "READ_WHOLE_BYTES", 100)
     drawn = []
     for seed in (0, 0, 1):
         read.clear()
