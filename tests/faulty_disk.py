@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 Way = Literal["error", "cut"]
 """A full disk, which the command hears of; or the end of the process in the middle of a write."""
@@ -63,10 +63,16 @@ class FaultyDisk:
 
         real_open = io.open
 
-        def faulty_open(  # type: ignore[no-untyped-def]
-            file, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
-            closefd=True, opener=None,
-        ) -> Any:  # fmt: skip
+        def faulty_open(
+            file: Any,
+            mode: str = "r",
+            buffering: int = -1,
+            encoding: str | None = None,
+            errors: str | None = None,
+            newline: str | None = None,
+            closefd: bool = True,
+            opener: Any = None,
+        ) -> IO[Any]:
             if not set(mode) & set("wax+") or isinstance(file, int):
                 return real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
             disk.reach("open", file)
@@ -77,7 +83,7 @@ class FaultyDisk:
                 return stream
             return io.TextIOWrapper(stream, encoding or "utf-8", errors, newline)
 
-        io.open = builtins.open = faulty_open
+        io.open = builtins.open = faulty_open  # type: ignore[assignment]
 
         if "torch" in sys.modules:  # weights are written in another language
             import safetensors.torch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import json
 import os
 import shutil
@@ -12,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -84,7 +83,7 @@ def runs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def lines(run: Path) -> list[dict[str, Any]]:
+def lines(run: Path) -> list[Any]:
     return list(RunFolder.open(run).metrics())
 
 

@@ -19,8 +19,8 @@ Spoil = Callable[[Path], None]
 
 def json_alone(folder: Path) -> dict[str, Any]:
     (folder / "spiece.model").unlink()
-    found: dict[str, Any] = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    return found
+    values: dict[str, Any] = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    return values
 
 
 def no_mask(folder: Path) -> None:

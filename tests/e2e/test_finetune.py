@@ -25,6 +25,7 @@ from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning import engine as engine
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import finetune
+from litebert.train.finetuning.results import FinetuneResult
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "custom_task"
 KINDS = sorted(path.stem for path in EXAMPLES.glob("*.toml"))
@@ -43,10 +44,14 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Pat
     return folder
 
 
+def model_of(result: FinetuneResult) -> Path:
+    assert result.model is not None
+    return result.model
+
+
 def config_of(kind: str, model: Path, out: Path, **changes: Any) -> FinetuneConfig:
     config = FinetuneConfig(str(EXAMPLES / f"{kind}.toml"), model=str(model), out=out)
-    settings: dict[str, Any] = {"lr": 1e-3, "batch_size": 16, "epochs": 20, **changes}
-    return replace(config, **settings)
+    return replace(config, **{"lr": 1e-3, "batch_size": 16, "epochs": 20, **changes})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -139,7 +144,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     resumed = finetune(replace(parts, resume="auto"))
     assert resumed.scores == whole.scores
     assert resumed.best_step == whole.best_step
-    one, two = (load_model(r.run / "model").state_dict() for r in (whole, resumed))
+    one, two = (load_model(model_of(r)).state_dict() for r in (whole, resumed))
     assert all(torch.equal(one[name], two[name]) for name in one)
     losses = [
         [line["loss"] for line in map(json.loads, (run / "metrics.jsonl").open()) if "loss" in line]
@@ -168,7 +173,7 @@ def test_accumulation_changes_nothing_but_rounding(tiny_model: Path, tmp_path: P
                     eval_every_steps=4,
                 )
             )
-            weights.append(load_model(result.run / "model").state_dict())
+            weights.append(load_model(model_of(result)).state_dict())
         for name in weights[0]:
             torch.testing.assert_close(weights[0][name], weights[1][name], atol=2e-4, rtol=0)
 
@@ -182,7 +187,7 @@ def test_seeds_give_median_and_spread(tiny_model: Path, tmp_path: Path) -> None:
     assert result.spread["pearson"] == pytest.approx(values[2] - values[0])
     best = max(result.by_seed, key=lambda row: row["spearman"])
     folder = tmp_path / "run" / f"seed-{int(best['seed'])}" / "model"
-    chosen, copied = load_model(folder).state_dict(), load_model(result.run / "model").state_dict()
+    chosen, copied = load_model(folder).state_dict(), load_model(model_of(result)).state_dict()
     assert all(torch.equal(chosen[name], copied[name]) for name in chosen)
 
 
@@ -223,9 +228,7 @@ def test_early_stopping_and_other_starts(tiny_model: Path, tmp_path: Path) -> No
         )
     )
     assert patient.steps < 200
-    from_other = finetune(
-        config_of("classification", first.run / "model", tmp_path / "c", epochs=1)
-    )
+    from_other = finetune(config_of("classification", model_of(first), tmp_path / "c", epochs=1))
     assert from_other.scores["accuracy"] > 0
     random = config_of("classification", tiny_model, tmp_path / "d", epochs=1, start="random")
     assert finetune(random).scores["accuracy"] >= 0
@@ -254,8 +257,8 @@ def test_a_fine_tuned_span_model_predicts_the_same_in_transformers(
 ) -> None:
     transformers = pytest.importorskip("transformers")
     result = finetune(config_of("span_extraction", tiny_model, tmp_path / "run"))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(result.run / "model")
-    model = transformers.AutoModelForQuestionAnswering.from_pretrained(result.run / "model").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model_of(result))
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(model_of(result)).eval()
     rows = [row for _, row in read_rows(EXAMPLES / "families_dev.jsonl")]
     for ours, row in zip(written_predictions(result.run), rows, strict=True):
         encoded = tokenizer(
@@ -324,7 +327,7 @@ def test_a_terminated_process_saves_and_goes_on(tiny_model: Path, tmp_path: Path
     resumed = finetune(replace(config, resume="auto"))
     whole = finetune(replace(config, out=tmp_path / "whole"))
     assert resumed.scores == whole.scores
-    one, two = (load_model(r.run / "model").state_dict() for r in (whole, resumed))
+    one, two = (load_model(model_of(r)).state_dict() for r in (whole, resumed))
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
@@ -394,13 +397,13 @@ def test_numbers_come_back_on_the_users_scale(
     assert evaluation.scores == pytest.approx(result.scores, rel=1e-5, abs=1e-5)
     rows = [(n, row) for n, row in read_rows(tmp_path / "data" / "hotels_dev.jsonl")][:8]
     onnx = tmp_path / "onnx"
-    export_onnx(result.run / "model", onnx)
+    export_onnx(model_of(result), onnx)
     told = [
         [float(str(answer["value"])) for answer in answer_rows(Predictor.load(folder), None, rows)]
-        for folder in (result.run / "model", onnx)
+        for folder in (model_of(result), onnx)
     ]
-    tokenizer = AutoTokenizer.from_pretrained(result.run / "model")
-    model = AutoModelForSequenceClassification.from_pretrained(result.run / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(model_of(result))
+    model = AutoModelForSequenceClassification.from_pretrained(model_of(result)).eval()
     with torch.no_grad():
         told.append(
             [
@@ -428,5 +431,5 @@ def test_numbers_come_back_on_the_users_scale(
     monkeypatch.undo()
     resumed = finetune(replace(parts, resume="auto"))
     assert resumed.scores == result.scores
-    one, two = (load_model(r.run / "model").state_dict() for r in (result, resumed))
+    one, two = (load_model(model_of(r)).state_dict() for r in (result, resumed))
     assert all(torch.equal(one[name], two[name]) for name in one)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from litebert.interop.hf import build_model, load_model, save_model
 from litebert.interop.names import POOLER
 from litebert.model.config import ModelConfig
+from litebert.model.encoder import Encoder
 from litebert.model.head_table import HEADS, Head
 
 transformers = pytest.importorskip("transformers")
@@ -88,7 +89,7 @@ def batch() -> Batch:
     return Batch(ids, mask, segments)
 
 
-def randomize(model: Any) -> Any:
+def randomize(model: nn.Module) -> nn.Module:
     """Give every parameter its own values, biases and norms too, so that a wrong name shows."""
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
@@ -106,9 +107,9 @@ def inputs_for(head: Head, batch: Batch) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def our_outputs(model: Any, head: Head, batch: Batch) -> list[Tensor]:
+def our_outputs(model: nn.Module, head: Head, batch: Batch) -> list[Tensor]:
     inputs = inputs_for(head, batch)
-    if head == "encoder":
+    if isinstance(model, Encoder):
         out = model(*inputs.values(), return_hidden_states=True)
         return [*out.hidden_states, out.sequence_BSH, model.pool(out.sequence_BSH)]
     if head in ("pretraining", "masked_lm"):
@@ -141,7 +142,7 @@ def set_attention(model: nn.Module, implementation: str) -> None:
     target.attention_implementation = implementation
 
 
-def load_theirs(folder: Path, head: Head, attention: str) -> tuple[Any, dict[str, object]]:
+def load_theirs(folder: Path, head: Head, attention: str) -> tuple[nn.Module, dict[str, object]]:
     auto_class = getattr(transformers, AUTO_CLASSES[head])
     model, report = auto_class.from_pretrained(
         folder, attn_implementation=attention, output_loading_info=True, local_files_only=True
@@ -193,12 +194,13 @@ def test_their_folder_loads_here_and_is_written_back_bit_for_bit(
     record_worst: Callable[[str, float], None],
 ) -> None:
     config = shape(**changes)
-    theirs = randomize(_their_model(config, head))
+    theirs = _their_model(config, head)
+    randomize(theirs)
     if changes == SHAPES["square, no projection"]:
-        prefix = "encoder" if head == "encoder" else f"{theirs.base_model_prefix}.encoder"
-        mapping = theirs.get_submodule(f"{prefix}.embedding_hidden_mapping_in")
-        nn.init.eye_(mapping.get_parameter("weight"))
-        nn.init.zeros_(mapping.get_parameter("bias"))
+        prefix = "" if head == "encoder" else f"{theirs.base_model_prefix}."
+        mapping = f"{prefix}encoder.embedding_hidden_mapping_in"
+        nn.init.eye_(theirs.get_parameter(f"{mapping}.weight"))
+        nn.init.zeros_(theirs.get_parameter(f"{mapping}.bias"))
     theirs.save_pretrained(tmp_path / "theirs")
     model = load_model(tmp_path / "theirs")
     worst = 0.0
@@ -268,7 +270,7 @@ def test_a_swapped_mapping_would_be_noticed(batch: Batch, tmp_path: Path) -> Non
     model = randomize(build_model(shape(), "encoder"))
     save_model(model, tmp_path / "ours")
     theirs, _ = load_theirs(tmp_path / "ours", "encoder", "sdpa")
-    attention = theirs.encoder.albert_layer_groups[0].albert_layers[0].attention
+    attention: Any = theirs.get_submodule("encoder.albert_layer_groups.0.albert_layers.0.attention")
     attention.query, attention.key = attention.key, attention.query
     difference = largest_difference(
         our_outputs(model, "encoder", batch), their_outputs(theirs, "encoder", batch)

@@ -158,8 +158,7 @@ def _assert_gradients(
     model: nn.Module, peer: nn.Module, names: Mapping[str, str], ours: Tensor, theirs: Tensor
 ) -> None:
     """Gradients of the two losses agree, relative to the largest of each tensor."""
-    torch.autograd.backward(ours)
-    torch.autograd.backward(theirs)
+    torch.autograd.backward([ours, theirs])
     peer_gradients = {name: p.grad for name, p in peer.named_parameters()}
     for name, parameter in model.named_parameters():
         expected, actual = peer_gradients.get(names[name]), parameter.grad
@@ -308,11 +307,11 @@ class TestParity:
 
 def test_a_wrong_mapping_is_noticed() -> None:
     model, peer, _ = _pair(Encoder(SHAPES["all shared"]), "encoder", "AlbertModel", "sdpa")
-    query, key = (model.get_parameter(f"attention.0.{name}.weight") for name in ("query", "key"))
+    query, key = (model.get_parameter(f"attention.0.{part}.weight") for part in ("query", "key"))
     with torch.no_grad():
-        before = query.clone()
+        was_query = query.clone()
         query.copy_(key)
-        key.copy_(before)
+        key.copy_(was_query)
     inputs = Inputs()
     ours, theirs = model(*inputs.ours).sequence_BSH, peer(**inputs.theirs).last_hidden_state
     with pytest.raises(AssertionError, match="differs"):

@@ -64,7 +64,7 @@ def counts_of_passes(corpus: Path, config: ExampleConfig, num_passes: int) -> Co
     (shard,) = ShardSet.open(corpus, "train").shards
     (source,) = loader.corpora
     assert source.locate(source.num_batches - 1)[1] == 0, (
-        "one buffer, so that sentences keep their numbers"
+        "one window, so that sentences keep their numbers"
     )
     totals: Counts = {}
     for number in range(num_passes):

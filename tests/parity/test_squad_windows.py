@@ -39,7 +39,7 @@ def num_between_pieces(examples: list[Example], tokenizer: Tokenizer) -> int:
             text = example.text
             encoding = tokenizer.encode_with_offsets(text)
             starts, ends = set(encoding.starts), set(encoding.ends)
-        answer = answers_of(example)[0]
+        (answer,) = answers_of(example)
         count += answer.start in starts and answer.start + len(answer.text) in ends
     return count
 

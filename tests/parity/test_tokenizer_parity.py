@@ -34,9 +34,9 @@ def official_dir(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def official(official_dir: Path) -> SentencePieceTokenizer:
-    found = Tokenizer.load(official_dir)
-    assert isinstance(found, SentencePieceTokenizer)
-    return found
+    loaded = Tokenizer.load(official_dir)
+    assert isinstance(loaded, SentencePieceTokenizer)
+    return loaded
 
 
 def rows_of(shared: Path, name: str) -> list[dict[str, object]]:

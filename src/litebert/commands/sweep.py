@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from litebert.commands.flags import SWITCH
 from litebert.common.runs import is_main_process
+from litebert.report.write import write_reports
 from litebert.train.finetuning.sweep import SweepConfig
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def sweep(
         json: print the table as JSON.
     """
     from litebert.dist.runtime import this_process
-    from litebert.report.write import write_reports
     from litebert.train.finetuning.engine import finetune
     from litebert.train.finetuning.sweep import owned_sweep, sweep_table
     from litebert.train.finetuning.sweep import sweep as run

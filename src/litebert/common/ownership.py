@@ -32,10 +32,7 @@ _SHOWN = 5
 
 @contextmanager
 def owned_folder(
-    out: Path,
-    is_ours: Callable[[Path], bool],
-    inputs: Inputs = (),
-    early: Collection[str] = (),
+    out: Path, is_ours: Callable[[Path], bool], inputs: Inputs = (), early: Collection[str] = ()
 ) -> Iterator[None]:
     """Hold a folder that a command fills step by step, alone, from before its first file on.
 

@@ -62,10 +62,7 @@ class DdpReplica(Replica):
         super().__init__(model, process)
         ids = [process.device.index] if process.device.type == "cuda" else None
         self.ddp = DistributedDataParallel(
-            model,
-            device_ids=ids,
-            gradient_as_bucket_view=True,
-            find_unused_parameters=some_unused,
+            model, device_ids=ids, gradient_as_bucket_view=True, find_unused_parameters=some_unused
         )
         self.ddp.register_comm_hook(self, _sum_gradients)
         self.module_for_training = self.ddp

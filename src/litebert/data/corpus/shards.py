@@ -363,14 +363,13 @@ def seal_split(folder: Path, split: Split, vocab_size: int) -> SplitEntry:
     counts = np.zeros(vocab_size, np.int64)
     entries: list[ShardEntry] = []
     while (path := shard_path(folder, split, len(entries))).with_suffix(".idx").is_file():
-        magic, num_documents, num_sentences, num_tokens = (
-            int(value) for value in np.fromfile(path.with_suffix(".idx"), "<u8", 4)
-        )
+        header = np.fromfile(path.with_suffix(".idx"), "<u8", 4)
+        magic, num_documents, num_sentences, num_tokens = header.tolist()
         shard = Shard(path, num_documents, num_sentences, num_tokens, dtype)
         shard.check()
         assert magic == _MAGIC, "only shards of this version are sealed"
         tokens = shard.tokens
-        for start in range(0, num_tokens, _COUNTED_AT_ONCE):
+        for start in range(0, shard.num_tokens, _COUNTED_AT_ONCE):
             counted = tokens[start : start + _COUNTED_AT_ONCE]
             counts += np.bincount(counted, minlength=vocab_size)
         hashes = sha256_file(shard.bin_path), sha256_file(shard.idx_path)
