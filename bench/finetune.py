@@ -133,7 +133,7 @@ def measure_trainer(
         set_seed,
     )
 
-    logging.set_verbosity_error()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     set_seed(config.seed)
     labels = len(data.task.form.labels)
     changes = {} if activation is None else {"hidden_act": activation}

@@ -37,9 +37,9 @@ from transformers.utils.logging import disable_progress_bar
 
 from litebert.interop.folder import ModelFolder
 from litebert.interop.hf import build_model, load_model, save_model
-from litebert.interop.names import Head
 from litebert.interop.onnx.export import export_onnx
 from litebert.model.config import preset
+from litebert.model.head_table import Head
 from litebert.predict.predictor import Predictor
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -265,7 +265,7 @@ def measure_latency(folders: dict[str, Path], arguments: argparse.Namespace) -> 
     }
     ours = our_predictors(folders, "classification", arguments.threads)
     runs = peers | {
-        name: lambda text, p=predictor: p.predict([{"text": text}])  # type: ignore[misc]
+        name: lambda text, p=predictor: p.predict([{"text": text}])
         for name, predictor in ours.items()
     }
     texts, _ = sentences(arguments.requests)
@@ -311,7 +311,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     logging.disable(logging.WARNING)
-    disable_progress_bar()
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     warnings.filterwarnings("ignore")
     versions = {name: version(name) for name in ("torch", "transformers", "onnxruntime")}
     shown = ", ".join(f"{name} {number}" for name, number in versions.items())

@@ -15,6 +15,7 @@ import time
 from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from machine import on_this_machine
@@ -97,12 +98,16 @@ def measure_loader(loader: Loader, seconds: float, workers: int) -> tuple[float,
     return tokens / elapsed, 1 - tokens / places, batches
 
 
-def collator_batches(shards: Path, length: int, batch_size: int, whole_words: bool) -> list[list]:
+def collator_batches(
+    shards: Path, length: int, batch_size: int, whole_words: bool
+) -> list[list[Any]]:
     """What the collator takes fastest: arrays, or what it needs to find words, of full length."""
     from transformers import AutoTokenizer
 
     text = ShardSet.open(shards, "train").shards[0].tokens[: length * batch_size * 40]
-    rows = list(text[: len(text) // length * length].astype(np.int64).reshape(-1, length))
+    rows: list[Any] = list(
+        text[: len(text) // length * length].astype(np.int64).reshape(-1, length)
+    )
     if whole_words:
         tokenizer = AutoTokenizer.from_pretrained(shards / "tokenizer")
         columns = {"return_offsets_mapping": True, "return_special_tokens_mask": True}

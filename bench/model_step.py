@@ -100,7 +100,7 @@ def make_theirs(config: ModelConfig, weights: dict[str, Tensor], activation: str
     from transformers import AlbertConfig, AlbertForPreTraining
 
     peer = AlbertForPreTraining(
-        AlbertConfig(
+        AlbertConfig(  # type: ignore[call-arg]  # it takes more than it declares
             vocab_size=config.vocab_size,
             embedding_size=config.embedding_size,
             hidden_size=config.hidden_size,
@@ -117,21 +117,25 @@ def make_theirs(config: ModelConfig, weights: dict[str, Tensor], activation: str
     names = tensor_names(config, "pretraining")
     peer.load_state_dict({names[k]: v.clone() for k, v in weights.items()}, strict=False)
     peer.tie_weights()
-    return peer.train()
+    peer.train()
+    return peer
 
 
 def loss_of_ours(model: nn.Module, batch: Batch) -> Tensor:
     out = model(batch.ids, None, batch.segments, batch.positions, batch.words, batch.orders)
-    return out.loss
+    loss: Tensor = out.loss
+    return loss
 
 
 def loss_of_theirs(model: nn.Module, batch: Batch) -> Tensor:
-    return model(
+    out = model(
         input_ids=batch.ids,
         token_type_ids=batch.segments,
         labels=batch.labels,
         sentence_order_label=batch.orders,
-    ).loss
+    )
+    loss: Tensor = out.loss
+    return loss
 
 
 class Stepper:
@@ -146,7 +150,7 @@ class Stepper:
     def __call__(self) -> float:
         """Run a step and return its loss."""
         loss = self.loss(self.model, self.batch)
-        loss.backward()
+        torch.autograd.backward(loss)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss.item()

@@ -93,7 +93,9 @@ def make_model(folder: Path, shape: str) -> AlbertForMaskedLM:
     """Write a model of a preset's shape with random weights; return transformers' view of it."""
     model = build_model(preset(shape), "pretraining", None, torch.Generator().manual_seed(0))
     save_model(model, folder, head="masked_lm")
-    return AlbertForMaskedLM.from_pretrained(folder, attn_implementation="eager").eval()
+    peer = AlbertForMaskedLM.from_pretrained(folder, attn_implementation="eager")
+    peer.train(False)
+    return peer
 
 
 class Logits(torch.nn.Module):
@@ -107,9 +109,10 @@ class Logits(torch.nn.Module):
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
     ) -> torch.Tensor:
         """Return the logits of every position."""
-        return self.model(
+        logits: torch.Tensor = self.model(
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
         ).logits
+        return logits
 
 
 def export_peer(model: torch.nn.Module, path: Path, dynamo: bool) -> None:
@@ -196,7 +199,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    disable_progress_bar()
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     warnings.filterwarnings("ignore")
     with tempfile.TemporaryDirectory() as work:
         results = rows(arguments.preset, Path(work))

@@ -22,9 +22,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from machine import on_this_machine
+from torch import Tensor
 
 from litebert.common.runs import RunFolder
 from litebert.data.batches.example import Batch, ExampleConfig, Vocabulary
@@ -34,11 +36,11 @@ from litebert.data.corpus.prepare import prepare
 from litebert.data.corpus.shards import ShardSet
 from litebert.dist.runtime import Precision
 from litebert.interop.hf_config import foreign_config
-from litebert.model.config import ModelConfig, preset
+from litebert.model.config import ModelConfig, ModelSection, preset
 from litebert.optim.config import OptimizerConfig
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
-from litebert.train.pretraining.config import Checkpoints, Evaluation, ModelSection, PretrainConfig
+from litebert.train.pretraining.config import Checkpoints, Evaluation, PretrainConfig
 from litebert.train.pretraining.engine import pretrain
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -119,7 +121,7 @@ def peer_model(shape: ModelConfig, attention: str = "sdpa") -> torch.nn.Module:
     """transformers' model of the same shape."""
     from transformers import AlbertConfig, AlbertForPreTraining
 
-    values = foreign_config(shape, "pretraining", None)
+    values: dict[str, Any] = foreign_config(shape, "pretraining", None)
     config = AlbertConfig(**{k: v for k, v in values.items() if k != "model_type"})
     config._attn_implementation = attention
     return AlbertForPreTraining(config)
@@ -133,7 +135,7 @@ def run_peer(
     precision: Precision,
 ) -> tuple[float, int]:
     """Tokens per second of Trainer over whole steps, warm-up left out."""
-    from torch.utils.data import DataLoader
+    from torch.utils.data import DataLoader, Dataset
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     class Watch(TrainerCallback):
@@ -156,8 +158,9 @@ def run_peer(
     class FixedBatches(Trainer):
         """Trainer on batches that are ready."""
 
-        def get_train_dataloader(self) -> DataLoader:
-            return DataLoader(prepared, batch_size=None)
+        def get_train_dataloader(self) -> DataLoader[dict[str, Tensor]]:
+            # A list will do where nothing is shuffled or batched.
+            return DataLoader(cast("Dataset[dict[str, Tensor]]", prepared), batch_size=None)
 
     prepared = [peer_inputs(batch) for batch in batches]
     watch = Watch()
@@ -259,7 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     import transformers
 
-    transformers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     options.folder.mkdir(parents=True, exist_ok=True)
     print(
         f"torch {torch.__version__}, transformers {transformers.__version__}, "

@@ -24,6 +24,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from machine import on_this_machine
 
@@ -32,7 +33,7 @@ SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
 BUILD = REPOSITORY / "build" / "bench" / "serve_load"
 OVERLOAD = 4
 
-Figures = dict[str, dict]
+Figures = dict[str, Any]
 
 
 def default_model() -> Path:
@@ -153,7 +154,9 @@ class Load:
 
     async def open_loop(self, per_s: float, seconds: float) -> tuple[Tally, int]:
         """Requests come at a fixed rate, whatever the answers; returns how many were sent."""
-        tally, idle, running = Tally(), [], set()
+        tally = Tally()
+        idle: list[Client] = []
+        running: set[asyncio.Task[None]] = set()
 
         async def one(body: bytes) -> None:
             client = idle.pop() if idle else Client(self.port, self.path)

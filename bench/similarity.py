@@ -19,6 +19,7 @@ import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 from machine import on_this_machine
@@ -96,7 +97,8 @@ def theirs(data: Path, epochs: float, seed: int) -> tuple[float, float]:
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda s: s / warmup if s < warmup else 1 - s / steps
     )
-    drawn, batches = random.Random(seed), []
+    drawn = random.Random(seed)
+    batches: list[list[Any]] = []
     while len(batches) < steps:
         order = drawn.sample(rows, len(rows))
         batches += [order[i : i + BATCH_SIZE] for i in range(0, len(order), BATCH_SIZE)]

@@ -71,8 +71,11 @@ def run_litebert(size: str, shards: Path, seconds: float, more: Sequence[str]) -
         subprocess.run([str(word) for word in command], check=True, capture_output=True)
         lines = [line for line in RunFolder.open(out).metrics() if "mlm_loss" in line]
     first, last = lines[int(len(lines) * WARMUP_SHARE)], lines[-1]
-    tokens = int(last["tokens"]) - int(first["tokens"])  # type: ignore[call-overload]
-    return tokens / (float(last["elapsed_s"]) - float(first["elapsed_s"]))  # type: ignore[arg-type]
+
+    def difference(key: str) -> float:
+        return float(str(last[key])) - float(str(first[key]))
+
+    return difference("tokens") / difference("elapsed_s")
 
 
 def run_trainer(size: str, shards: Path, seconds: float) -> float:

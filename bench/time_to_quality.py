@@ -21,11 +21,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from machine import on_this_machine
 from pretrain import REPOSITORY, corpus, peer_inputs, peer_model
+from torch import Tensor
 
 from litebert.common.config import from_dict, read_toml
 from litebert.common.runs import RunFolder
@@ -37,6 +39,9 @@ from litebert.train.pretraining.config import Curriculum, Evaluation, PretrainCo
 from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import DevSet
 from litebert.train.pretraining.setup import Corpora, open_corpora
+
+if TYPE_CHECKING:
+    from transformers import AlbertForPreTraining
 
 LENGTH = 128
 PEER_RATES = (1e-4, 3e-4, 1e-3)
@@ -69,15 +74,16 @@ def run_litebert(config: PretrainConfig) -> Curve:
     evaluating_s = 0.0
     for line in RunFolder.open(config.out).metrics():
         if "dev_mlm_loss" in line:
+            numbers = {key: value for key, value in line.items() if isinstance(value, (int, float))}
             curve.append(
                 {
-                    "seconds": round(line["elapsed_s"] - evaluating_s, 1),
-                    "tokens": line["tokens"],
-                    "loss": line["dev_mlm_loss"],
-                    "accuracy": line["dev_mlm_accuracy"],
+                    "seconds": round(numbers["elapsed_s"] - evaluating_s, 1),
+                    "tokens": numbers["tokens"],
+                    "loss": numbers["dev_mlm_loss"],
+                    "accuracy": numbers["dev_mlm_accuracy"],
                 }
             )
-            evaluating_s += line["evaluation_s"]
+            evaluating_s += numbers["evaluation_s"]
     return curve
 
 
@@ -98,7 +104,7 @@ def run_peer(
     config = ExampleConfig(length=LENGTH, micro_batch_size=batch_size)
     loader = Loader(corpora.train, config, 0, corpora.vocabulary)
 
-    class Batches(IterableDataset):
+    class Batches(IterableDataset[dict[str, Tensor]]):
         """An endless row of batches, drawn in a worker of the data loader."""
 
         def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -107,7 +113,7 @@ def run_peer(
     class OwnBatches(Trainer):
         """Trainer on batches of tokens instead of examples."""
 
-        def get_train_dataloader(self) -> DataLoader:
+        def get_train_dataloader(self) -> DataLoader[dict[str, Tensor]]:
             return DataLoader(Batches(), batch_size=None, num_workers=1, prefetch_factor=4)
 
     class Watch(TrainerCallback):
@@ -124,14 +130,14 @@ def run_peer(
             if state.global_step == 0:  # the workers' start does not count
                 self.resumed = time.perf_counter()
 
-        def on_step_end(self, args, state, control, model, **_):  # type: ignore[no-untyped-def]
+        def on_step_end(self, args, state, control, **named):  # type: ignore[no-untyped-def]
             now = time.perf_counter()
             self.train_s += now - self.resumed
             self.tokens += loader.batch(state.global_step - 1).num_tokens
             is_over = self.train_s >= self.limit_s or state.global_step >= args.max_steps
             if self.train_s >= self.next_s or (is_over and self.between_s <= self.limit_s):
                 self.next_s += self.between_s
-                loss, accuracy = peer_scores(model, dev)
+                loss, accuracy = peer_scores(named["model"], dev)
                 point = {"seconds": round(self.train_s, 1), "tokens": float(self.tokens)}
                 self.curve.append({**point, "loss": loss, "accuracy": accuracy})
             control.should_training_stop = is_over
@@ -168,10 +174,10 @@ def run_peer(
     return watch.curve
 
 
-def peer_scores(model: torch.nn.Module, dev: DevSet) -> tuple[float, float]:
+def peer_scores(model: AlbertForPreTraining, dev: DevSet) -> tuple[float, float]:
     """Dev loss and accuracy at the predicted places, as litebert's evaluation has them."""
     loss = right = count = 0.0
-    model.eval()
+    model.train(False)
     with torch.no_grad():
         for batch in dev.batches("sop", DEV_EXAMPLES):
             inputs = peer_inputs(batch)
@@ -232,7 +238,7 @@ def logits_everywhere() -> object:
     def switched(self, *args, **named):  # type: ignore[no-untyped-def]
         return (everywhere if self.training else original)(self, *args, **named)
 
-    PretrainingModel.forward = switched
+    PretrainingModel.forward = switched  # type: ignore[method-assign]
     return lambda: setattr(PretrainingModel, "forward", original)
 
 
@@ -363,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     import transformers
 
-    transformers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     options.folder.mkdir(parents=True, exist_ok=True)
     shards = options.shards or corpus(options.folder, 8192, options.megabytes)
     print(

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import IO, Any, Literal
 
 Way = Literal["error", "cut"]
 """A full disk, which the command hears of; or the end of the process in the middle of a write."""
@@ -63,8 +63,16 @@ class FaultyDisk:
 
         real_open = io.open
 
-        def faulty_open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
-                        closefd=True, opener=None):  # type: ignore[no-untyped-def]  # fmt: skip
+        def faulty_open(
+            file: Any,
+            mode: str = "r",
+            buffering: int = -1,
+            encoding: str | None = None,
+            errors: str | None = None,
+            newline: str | None = None,
+            closefd: bool = True,
+            opener: Any = None,
+        ) -> IO[Any]:
             if not set(mode) & set("wax+") or isinstance(file, int):
                 return real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
             disk.reach("open", file)
@@ -185,7 +193,7 @@ def try_all(world: Path, name: str, every: int) -> dict[str, object]:
     for number in range(0, len(points), every):
         for way in ("error", "cut"):
             tried += 1
-            disk = FaultyDisk(out.parent, number, way)  # type: ignore[arg-type]
+            disk = FaultyDisk(out.parent, number, way)
             status, _, said = _in_child(world, job.command, disk)
             where = f"{name}: {way} at {number} ({points[number]})"
             if status not in ((_DIED,) if way == "cut" else (0, 2)) or "Traceback" in said:

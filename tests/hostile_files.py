@@ -148,7 +148,8 @@ def graph(data: bytes, draw: random.Random) -> bytes:
         del model.graph.node[draw.randrange(len(model.graph.node))]
     else:
         del model.graph.initializer[draw.randrange(len(model.graph.initializer))]
-    return model.SerializeToString()
+    changed: bytes = model.SerializeToString()
+    return changed
 
 
 def bundle_block(data: bytes, draw: random.Random) -> bytes:
@@ -380,8 +381,8 @@ def _run(command: str, stdin: str, world: Path) -> tuple[int, str]:
     streams = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
     sys.stdout = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    sys.stderr = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")  # as Python's own
-    errors, before = sys.stderr, Path.cwd()
+    written, before = io.BytesIO(), Path.cwd()
+    errors = sys.stderr = io.TextIOWrapper(written, "utf-8", "backslashreplace")  # as Python's own
     os.chdir(world)
     signal.alarm(HANGS_AFTER_S)
     try:
@@ -394,7 +395,7 @@ def _run(command: str, stdin: str, world: Path) -> tuple[int, str]:
         os.chdir(before)
         errors.flush()
         sys.stdin, sys.stdout, sys.stderr = streams
-    return status, errors.buffer.getvalue().decode(errors="replace")  # type: ignore[attr-defined]
+    return status, written.getvalue().decode(errors="replace")
 
 
 def _replace_by_irregular(path: Path, draw: random.Random) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from litebert.interop.names import Head
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import Head
 
 HEADS: tuple[Head, ...] = (
     "encoder",

@@ -56,7 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export.onnx": ("export:onnx", "Export to ONNX, weights stored once."),
     "export.hub": ("export:hub", "Export one folder that every runtime loads, with a card."),
     "export.page": ("export:web_page", "Export a page that runs a model in the browser."),
-    "push": ("push:push", "Upload a folder of export hub to the Hugging Face hub."),
+    "push": ("export:push", "Upload a folder of export hub to the Hugging Face hub."),
     "serve": ("serve:serve", "Serve a model over HTTP."),
     "plan": ("plan:plan", "Estimate time, memory and traffic before launch."),
 }
@@ -92,13 +92,19 @@ def build_app(arguments: Sequence[str] = ()) -> App:
         parent, _, leaf = command.rpartition(".")
         owner = groups[parent] if parent else app
         if command.split(".") == _command_words(arguments):
-            module, _, name = function.partition(":")
-            called = getattr(import_module(f"litebert.commands.{module}"), name)
+            called = _function(command)
             owner.command(called, name=leaf, help_epilogue=_examples(called))
         else:
             owner.command(f"litebert.commands.{function}", name=leaf, help=text)
     app.register_install_completion_command(add_to_startup=False)
     return app
+
+
+def _function(command: str) -> Callable[..., object]:
+    """Import the function of a command."""
+    module, _, name = COMMANDS[command][0].partition(":")
+    function: Callable[..., object] = getattr(import_module(f"litebert.commands.{module}"), name)
+    return function
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -199,9 +205,7 @@ def _check_file(values: dict[str, object], path: Path, arguments: Sequence[str])
 
     cyclopts would convert them: 5.5 steps would run 6.
     """
-    function, _ = COMMANDS[".".join(_command_words(arguments))]
-    module, _, name = function.partition(":")
-    command = getattr(import_module(f"litebert.commands.{module}"), name)
+    command = _function(".".join(_command_words(arguments)))
     kinds = [hint for hint in get_type_hints(command).values() if is_dataclass(hint)]
     others = [name.rstrip("_") for name in inspect.signature(command).parameters]
     if kinds and isinstance(kinds[0], type):
@@ -222,21 +226,18 @@ def _with_flags(message: str, arguments: Sequence[str]) -> str:
         for name in _flags(build_app(arguments), words)
         if re.search(r"[a-z][.-][a-z]", name)
     }
-    if not flags:
-        return message
     known = "|".join(re.escape(name) for name in sorted(flags, key=len, reverse=True))
     pattern = rf"(?<![\w./'\"`-])({known})(?![\w/'\"`]|\.\w)"
-    return re.sub(pattern, lambda found: flags[found[1]], message)
+    return re.sub(pattern, lambda found: flags[found[1]], message) if flags else message
 
 
 def _flags(app: App, words: Sequence[str]) -> dict[str, object]:
     """The flags of a command with the types of their values."""
     for word in words:
         app = app[word]
-    collection = app.assemble_argument_collection()
     return {
         name: argument.hint
-        for argument in collection
+        for argument in app.assemble_argument_collection()
         for name in argument.names
         if name.startswith("--")
     }

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -21,13 +21,15 @@ from litebert.serve.page import RUNTIME, export_page
 from node_scripts import PACKAGES, package_version
 from tiny_models import random_model_folder
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
 playwright = pytest.importorskip("playwright.sync_api", reason="needs `make browser`")
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not (RUNTIME / "ort.wasm.gz").is_file(), reason="needs `make web`"),
 ]
 
-Page = playwright.Page
 expect = playwright.expect
 MASKED = "the [MASK] of a (name), or [mask]"
 TEXTS = ["a name [CLS]", "the value of an Expression", "it is evaluated 1998, at run time"]
@@ -167,9 +169,9 @@ def test_the_page_answers_as_python_does(
     for pair in (None, TEXTS[1], "a second text " * 60):
         record = {"text": TEXTS[0] * 10} | ({} if pair is None else {"text_pair": pair})
         (answer,) = ask_here(page, "classification", "/classify", record)["results"]
-        (own,) = classifier.predict([record])
-        assert answer["label"] == own["label"]
-        assert answer["scores"] == pytest.approx(own["scores"], abs=1e-5)
+        (classified,) = classifier.predict([record])
+        assert answer["label"] == classified["label"]
+        assert answer["scores"] == pytest.approx(classified["scores"], abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_the_page_of_the_bundled_model(
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{files.address}/below/page/")
     expect(page.locator("#mask .bar")).to_have_count(5)
-    first_ms = int(page.locator("#mask").get_attribute("data-first"))
+    first_ms = int(page.locator("#mask").get_attribute("data-first") or 0)
     since_start = page.evaluate("Math.round(performance.now())")
     assert all(url.startswith((files.address, "blob:", "data:")) for url in asked), asked
     expect(page.locator(".where").first).to_be_hidden()
@@ -229,10 +231,12 @@ def test_the_page_of_the_bundled_model(
         for part in ("", "model", "static/vendor")
     }
     whole, model, runtime = (size / 1e6 for size in sizes.values())
+    browser = page.context.browser
+    assert browser is not None
     with capsys.disabled():
         print(
             f"\n[onnxruntime-web {package_version('onnxruntime-web')}, Chromium "
-            f"{page.context.browser.version}: page {whole:.2f} MB (model {model:.2f}, runtime "
+            f"{browser.version}: page {whole:.2f} MB (model {model:.2f}, runtime "
             f"{runtime:.2f}), first answer after {first_ms} ms, {since_start} ms after the "
             f"page was opened; the next: {took}]"
         )

@@ -5,16 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from browsing import Server, screenshot
 from tiny_models import random_model_folder
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
 playwright = pytest.importorskip("playwright.sync_api", reason="needs `make browser`")
 pytestmark = pytest.mark.browser
 
-Page = playwright.Page
 expect = playwright.expect
 
 
@@ -39,7 +42,7 @@ def address(folders: dict[str, Path]) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(browser: playwright.Browser, address: str) -> Iterator[Page]:
+def page(browser: Browser, address: str) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1200, "height": 820})
     page = context.new_page()
     problems: list[str] = []
@@ -108,7 +111,7 @@ def test_names_are_marked_where_they_stand(page: Page) -> None:
     ("head", "tab"), [("classification", "Classify"), ("token_classification", "Find names")]
 )
 def test_the_page_opens_on_what_the_model_can_do(
-    browser: playwright.Browser, folders: dict[str, Path], head: str, tab: str
+    browser: Browser, folders: dict[str, Path], head: str, tab: str
 ) -> None:
     server = Server("--model", str(folders[head]))
     try:
@@ -230,7 +233,7 @@ def test_dark_and_light(page: Page) -> None:
 
 
 def test_a_phone_shows_everything_without_sideways_scrolling(
-    browser: playwright.Browser, address: str
+    browser: Browser, address: str
 ) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark")
     page = context.new_page()
@@ -248,9 +251,7 @@ def test_a_phone_shows_everything_without_sideways_scrolling(
     context.close()
 
 
-def test_a_model_without_the_head_is_explained(
-    browser: playwright.Browser, folders: dict[str, Path]
-) -> None:
+def test_a_model_without_the_head_is_explained(browser: Browser, folders: dict[str, Path]) -> None:
     server = Server("--model", str(folders["pretraining"]))
     page = browser.new_page()
     page.goto(server.address)
@@ -276,9 +277,7 @@ def without_layers(folders: dict[str, Path], tmp_path: Path) -> Path:
     return folder
 
 
-def test_models_without_layers_are_explained(
-    browser: playwright.Browser, without_layers: Path
-) -> None:
+def test_models_without_layers_are_explained(browser: Browser, without_layers: Path) -> None:
     server = Server("--model", str(without_layers))
     page = browser.new_page()
     page.goto(server.address)
@@ -294,7 +293,7 @@ def test_models_without_layers_are_explained(
 
 
 def test_layers_are_asked_for_when_they_are_first_seen(
-    browser: playwright.Browser, address: str, folders: dict[str, Path]
+    browser: Browser, address: str, folders: dict[str, Path]
 ) -> None:
     page = browser.new_page()
     asked: list[str] = []
@@ -316,7 +315,7 @@ def test_layers_are_asked_for_when_they_are_first_seen(
 
 
 def test_a_stopped_server_is_noticed_and_its_return_too(
-    browser: playwright.Browser, folders: dict[str, Path]
+    browser: Browser, folders: dict[str, Path]
 ) -> None:
     server = Server("--model", str(folders["pretraining"]))
     page = browser.new_page()
@@ -335,7 +334,7 @@ def test_a_stopped_server_is_noticed_and_its_return_too(
     again.stop()
 
 
-def test_a_key_is_asked_for(browser: playwright.Browser, folders: dict[str, Path]) -> None:
+def test_a_key_is_asked_for(browser: Browser, folders: dict[str, Path]) -> None:
     server = Server("--model", str(folders["pretraining"]), "--api-key", "secret")
     page = browser.new_page()
     page.goto(server.address)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from litebert.common.errors import ConfigError
 from litebert.dist.runtime import Parallel
+from litebert.model.config import ModelSection
 from litebert.optim.config import OptimizerConfig
-from litebert.train.pretraining.config import Checkpoints, Evaluation, ModelSection
+from litebert.train.pretraining.config import Checkpoints, Evaluation
 from litebert.train.pretraining.engine import pretrain
 from small_run import BAG, GROWTH, LEVERS, poison, small_config
 
@@ -50,7 +52,8 @@ def main() -> None:
     for name, config in runs.items():
         pretrain(replace(config, out=out / name), quiet=True)
     # Only one process has a loss that is not finite, or gets a signal.
-    for parallel, is_bad in (("ddp", poison_ddp), ("fsdp", poison_fsdp)):
+    poisons: dict[Parallel, Callable[..., bool]] = {"ddp": poison_ddp, "fsdp": poison_fsdp}
+    for parallel, is_bad in poisons.items():
         with pytest.MonkeyPatch.context() as patch:
             if dist.get_rank() == 1:
                 poison(patch, is_bad)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -82,7 +83,7 @@ def runs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def lines(run: Path) -> list[dict]:
+def lines(run: Path) -> list[Any]:
     return list(RunFolder.open(run).metrics())
 
 

@@ -88,7 +88,7 @@ def share_until(last_step: int):  # type: ignore[no-untyped-def]
 
 def values(run: Path, key: str) -> list[float]:
     lines = RunFolder.open(run).metrics()
-    return [line[key] for line in lines if key in line and "event" not in line]
+    return [float(str(line[key])) for line in lines if key in line and "event" not in line]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,10 @@ from tiny_models import random_model_folder
 Spoil = Callable[[Path], None]
 
 
-def json_alone(folder: Path) -> dict:
+def json_alone(folder: Path) -> dict[str, Any]:
     (folder / "spiece.model").unlink()
-    return json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    values: dict[str, Any] = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    return values
 
 
 def no_mask(folder: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -50,12 +51,12 @@ def test_text_to_an_answer_of_the_server(finished: tuple[DemoConfig, str]) -> No
     for path in (folder.model, folder.finetune / "model"):
         assert (path / "model.safetensors").is_file()
     assert (folder.int8 / "model.onnx").is_file()
-    answer = read_json(folder.answer)
+    answer: dict[str, Any] = read_json(folder.answer)
     assert answer["exit_status"] == 0
     (result,) = answer["answer"]["results"]
     assert set(result["scores"]) == {"first.txt", "second.txt"}
     assert result["label"] == max(result["scores"], key=result["scores"].get)
-    scores = read_json(folder.scores)
+    scores: dict[str, Any] = read_json(folder.scores)
     assert sum(map(sum, scores["confusion"]["matrix"])) == scores["examples"]
     assert "<svg" in folder.report.read_text(encoding="utf-8")
 

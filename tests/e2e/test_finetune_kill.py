@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -29,7 +30,7 @@ def start(model: Path, out: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=log, stderr=log)
 
 
-def lines(run: Path) -> list[dict[str, float]]:
+def lines(run: Path) -> list[dict[str, Any]]:
     """The logged lines; the last one may be cut."""
     path = run / "metrics.jsonl"
     text = path.read_text() if path.exists() else ""

@@ -41,10 +41,10 @@ def prepared(text: str, folder: Path, vocab_size: int) -> Path:
     """Token shards of a text, with a vocabulary of its own."""
     source, tokenizer, shards = folder / "text.txt", folder / "tokenizer", folder / "shards"
     source.write_text(text, encoding="utf-8")
-    train_tokenizer(TokenizerTrainConfig(input=[source], out=tokenizer, vocab_size=vocab_size))
+    train_tokenizer(TokenizerTrainConfig(input=(source,), out=tokenizer, vocab_size=vocab_size))
     prepare(
         PrepareConfig(
-            input=[source],
+            input=(source,),
             tokenizer=tokenizer,
             out=shards,
             layout="sentences",
@@ -84,4 +84,4 @@ def test_the_order_of_a_few_hundred_chunks_is_memorised(tmp_path: Path, python_t
     config = tiny_run(shards, tmp_path / "run", steps=3000, batch_size=32)
     pretrain(config, quiet=True)
     lines = [line for line in RunFolder.open(config.out).metrics() if "sentence_accuracy" in line]
-    assert fmean(line["sentence_accuracy"] for line in lines[-20:]) > 0.9
+    assert fmean(float(str(line["sentence_accuracy"])) for line in lines[-20:]) > 0.9

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ from small_shards import write_documents
 GOLDEN = Path(__file__).with_name("losses.json")
 STEPS, VOCABULARY = 20, 300
 
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": 32, "num_heads": 4, "intermediate_size": 64,
     "num_layers": 3, "max_positions": 64, "hidden_dropout": 0.0, "attention_dropout": 0.0,
 }  # fmt: skip

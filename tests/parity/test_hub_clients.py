@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from litebert.interop.hub import export_hub
-from litebert.interop.names import Head
+from litebert.model.head_table import Head
 from litebert.predict.predictor import Predictor
 from node_scripts import node, package_version
 from tiny_models import random_model_folder
@@ -203,7 +203,7 @@ def test_transformers_js_under_node(
     hub: Path, capsys: pytest.CaptureFixture[str], record_exactness: Record
 ) -> None:
     pooling = {"pooling": "mean", "normalize": True}
-    asked = [
+    asked: list[dict[str, object]] = [
         {"model": "pretraining", "task": "fill-mask", "inputs": [MASKED]},
         {"model": "encoder", "task": "feature-extraction", "inputs": [TEXTS], "options": pooling},
         {"model": "classification", "task": "text-classification", "inputs": [TEXTS],

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from litebert.interop.names import Head, tensor_names
+from litebert.interop.names import tensor_names
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
+from litebert.model.head_table import Head
 from litebert.model.heads import (
     MultipleChoice,
     PretrainingModel,
@@ -157,8 +158,7 @@ def _assert_gradients(
     model: nn.Module, peer: nn.Module, names: Mapping[str, str], ours: Tensor, theirs: Tensor
 ) -> None:
     """Gradients of the two losses agree, relative to the largest of each tensor."""
-    ours.backward()
-    theirs.backward()
+    torch.autograd.backward([ours, theirs])
     peer_gradients = {name: p.grad for name, p in peer.named_parameters()}
     for name, parameter in model.named_parameters():
         expected, actual = peer_gradients.get(names[name]), parameter.grad
@@ -307,11 +307,11 @@ class TestParity:
 
 def test_a_wrong_mapping_is_noticed() -> None:
     model, peer, _ = _pair(Encoder(SHAPES["all shared"]), "encoder", "AlbertModel", "sdpa")
-    attention = model.attention[0]  # type: ignore[index]
+    query, key = (model.get_parameter(f"attention.0.{part}.weight") for part in ("query", "key"))
     with torch.no_grad():
-        query = attention.query.weight.clone()
-        attention.query.weight.copy_(attention.key.weight)
-        attention.key.weight.copy_(query)
+        was_query = query.clone()
+        query.copy_(key)
+        key.copy_(was_query)
     inputs = Inputs()
     ours, theirs = model(*inputs.ours).sequence_BSH, peer(**inputs.theirs).last_hidden_state
     with pytest.raises(AssertionError, match="differs"):

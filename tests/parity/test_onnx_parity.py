@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from litebert.interop.names import Head
 from litebert.interop.onnx.export import Pooling, export_onnx
-from litebert.model.head_table import outputs_of_head
+from litebert.model.head_table import Head, outputs_of_head
 from litebert.predict.backend import Backend, Runtime, open_backend, run_batch
 from litebert.predict.predictor import Predictor
-from litebert.tasks.base import Feature, FloatArray, Passage, Row
+from litebert.tasks.base import Feature, FloatArray, Outputs, Passage, Row
 from tiny_models import HEADS, TINY, random_model_folder
 
 COMPOSITIONS = ([1], [5], [64], [3, 3, 3], [2, 17, 9, 64], [40] * 6)
@@ -39,16 +38,16 @@ def batch_of(lengths: list[int], seed: int) -> list[Feature]:
     return features
 
 
-def rows_of(backend: Backend, features: list[Feature], names: list[str]) -> list[dict]:
+def rows_of(backend: Backend, features: list[Feature], names: list[str]) -> list[Outputs]:
     return run_batch(backend, features, names, pad_id=0)
 
 
-def differences(one: list, other: list, name: str) -> FloatArray:
+def differences(one: list[Outputs], other: list[Outputs], name: str) -> FloatArray:
     pairs = zip(map(comparable, one), map(comparable, other), strict=True)
     return np.concatenate([np.ravel(a[name] - b[name]) for a, b in pairs])
 
 
-def comparable(row: dict) -> dict:
+def comparable(row: Outputs) -> Outputs:
     """Blank what a beam says about forbidden places: where nothing is left, any place will do."""
     if "start_top_log_probs" not in row:
         return row
@@ -57,7 +56,7 @@ def comparable(row: dict) -> dict:
     real = {
         name: starts if name.startswith("start_top") else ends for name in row if "_top_" in name
     }
-    return row | {name: np.where(kept, row[name], 0) for name, kept in real.items()}
+    return {**row, **{name: np.where(kept, row[name], 0) for name, kept in real.items()}}
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -26,7 +27,12 @@ def read(name: str) -> tuple[dict[str, np.ndarray], list[str]]:
     return arrays, [key.removeprefix("init:") for key in arrays if key.startswith("init:")]
 
 
-def largest_difference(name: str, optimizers: list[torch.optim.Optimizer], params, arrays) -> float:
+def largest_difference(
+    name: str,
+    optimizers: list[torch.optim.Optimizer],
+    params: dict[str, torch.nn.Parameter],
+    arrays: dict[str, np.ndarray],
+) -> float:
     worst = 0.0
     for step, lr in enumerate(arrays["lr"]):
         set_learning_rate(optimizers, float(lr) / PEAK[name])
@@ -43,7 +49,7 @@ def largest_difference(name: str, optimizers: list[torch.optim.Optimizer], param
 
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
 def test_twelve_official_steps(
-    name: str, record_exactness: Callable[[str, float, str], None]
+    name: Literal["lamb", "adamw"], record_exactness: Callable[[str, float, str], None]
 ) -> None:
     arrays, names = read(name)
     params = {key: torch.nn.Parameter(torch.tensor(arrays[f"init:{key}"])) for key in names}
@@ -59,7 +65,7 @@ def test_plain_construction_reproduces_the_steps_too(name: str, kind: type[AdamW
     arrays, names = read(name)
     params = {key: torch.nn.Parameter(torch.tensor(arrays[f"init:{key}"])) for key in names}
     excluded = {"weight_decay": 0.0} | ({"adapt": False} if name == "lamb" else {})
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [p for key, p in params.items() if not is_excluded(key)]},
         {"params": [p for key, p in params.items() if is_excluded(key)], **excluded},
     ]

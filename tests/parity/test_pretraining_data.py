@@ -68,7 +68,7 @@ def counts_of_passes(corpus: Path, config: ExampleConfig, num_passes: int) -> Co
     )
     totals: Counts = {}
     for number in range(num_passes):
-        first_sentence = source.window(number, 0).pairs.chunks[:, 0]
+        first_sentence = source.buffer(number, 0).pairs.chunks[:, 0]
         document = np.searchsorted(shard.document_offsets, first_sentence, side="right") - 1
         for batch in loader.epoch_batches(number):
             rows = document[batch.addresses[:, 2]]
@@ -79,7 +79,9 @@ def counts_of_passes(corpus: Path, config: ExampleConfig, num_passes: int) -> Co
     return totals
 
 
-def _counts(batch: Batch, document: np.ndarray, loader: Loader) -> dict[str, tuple]:
+def _counts(
+    batch: Batch, document: np.ndarray, loader: Loader
+) -> dict[str, tuple[np.ndarray, np.ndarray | int]]:
     """For each name: documents and the amounts to add to them."""
     of_mask = document[batch.masked_positions // batch.input_ids.shape[1]]
     kinds = np.array(kinds_of_masks(batch, loader.vocabulary.mask_id))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.tasks.base import Example
+from litebert.tasks.base import Answer, Example
 from litebert.tasks.benchmarks.squad import SQUAD_TASKS
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.windows import answer_alignment
@@ -18,11 +18,16 @@ from litebert.text.tokenizer import Tokenizer
 MAX_LENGTH, STRIDE = 384, 128
 
 
+def answers_of(example: Example) -> list[Answer]:
+    assert isinstance(example.gold, tuple)
+    return [answer for answer in example.gold if isinstance(answer, Answer)]
+
+
 def one_example_per_answer(examples: list[Example]) -> list[Example]:
     return [
         replace(example, id=f"{example.id}-{number}", gold=(answer,))
         for example in examples
-        for number, answer in enumerate(example.gold)
+        for number, answer in enumerate(answers_of(example))
     ]
 
 
@@ -34,7 +39,7 @@ def num_between_pieces(examples: list[Example], tokenizer: Tokenizer) -> int:
             text = example.text
             encoding = tokenizer.encode_with_offsets(text)
             starts, ends = set(encoding.starts), set(encoding.ends)
-        answer = example.gold[0]
+        (answer,) = answers_of(example)
         count += answer.start in starts and answer.start + len(answer.text) in ends
     return count
 

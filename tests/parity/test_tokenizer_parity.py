@@ -12,6 +12,7 @@ import pytest
 from litebert.common.files import open_binary
 from litebert.text.normalize import Normalization
 from litebert.text.sentences import split_sentences
+from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
@@ -32,8 +33,10 @@ def official_dir(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def official(official_dir: Path) -> Tokenizer:
-    return Tokenizer.load(official_dir)
+def official(official_dir: Path) -> SentencePieceTokenizer:
+    loaded = Tokenizer.load(official_dir)
+    assert isinstance(loaded, SentencePieceTokenizer)
+    return loaded
 
 
 def rows_of(shared: Path, name: str) -> list[dict[str, object]]:
@@ -50,7 +53,7 @@ def wiki_lines(shared: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", ["tokenization.jsonl", "tokenization_edge.jsonl"])
 def test_every_line_as_the_official_tokenizer(
-    official: Tokenizer, shared: Path, name: str, record_exactness: Record
+    official: SentencePieceTokenizer, shared: Path, name: str, record_exactness: Record
 ) -> None:
     rows = rows_of(shared, name)
     texts = [str(row["text"]) for row in rows]
@@ -68,7 +71,7 @@ def test_every_line_as_the_official_tokenizer(
     assert not different
 
 
-def test_ids_and_word_starts_of_the_released_model(official: Tokenizer) -> None:
+def test_ids_and_word_starts_of_the_released_model(official: SentencePieceTokenizer) -> None:
     t = official
     assert (t.pad_id, t.unk_id, t.cls_id, t.sep_id, t.mask_id) == (0, 1, 2, 3, 4)
     assert t.vocab_size == 30000
@@ -99,7 +102,7 @@ def test_start_pieces_of_the_specification(tmp_path: Path) -> None:
 
 
 def test_offsets_recover_every_squad_answer_that_ends_with_a_piece(
-    official: Tokenizer, shared: Path
+    official: SentencePieceTokenizer, shared: Path
 ) -> None:
     """Gold answers whose borders are piece borders come back character for character."""
     data = json.loads((shared / "data" / "squad" / "dev-v1.1.json").read_text(encoding="utf-8"))
@@ -128,7 +131,11 @@ def test_offsets_recover_every_squad_answer_that_ends_with_a_piece(
 
 @pytest.mark.parametrize("name", ["tokenization.jsonl", "tokenization_edge.jsonl"])
 def test_autotokenizer_on_the_released_model(
-    official: Tokenizer, shared: Path, tmp_path: Path, name: str, record_exactness: Record
+    official: SentencePieceTokenizer,
+    shared: Path,
+    tmp_path: Path,
+    name: str,
+    record_exactness: Record,
 ) -> None:
     transformers = pytest.importorskip("transformers")
     official.save(tmp_path)
@@ -236,7 +243,9 @@ def test_a_wordpiece_folder_as_transformers_reads_it(tmp_path: Path, lower: bool
 
 
 @pytest.mark.slow
-def test_words_alone_and_in_a_line_differ_only_in_ties(official: Tokenizer, shared: Path) -> None:
+def test_words_alone_and_in_a_line_differ_only_in_ties(
+    official: SentencePieceTokenizer, shared: Path
+) -> None:
     """Why lines are encoded whole, and no cache of words is used.
 
     No piece reaches across a space, so a word alone has the same best pieces as in its line, but

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from litebert.interop.names import Head
+from litebert.model.head_table import Head
 from tiny_models import random_model_folder
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from litebert.commands.flags import JSON, SETTINGS, SWITCH
+from litebert.report.write import write_report
 from litebert.train.adapting.config import AdaptConfig
 
 
@@ -21,7 +22,7 @@ def adapt(
 
     Learns a vocabulary, starts its word table from the old one, trains the table alone and then
     everything. The folder holds each stage, the model and adapted.json with the loss per
-    character and the pieces per word before and after. --resume auto goes on at any stage.
+    character and the pieces per word before and after. --resume auto continues at any stage.
 
     Examples:
         litebert adapt --input manuals/ --out runs/manuals --budget 30m
@@ -39,8 +40,6 @@ def adapt(
     if dry_run:
         print(describe_plan(config))
         return
-    from litebert.report.write import write_report
-
     result = run(config)
     write_report(result.training.run)
     if json_:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON
 from litebert.common.files import check_plot_path
 from litebert.common.ownership import keep_files
-
-if TYPE_CHECKING:
-    from litebert.predict.layers import LayerAnalysis
+from litebert.predict.layers import LayerAnalysis, analyze_layers, plot_layers, short_names
 
 
 def layers(
@@ -27,14 +28,14 @@ def layers(
     length: int | None = None,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
-    """Measure how far, and by which angle, each layer moves the embeddings of a text.
+    """Measure how far, and by what angle, each layer moves the embeddings of a text.
 
     Examples:
         litebert analyze layers --model runs/base/model --input text.txt
         litebert analyze layers --model albert/ --model bert/ --input text.txt --plot figure1.png
 
     Args:
-        input: text file, plain or compressed; blank lines part documents.
+        input: text file, plain or compressed; blank lines separate documents.
         model: model folder, run folder or hub name; give it twice to see two models side by side;
             default: the small model that comes with litebert.
         plot: also draw the figure to this PNG, SVG or PDF file.
@@ -42,8 +43,6 @@ def layers(
         length: longest window in tokens; by default what the model allows.
         json_: print JSON.
     """
-    from litebert.predict.layers import analyze_layers, plot_layers
-
     if plot is not None:
         check_plot_path(plot)
         keep_files(plot, [("--input", input)])
@@ -57,25 +56,17 @@ def layers(
 
 
 def _print_table(analyses: list[LayerAnalysis]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from litebert.predict.layers import short_names
-
     table = Table(title="Movement per layer: mean ± standard deviation over tokens")
     table.add_column("layer", justify="right")
     for name in short_names([analysis.model for analysis in analyses]):
         table.add_column(f"{name}\ndistance", justify="right")
         table.add_column("\nangle (degrees)", justify="right")
-    for number in range(max(len(analysis.layers) for analysis in analyses)):
-        row = [str(number + 1)]
-        for analysis in analyses:
-            if number < len(analysis.layers):
-                layer = analysis.layers[number]
-                spreads = (layer.distance, layer.angle_degrees)
-                row += [f"{spread.mean:.2f} ± {spread.std:.2f}" for spread in spreads]
-            else:
-                row += ["", ""]
+    side_by_side = zip_longest(*(analysis.layers for analysis in analyses))
+    for number, found in enumerate(side_by_side, start=1):
+        row = [str(number)]
+        for layer in found:  # None where a model has fewer
+            spreads = (layer.distance, layer.angle_degrees) if layer else ()
+            row += [f"{spread.mean:.2f} ± {spread.std:.2f}" for spread in spreads] or ["", ""]
         table.add_row(*row)
     console = Console()
     console.print(table)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
+from rich.console import Console
+
 from litebert.commands.flags import SETTINGS
 from litebert.demo.folder import DemoConfig
 
@@ -13,15 +15,13 @@ def demo(*, config: Annotated[DemoConfig | None, SETTINGS] = None) -> None:
     """Raw text to a pretrained, fine-tuned, exported and served model, in minutes on a laptop.
 
     Needs neither a GPU nor a network. Everything goes into one folder; interrupted, the same
-    command goes on where it was.
+    command continues where it was.
 
     Examples:
         litebert demo
         litebert demo --budget 2m --out /tmp/demo
         litebert demo --corpus my-texts/ --out my-demo
     """
-    from rich.console import Console
-
     from litebert.demo.pipeline import demo as run
     from litebert.demo.show import Screen
 

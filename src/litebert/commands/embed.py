@@ -10,8 +10,13 @@ from typing import Annotated, Literal
 from litebert.bundled import BUNDLED
 from litebert.commands.answers import Answer, give_answers
 from litebert.commands.flags import SWITCH
+from litebert.common.errors import DataError
+from litebert.common.files import plain_suffix
+from litebert.common.ownership import keep_files
+from litebert.common.rows import count_rows, read_rows_or_errors, text_lines, write_vectors
 from litebert.predict.backend import Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
+from litebert.predict.predictor import Predictor, answer_rows
 
 
 def embed(
@@ -30,7 +35,7 @@ def embed(
     """Write a vector for each text, in their order and in bounded memory.
 
     A row without a text gives {"error": ...} in its place (NaN in .npy); how many there were is
-    said on standard error, and if it was every row the exit status is 1.
+    reported on standard error, and if it was every row the exit status is 1.
 
     Examples:
         litebert embed --model runs/near/model --input texts.txt --out vectors.npy
@@ -52,17 +57,6 @@ def embed(
         max_tokens: padded tokens of one batch.
         strict: stop at a row without a text, after the vectors of those before it.
     """
-    from litebert.common.errors import DataError
-    from litebert.common.files import plain_suffix
-    from litebert.common.ownership import keep_files
-    from litebert.common.rows import (
-        count_rows,
-        read_rows_or_errors,
-        text_lines,
-        write_vectors,
-    )
-    from litebert.predict.predictor import Predictor, answer_rows
-
     if out is not None:
         if out.suffix not in (".parquet", ".jsonl", ".npy"):
             raise DataError(f"cannot write {out}; name a .parquet, .jsonl or .npy file")

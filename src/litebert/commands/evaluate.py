@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,8 +14,14 @@ from cyclopts import Parameter
 from litebert.commands.flags import JSON, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.common.runs import is_main_process
+from litebert.data.corpus.parts import raw_texts
+from litebert.data.corpus.sources import find_inputs, fingerprint_sources
 from litebert.predict.backend import Threads
+from litebert.predict.characters import character_loss
+from litebert.predict.evaluate import evaluate_models
+from litebert.predict.predictor import Predictor
 from litebert.tasks.problems import BAD_ROWS_FILE, RowProblems
+from litebert.tasks.registry import data_folder, find_task
 
 
 def evaluate(
@@ -72,23 +79,20 @@ def evaluate(
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
-        allow_unknown: go on where the vocabulary does not know most of the text.
+        allow_unknown: continue where the vocabulary does not know most of the text.
         json_: print JSON with the official script's keys.
     """
     if task == "pretraining":
-        others = {"--predictions": predictions, "--null-odds": null_odds, "--out": out}
-        for flag, given in {**others, "--choose": choose or None}.items():
-            _refuse(given is not None, flag, "pretraining")
+        files = {"--predictions": predictions, "--null-odds": null_odds, "--out": out}
+        _refuse("pretraining", {**files, "--choose": choose})
         if text and model and len(model) == 1 and not data:
             _characters(model[0], text, threads, json_)
             return
-        _refuse(bool(text), "--text", "--data or several models")
+        _refuse("--data or several models", {"--text": text or None})
         _pretraining(model, data, split, examples or 4096, length, verify, threads, json_)
         return
-    _refuse(text is not None, "--text", "a task")
-    _refuse(examples is not None, "--examples", "a task")
-    _refuse(length is not None, "--length", "a task")
-    _refuse(verify, "--verify", "a task")
+    lengths = {"--examples": examples, "--length": length}
+    _refuse("a task", {"--text": text, **lengths, "--verify": verify})
     if data is not None and len(data) > 1:
         raise ConfigError(f"--data has {len(data)} folders: a task's files are in one")
     source = data[0] if data else None
@@ -96,17 +100,12 @@ def evaluate(
         raise ConfigError("evaluate needs either --model DIR or --predictions FILE, one of them")
     problems = RowProblems(strict)
     if predictions is not None:
-        _refuse(out is not None, "--out", "--predictions")
-        _refuse(choose, "--choose", "--predictions")
-        from litebert.tasks.registry import data_folder, find_task
-
+        _refuse("--predictions", {"--out": out, "--choose": choose})
         found = find_task(task, source)
         where, name = data_folder(found, source), split or found.eval_splits[0]
         scores = found.score_file(predictions, where, name, null_odds, problems)
     else:
-        _refuse(null_odds is not None, "--null-odds", "--model")
-        from litebert.predict.evaluate import evaluate_models
-
+        _refuse("--model", {"--null-odds": null_odds})
         evaluations = evaluate_models(
             task,
             model or [],
@@ -144,11 +143,6 @@ def evaluate(
 
 
 def _characters(model: str, text: list[Path], threads: Threads, json_: bool) -> None:
-    from litebert.data.corpus.parts import raw_texts
-    from litebert.data.corpus.sources import find_inputs, fingerprint_sources
-    from litebert.predict.characters import character_loss
-    from litebert.predict.predictor import Predictor
-
     inputs = find_inputs(text, "dev", "auto", "en", Path(model).absolute())
     texts = raw_texts(list(fingerprint_sources(inputs, ())))
     found = character_loss(Predictor.load(model, threads=threads), texts)
@@ -193,6 +187,8 @@ def _pretraining(
         print("\n".join(describe_scores(one.scores, "  ")))
 
 
-def _refuse(is_given: bool, flag: str, other: str) -> None:
-    if is_given:
-        raise ConfigError(f"{flag} does nothing together with {other}")
+def _refuse(other: str, flags: Mapping[str, object]) -> None:
+    """Refuse flags that do nothing together with another; None and False are not given."""
+    for flag, value in flags.items():
+        if value is not None and value is not False:
+            raise ConfigError(f"{flag} does nothing together with {other}")

@@ -1,4 +1,4 @@
-"""The export commands: models for other runtimes."""
+"""The export commands, models for other runtimes, and the push of one to the hub."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from litebert.commands.flags import JSON, SETTINGS, SWITCH
-from litebert.interop.hub import HubFacts
+from litebert.interop.hub import HubFacts, export_hub, push_hub
+from litebert.predict.export import DevCheck, export_checked
+from litebert.predict.purpose import check_depth
 
 
 def onnx(
@@ -50,29 +52,17 @@ def onnx(
         force: keep the export whatever it lost.
         json_: print JSON.
     """
-    from litebert.interop.onnx.export import export_onnx
-    from litebert.predict.purpose import check_depth
-
     check_depth(source, depth, force_depth)
-    drop = None
-    if dev is None:
-        report = export_onnx(
-            source, out, int8=int8, int8_bits=int8_bits, depth=depth, pooling=pooling
-        )
-    else:
-        from litebert.predict.evaluate import DevCheck
-        from litebert.predict.export import export_checked
-
-        most = math.inf if force else max_drop
-        report, drop = export_checked(
-            source,
-            out,
-            DevCheck.parse(dev),
-            int8=int8,
-            int8_bits=int8_bits,
-            depth=depth,
-            max_drop=most,
-        )
+    report, drop = export_checked(
+        source,
+        out,
+        None if dev is None else DevCheck.parse(dev),
+        int8=int8,
+        int8_bits=int8_bits,
+        depth=depth,
+        pooling=pooling,
+        max_drop=math.inf if force else max_drop,
+    )
     if json_:
         values = {**asdict(report), "path": str(report.path)}
         print(json.dumps(values | {"dev": None if drop is None else asdict(drop)}))
@@ -119,8 +109,6 @@ def hub(
             folder says, else mean.
         json_: print JSON.
     """
-    from litebert.interop.hub import export_hub
-
     report = export_hub(source, out, facts, pooling=pooling)
     if json_:
         print(json.dumps({**asdict(report), "path": str(out)}))
@@ -183,3 +171,20 @@ def checkpoint(run: Path, out: Path, *, step: str = "best") -> None:
     from litebert.train.checkpoint_export import export_checkpoint
 
     print(f"{out}: the weights of step {export_checkpoint(run, out, step):,}")
+
+
+def push(folder: Path, name: str, /, *, private: Annotated[bool, SWITCH] = False) -> None:
+    """Upload a folder that `litebert export hub` wrote to the Hugging Face hub, as one commit.
+
+    Who you are comes from `hf auth login` or HF_TOKEN; HF_ENDPOINT names another hub.
+
+    Examples:
+        litebert export hub runs/sst2 sst2-albert --language en --licence apache-2.0
+        litebert push sst2-albert my-name/sst2-albert --private
+
+    Args:
+        folder: what export hub wrote; its card must name a licence.
+        name: OWNER/NAME on the hub; made if it is not there.
+        private: make a new repository that others do not see.
+    """
+    print(push_hub(folder, name, private=private))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON, SWITCH
+from litebert.predict.predictor import Predictor
 
 
 def fill_mask(
@@ -19,7 +20,7 @@ def fill_mask(
     force_depth: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
-    """Print the likeliest words for each [MASK] of a text; +ing goes on with the word before it.
+    """Print the likeliest words for each [MASK] of a text; +ing continues the word before it.
 
     Examples:
         litebert fill-mask "Paris is the [MASK] of France."
@@ -35,8 +36,6 @@ def fill_mask(
         force_depth: run at that depth even if the model was not trained for it.
         json_: print JSON.
     """
-    from litebert.predict.predictor import Predictor
-
     predictor = Predictor.load(model, depth=depth, force_depth=force_depth)
     filled = predictor.fill_mask([text], top_k)[0]
     if json_:

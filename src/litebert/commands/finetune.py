@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from litebert.commands.flags import RECIPE, SETTINGS, SWITCH
 from litebert.common.config import to_dict
 from litebert.common.runs import BASELINES, is_main_process
+from litebert.report.write import write_reports
 from litebert.train.finetuning.config import FinetuneConfig
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def finetune(
 
     Benchmarks: cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race race-middle race-high.
     What you leave out comes from the paper's recipe (Table 14), or from a scaled one for models
-    narrower than 768. Ctrl-C and SIGTERM save and leave; --resume auto goes on, to the bit.
+    narrower than 768. Ctrl-C and SIGTERM save and leave; --resume auto continues, bit for bit.
     Many processes: torchrun --nproc-per-node 8 -m litebert finetune ...
 
     Examples:
@@ -45,7 +46,6 @@ def finetune(
             override it.
         json: print the result as JSON.
     """
-    from litebert.report.write import write_reports
     from litebert.train.finetuning.engine import finetune as run
 
     result = run(config)
@@ -69,12 +69,12 @@ def describe(result: FinetuneResult) -> str:
         f"best weights at step {result.best_step:,} of {result.steps:,}"
     ]
     width = max(map(len, result.scores))
+    beside = {"baseline": result.baseline}
+    beside |= {BASELINES[key]: scores for key, scores in result.baselines.items()}
     for name, value in result.scores.items():
         line = f"  {name:<{width}}  {value:>10.6g}"
         if name in result.spread:
             line += f"  (median of {len(result.by_seed)}, spread {result.spread[name]:.4g})"
-        beside = {"baseline": result.baseline}
-        beside |= {BASELINES[key]: scores for key, scores in result.baselines.items()}
         if not name.endswith(_NOT_SCORES):
             found = [f"{key} {of[name]:.4g}" for key, of in beside.items() if name in of]
             line += f"  ({', '.join(found)})" if found else ""

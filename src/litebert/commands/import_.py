@@ -11,7 +11,7 @@ def tf(checkpoint: Path, out: Path, /) -> None:
     """Convert an official TensorFlow checkpoint to a model folder; TensorFlow is not needed.
 
     Every variable must fit: what is missing or left over is refused by name; optimizer slots are
-    skipped. A SentencePiece model beside the checkpoint is taken along.
+    skipped. A SentencePiece model beside the checkpoint is copied too.
 
     Examples:
         litebert import tf albert_base_v2 models/albert-base-v2

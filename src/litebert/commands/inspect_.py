@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+
+from rich.columns import Columns
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+from rich.text import Text
 
 from litebert.commands.flags import JSON, SETTINGS
 from litebert.common.config import to_dict
 from litebert.common.errors import InputError
 from litebert.common.files import check_plot_path
 from litebert.data.batches.example import ExampleConfig
+from litebert.data.batches.inspect import Inspection, inspect_shards, plot_inspection
 from litebert.data.corpus.manifest import Split
-
-if TYPE_CHECKING:
-    from rich.console import JustifyMethod
-    from rich.table import Table
-
-    from litebert.data.batches.inspect import Inspection
 
 BAR_WIDTH = 24
 MANY_WORDS = 7
@@ -71,8 +71,6 @@ def inspect(
         plot: image file for the histograms, for example shards.png.
         json_: print JSON.
     """
-    from litebert.data.batches.inspect import inspect_shards, plot_inspection
-
     if plot is not None:
         check_plot_path(plot)
         if not plot.absolute().parent.is_dir():
@@ -96,10 +94,6 @@ def inspect(
 
 
 def _print(inspection: Inspection) -> None:
-    from rich.columns import Columns
-    from rich.console import Console
-    from rich.text import Text
-
     console = Console(highlight=False)
     config, corpus, examples = inspection.config, inspection.corpus, inspection.examples
     names = LABELS.get(config.task, ())
@@ -159,8 +153,6 @@ def _bars(title: str, shares: dict[str, float]) -> Table:
 
 
 def _table(title: str, rows: Iterable[tuple[str, ...]], *columns: JustifyMethod) -> Table:
-    from rich.table import Table
-
     table = Table(title=title, title_justify="left", box=None, show_header=False)
     for justify in columns:
         table.add_column(justify=justify)

@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
 from litebert.commands.flags import JSON, SETTINGS, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig, ShapeOverrides, preset
@@ -72,10 +76,6 @@ def _configs(presets: Sequence[str], changes: Mapping[str, object]) -> dict[str,
 
 
 def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
     console = Console()
     for title, rows in tables.items():
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)

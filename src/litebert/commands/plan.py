@@ -8,6 +8,8 @@ from dataclasses import asdict
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
 
 from litebert.commands.flags import JSON, SETTINGS
 from litebert.model.config import preset
@@ -43,9 +45,6 @@ def plan(
 
 
 def _print(model: str, gpu: str, found: dict[int, TrainingEstimate]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     first = next(iter(found.values()))
     lines = [
         f"{model}: {first.parameters:,} parameters, {first.flops_per_step / 1e12:,.0f} TFLOP per "

@@ -10,8 +10,14 @@ from typing import Annotated, Literal
 from litebert.bundled import BUNDLED
 from litebert.commands.answers import Answer, give_answers
 from litebert.commands.flags import SWITCH
+from litebert.common.errors import DataError
+from litebert.common.ownership import keep_files
+from litebert.common.rows import check_writable, read_rows_or_errors, write_rows
 from litebert.predict.backend import Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
+from litebert.predict.predictor import Predictor, answer_rows
+from litebert.tasks.custom import CustomTask
+from litebert.tasks.registry import find_task
 
 
 def predict(
@@ -32,8 +38,8 @@ def predict(
 ) -> None:
     """Answer rows with a model, in their order: a table or JSON lines in, the same out.
 
-    A row that cannot be answered gives {"error": ...} in its place; how many there were is said
-    on standard error, and if it was every row the exit status is 1.
+    A row that cannot be answered gives {"error": ...} in its place; how many there were is
+    reported on standard error, and if it was every row the exit status is 1.
 
     Examples:
         litebert predict --model runs/tickets/model --input new.csv --out answers.csv
@@ -61,13 +67,6 @@ def predict(
         top_k: candidates of fill-mask.
         strict: stop at a row that cannot be answered, after the answers to those before it.
     """
-    from litebert.common.errors import DataError
-    from litebert.common.ownership import keep_files
-    from litebert.common.rows import check_writable, read_rows_or_errors, write_rows
-    from litebert.predict.predictor import Predictor, answer_rows
-    from litebert.tasks.custom import CustomTask
-    from litebert.tasks.registry import find_task
-
     if out is not None:
         check_writable(out)  # known before the work is done
         keep_files(out, [("--input", input), ("--model", model), ("the task file", task)])

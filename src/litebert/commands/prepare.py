@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+
+from rich.console import Console
+from rich.table import Table
 
 from litebert.commands.flags import JSON, RECIPE, SETTINGS
 from litebert.common.statistics import small_dev_split
 from litebert.data.corpus.config import PrepareConfig
-
-if TYPE_CHECKING:
-    from litebert.data.corpus.prepare import PrepareReport
+from litebert.data.corpus.prepare import PrepareReport
+from litebert.data.corpus.prepare import prepare as build
 
 
 def prepare(
@@ -39,8 +41,6 @@ def prepare(
         recipe: TOML file with settings; flags override it.
         json_: print the summary as JSON.
     """
-    from litebert.data.corpus.prepare import prepare as build
-
     report = build(config)
     if json_:
         print(json.dumps(_summary(report)))
@@ -73,9 +73,6 @@ def _summary(report: PrepareReport) -> dict[str, object]:
 
 
 def _print_table(report: PrepareReport) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     table = Table(title=str(report.out), title_justify="left")
     for column in ("split", "documents", "sentences", "tokens", "shards"):
         table.add_column(column, justify="left" if column == "split" else "right")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from litebert.commands.flags import JSON, RECIPE, SETTINGS, SWITCH
 from litebert.common.progress import format_duration
 from litebert.common.runs import is_main_process
+from litebert.report.write import write_report
 from litebert.train.pretraining.config import PretrainConfig
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def pretrain(
     """Pretrain a model on token shards: masked words and the order of sentences.
 
     The run folder holds metrics, checkpoints, TensorBoard events, report.html and, at the end, the
-    model folder. Ctrl-C and SIGTERM save and leave; --resume auto goes on, to the bit.
+    model folder. Ctrl-C and SIGTERM save and leave; --resume auto continues, bit for bit.
     Many processes: torchrun --nproc-per-node 8 -m litebert pretrain ...
 
     Examples:
@@ -50,7 +51,6 @@ def pretrain(
         if is_main_process():
             print(json.dumps(asdict(found)) if json_ else _describe_estimate(found))
         return
-    from litebert.report.write import write_report
     from litebert.train.pretraining.engine import pretrain as run
 
     result = run(config)
@@ -77,14 +77,17 @@ def _describe_result(result: PretrainResult, report: Path) -> str:
 
 
 def _describe_estimate(found: DryRun) -> str:
-    memory = found.memory
+    memory, share = found.memory, "beside other work on this machine"
+    if found.gemm_rate is not None and found.gemm_share is not None:
+        rate = f"this machine's GEMM rate of {found.gemm_rate / 1e9:,.0f} GFLOP/s"
+        share = f"{found.gemm_share:.0%} of {rate}"
     lines = [
         f"parameters    {found.parameters:,}",
         f"memory        {_gigabytes(memory.total)} (weights {_gigabytes(memory.weights)}, "
         f"gradients {_gigabytes(memory.gradients)}, optimizer {_gigabytes(memory.optimizer)}, "
         f"activations about {_gigabytes(memory.activations)})",
         f"learning rate {found.learning_rate:.3g}",
-        f"speed         {found.tokens_per_s:,.0f} tokens/s, {_describe_gemm(found)}",
+        f"speed         {found.tokens_per_s:,.0f} tokens/s, {share}",
         "",
         "from   layers  length  batch  masks  tokens/step   GFLOP/step   s/step",
     ]
@@ -94,21 +97,11 @@ def _describe_estimate(found: DryRun) -> str:
         f"{stage.flops_per_step / 1e9:11,.1f}  {stage.step_s:7.3g}"
         for stage in found.stages
     ]
-    lines += [
-        "",
+    expected = (
         f"expected      {found.expected_steps:,} steps, {found.expected_tokens:,} tokens, "
-        f"{format_duration(found.expected_s)} (ends by {found.bound})",
-    ]
-    return "\n".join(lines)
-
-
-def _describe_gemm(found: DryRun) -> str:
-    if found.gemm_rate is None or found.gemm_share is None:
-        return "beside other work on this machine"
-    return (
-        f"{found.gemm_share:.0%} of this machine's GEMM rate of {found.gemm_rate / 1e9:,.0f} "
-        "GFLOP/s"
+        f"{format_duration(found.expected_s)} (ends by {found.bound})"
     )
+    return "\n".join([*lines, "", expected])
 
 
 def _gigabytes(num_bytes: float) -> str:

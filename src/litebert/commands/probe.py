@@ -7,6 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from rich.console import Console
+from rich.table import Table
+
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON, SWITCH
 from litebert.predict.backend import Threads
@@ -53,11 +56,11 @@ def probe(
         model: a model folder, a run folder, a hub name, or an ONNX folder that gives its states
             (without the word table); default: the small model that comes with litebert.
         data: the folder with the task's train and dev files.
-        max_train: fit on so many training examples, those that finetune would draw.
+        max_train: fit on this many training examples, those that finetune would draw.
         seed: of the random weights.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
-        allow_unknown: go on where the vocabulary does not know most of the text.
+        allow_unknown: continue where the vocabulary does not know most of the text.
         json_: print JSON.
     """
     from litebert.train.probe import probe as run
@@ -79,9 +82,6 @@ def probe(
 
 
 def _print_table(result: ProbeResult) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     unit = "accuracy in %, with 95 % intervals," if result.metric == "accuracy" else "Pearson"
     table = Table(title=f"{result.task}: {unit} of linear models on {result.split}")
     table.add_column("features")

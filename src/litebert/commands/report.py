@@ -7,6 +7,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from litebert.common.files import write_text
+from litebert.common.ownership import keep_files
+from litebert.report.plots import plot_runs
+from litebert.report.write import score_table, write_reports
+
 
 def report(
     run: Annotated[tuple[Path, ...], Parameter(negative="")],
@@ -32,18 +37,12 @@ def report(
         plot: PNG, SVG or PDF file for the curves.
         metric: column of metrics.jsonl to draw; default: dev_masked_loss, or the training loss.
     """
-    from litebert.common.files import write_text
-    from litebert.common.ownership import keep_files
-    from litebert.report.write import score_table, write_reports
-
     if table is not None:
         keep_files(table, [("run", folder) for folder in run])
         text = score_table(run)
         write_text(table, text)
         print(text, end="")
     if plot is not None:
-        from litebert.report.plots import plot_runs
-
         print(f"plot of {plot_runs(run, plot, metric)}: {plot}")
     for folder in run:
         print(f"report: {write_reports(folder)}")

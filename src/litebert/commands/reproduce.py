@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -14,12 +14,16 @@ from litebert.commands.flags import SWITCH
 from litebert.common.errors import ConfigError
 from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
-
-if TYPE_CHECKING:
-    from litebert.experiments.plan import Assignment
+from litebert.data.corpus.shards import ShardSet
+from litebert.experiments.config import experiment_names, load_experiment
+from litebert.experiments.execute import execute
+from litebert.experiments.plan import Assignment, distinct, paper_config, plan_runs, write_recipe
+from litebert.model.counts import count_parameters
+from litebert.train.estimate import ClusterRun, estimate_training, measured_gemm_rate
 
 _RATE = 1e11
 """Operations per second of matrix products, where other work on the machine hides it."""
+_UNITS = {"k": 1e3, "m": 1e6, "g": 1e9}
 SEVERAL = Parameter(consume_multiple=True, negative="")
 
 
@@ -43,7 +47,7 @@ def reproduce(
     """Run tables and figures of the paper, and say which findings hold.
 
     Runs are kept by their configuration: what has come to its end is not run again, and the same
-    command goes on after an interruption. Each experiment gets a page, OUT/NAME/report.html, and
+    command continues after an interruption. Each experiment gets a page, OUT/NAME/report.html, and
     all together OUT/evidence.md.
 
     Examples:
@@ -68,9 +72,6 @@ def reproduce(
         gpus: for --scale paper: GPUs that the planner counts with.
         dry_run: list runs, minutes and disk, and stop.
     """
-    from litebert.experiments.config import experiment_names, load_experiment
-    from litebert.experiments.plan import Assignment
-
     names = experiment_names() if "all" in what else list(what)
     if not names:
         raise ConfigError("reproduce what? table1 to table14, figure1, figure2a, figure2b or all")
@@ -98,11 +99,7 @@ def _run(
     engine: Literal["local", "ray"],
     dry_run: bool,
 ) -> None:
-    from litebert.data.corpus.shards import ShardSet
-    from litebert.experiments.config import load_experiment
     from litebert.experiments.evidence import conclude, write_evidence
-    from litebert.experiments.execute import execute
-    from litebert.experiments.plan import distinct, plan_runs
 
     plans = {name: plan_runs(load_experiment(name), request) for name in names}
     runs, vocab_size = distinct(plans.values()), ShardSet.open(request.data[0], "train").vocab_size
@@ -132,11 +129,6 @@ def _is_evidence(out: Path) -> bool:
 
 def _list(names: list[str], request: Assignment, workers: int, vocab_size: int) -> None:
     """Print the runs of each experiment and what they take; a run is counted where it is first."""
-    from litebert.experiments.config import load_experiment
-    from litebert.experiments.plan import distinct, plan_runs
-    from litebert.model.counts import count_parameters
-    from litebert.train.estimate import measured_gemm_rate
-
     rate, seen, total_s, disk = 0.5 * (measured_gemm_rate() or _RATE), set[str](), 0.0, 0.0
     for name in names:
         runs = plan_runs(load_experiment(name), request)
@@ -160,10 +152,6 @@ def _list(names: list[str], request: Assignment, workers: int, vocab_size: int) 
 
 def _plan_paper(names: list[str], out: Path, gpus: int) -> None:
     """Print parameters and hours of every full-size run, and write its configuration."""
-    from litebert.experiments.config import load_experiment
-    from litebert.experiments.plan import paper_config, write_recipe
-    from litebert.train.estimate import ClusterRun, estimate_training
-
     for name in names:
         experiment = load_experiment(name)
         print(f"{experiment.title}")
@@ -189,11 +177,9 @@ def _number(text: str | None) -> int | None:
     """``20k`` and ``1.5M`` as numbers."""
     if text is None:
         return None
-    digits, factor = text, 1.0
-    if text[-1:].lower() in ("k", "m", "g"):
-        digits, factor = text[:-1], {"k": 1e3, "m": 1e6, "g": 1e9}[text[-1].lower()]
+    factor = _UNITS.get(text[-1:].lower(), 1)
     try:
-        number = round(float(digits) * factor)
+        number = round(float(text if factor == 1 else text[:-1]) * factor)
     except ValueError:
         number = 0
     if number < 1:

@@ -8,7 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+from rich.console import Console
+from rich.table import Table
+
 from litebert.commands.flags import JSON
+from litebert.report.runs import settings_text, summarize_runs
 
 
 def runs(folder: Path, /, *, json_: Annotated[bool, JSON] = False) -> None:
@@ -25,11 +29,6 @@ def runs(folder: Path, /, *, json_: Annotated[bool, JSON] = False) -> None:
         folder: searched with all folders in it.
         json_: print a list of objects for programs.
     """
-    from rich.console import Console
-    from rich.table import Table
-
-    from litebert.report.runs import settings_text, summarize_runs
-
     found = summarize_runs(folder)
     if json_:
         print(json.dumps([asdict(run) for run in found], indent=1))

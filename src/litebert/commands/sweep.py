@@ -17,6 +17,7 @@ from litebert.common.errors import ConfigError
 from litebert.common.files import write_text
 from litebert.common.runs import is_main_process
 from litebert.data.corpus.config import EngineName
+from litebert.report.write import write_reports
 from litebert.train.finetuning.sweep import SweepConfig, combinations, run_config
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ def sweep(
         json: print the table as JSON.
     """
     from litebert.dist.runtime import this_process
-    from litebert.report.write import write_reports
     from litebert.train.finetuning.engine import finetune
     from litebert.train.finetuning.sweep import owned_sweep, sweep_table
     from litebert.train.finetuning.sweep import sweep as run

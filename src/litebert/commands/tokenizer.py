@@ -13,7 +13,9 @@ from cyclopts import Parameter
 from litebert.commands.flags import SETTINGS, SWITCH
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_folder
-from litebert.text.train import TokenizerTrainConfig
+from litebert.text.foreign import number_vocabulary
+from litebert.text.tokenizer import Tokenizer, TokenizerSettings, open_tokenizer
+from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
 _READ_BYTES = 1 << 20
 
@@ -30,8 +32,6 @@ def train(*, config: Annotated[TokenizerTrainConfig, SETTINGS, SWITCH]) -> None:
         litebert tokenizer train --input de.txt --out tok-de --language de --cased
         litebert tokenizer train --input ja.txt --out ja --language ja --character-coverage 0.9995
     """
-    from litebert.text.train import train_tokenizer
-
     tokenizer = train_tokenizer(config)
     case = "lower-cased" if tokenizer.settings.lower else "cased"
     rule = tokenizer.settings.normalization
@@ -54,9 +54,6 @@ def numbers(
         out: folder for the tokenizer; it must not exist, or be empty.
         specials: ids of padding, unknown, [CLS], [SEP] and [MASK]; default: 0 1 2 3 4.
     """
-    from litebert.text.foreign import number_vocabulary
-    from litebert.text.tokenizer import TokenizerSettings, open_tokenizer
-
     model = number_vocabulary(size, specials or range(5))
     with atomic_folder(out) as folder:
         open_tokenizer(model, TokenizerSettings()).save(folder)
@@ -73,8 +70,6 @@ def encode(*, tokenizer: Path) -> None:
     Args:
         tokenizer: tokenizer or model folder; one with only spiece.model will do.
     """
-    from litebert.text.tokenizer import Tokenizer
-
     loaded = Tokenizer.load(tokenizer)
     for lines in _line_batches(sys.stdin.buffer):
         for ids in loaded.encode_batch(lines):

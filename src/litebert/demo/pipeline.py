@@ -274,19 +274,16 @@ def score(folder: DemoFolder) -> None:
 
 def export_int8(folder: DemoFolder) -> None:
     """Write the fine-tuned model (the pretrained one if there is no task) as int8 ONNX."""
-    from litebert.interop.onnx.export import export_onnx
-    from litebert.predict.evaluate import DevCheck
-    from litebert.predict.export import export_checked
+    from litebert.predict.export import DevCheck, export_checked
 
-    drop: dict[str, object] | None = None
+    source, dev = folder.model, None
     if folder.has_task:
+        source = folder.finetune / "model"
         dev = DevCheck(find_task(str(folder.task_file)), folder.task)
-        # A demo shows what int8 costs, whatever that is.
-        report, lost = export_checked(folder.finetune / "model", folder.int8, dev, int8=True)
-        drop = asdict(lost)
-    else:
-        report = export_onnx(folder.model, folder.int8, int8=True)
-    write_json(folder.exported, {**asdict(report), "path": str(report.path), "dev": drop})
+    # A demo shows what int8 costs, whatever that is.
+    report, drop = export_checked(source, folder.int8, dev, int8=True)
+    lost = None if drop is None else asdict(drop)
+    write_json(folder.exported, {**asdict(report), "path": str(report.path), "dev": lost})
 
 
 def ask(folder: DemoFolder) -> None:

@@ -20,10 +20,11 @@ import numpy.typing as npt
 
 from litebert.bundled import BUNDLED, bundled_model
 from litebert.common.config import from_dict, to_dict
-from litebert.common.errors import CheckpointError, DataError, install_command
+from litebert.common.errors import CheckpointError, install_command
 from litebert.common.files import near_folders
 from litebert.common.limits import check_regular
 from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, is_main_process
+from litebert.interop.card import CARD_FILE
 from litebert.interop.hf_config import (
     MULTI_LABEL,
     OWN_TYPE,
@@ -31,6 +32,7 @@ from litebert.interop.hf_config import (
     labels_of,
     model_config,
     read_settings,
+    readable,
 )
 from litebert.interop.names import (
     BUFFERS,
@@ -65,17 +67,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Parameters:
-    """The weights of a folder as one head wants them.
-
-    Attributes:
-        found: our parameter name (``encoder.`` and the head's) -> float32 array.
-        missing: our names that the folder lacks.
-        surplus: names in the folder that the head does not use.
-    """
+    """The weights of a folder as one head wants them."""
 
     found: dict[str, Array]
+    """our parameter name (``encoder.`` and the head's) -> float32 array"""
     missing: tuple[str, ...]
+    """our names that the folder lacks"""
     surplus: tuple[str, ...]
+    """names in the folder that the head does not use"""
 
 
 class ModelFolder:
@@ -95,7 +94,7 @@ class ModelFolder:
         if self._has_square_projection(written):
             written = model_config(self.values, self.source, square_projection=True)
         overrides = overrides or {}
-        note_release(Path(source).name, written, overrides)
+        _note_release(Path(source).name, written, overrides)
         # A config says of itself what does not fit, so overrides are checked like a file's keys.
         self.config = from_dict(ModelConfig, {**to_dict(written), **overrides}, "overrides")
 
@@ -118,6 +117,12 @@ class ModelFolder:
     def is_multi_label(self) -> bool:
         """Whether the head is a classifier that may give several labels."""
         return self.values.get("problem_type") == MULTI_LABEL
+
+    @property
+    def card(self) -> str:
+        """The text of its model card; empty if it has none."""
+        path = self.path / CARD_FILE
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
     @cached_property
     def tensors(self) -> dict[str, Array]:
@@ -174,7 +179,7 @@ class ModelFolder:
                 )
 
     def unknown(self, surplus: tuple[str, ...]) -> tuple[str, ...]:
-        """Return those surplus tensors that are no other head's, no tied copy and no counter."""
+        """Return the surplus tensors that are not another head's, nor a tied copy or a counter."""
         known = {*BUFFERS, *TIED_COPIES}
         for head in HEADS:
             known |= set(tensor_names(self.config, head, foreign=not self.is_own).values())
@@ -186,8 +191,7 @@ class ModelFolder:
             return False
         if config.embedding_projection or not _weight_files(self.path):
             return False
-        weight = self.tensors.get(f"{FOREIGN_PROJECTION}.weight")
-        bias = self.tensors.get(f"{FOREIGN_PROJECTION}.bias")
+        weight, bias = (self.tensors.get(f"{FOREIGN_PROJECTION}.{x}") for x in ("weight", "bias"))
         if weight is None or bias is None or weight.shape != (config.hidden_size,) * 2:
             return False  # a wrong shape is refused with the others
         identity = np.array_equal(weight, np.eye(config.hidden_size)) and not bias.any()
@@ -204,7 +208,7 @@ def load_config(source: Path | str, overrides: Mapping[str, object] | None = Non
     return ModelFolder(source, overrides).config
 
 
-def note_release(name: str, config: ModelConfig, overrides: Mapping[str, object]) -> None:
+def _note_release(name: str, config: ModelConfig, overrides: Mapping[str, object]) -> None:
     """Warn where the hub's config of a released model is known to differ from its training."""
     is_gelu = config.activation == "gelu" and "activation" not in overrides
     if is_gelu and re.fullmatch(r"albert-(base|large|xlarge|xxlarge)-v1", name):
@@ -310,7 +314,7 @@ def _weight_files(path: Path) -> list[Path]:
         return [path / WEIGHTS_FILE]
     if (path / INDEX_FILE).is_file():
         shards = read_settings(path / INDEX_FILE).get("weight_map")
-        # An entry names a file of the same folder, and no way out of it.
+        # An entry names a file of the same folder, never one outside.
         if not isinstance(shards, dict) or not all(
             isinstance(name, str) and Path(name).name == name for name in shards.values()
         ):
@@ -337,31 +341,29 @@ def _read_safetensors(path: Path) -> dict[str, Array]:
     from safetensors import SafetensorError, deserialize, safe_open
 
     try:
-        check_regular(path)
-        with safe_open(path, framework="np") as stream:
-            types = {name: stream.get_slice(name).get_dtype() for name in stream.keys()}  # noqa: SIM118
-            if odd := [name for name, dtype in types.items() if dtype not in _TYPES]:
-                raise CheckpointError(
-                    f"{path}: {odd[0]} is of type {types[odd[0]]}, which is not read; save the "
-                    "weights as float32"
-                )
-            if "BF16" not in types.values():
-                return {name: stream.get_tensor(name) for name in types}
-        views = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+        with readable(path):
+            check_regular(path)
+            with safe_open(path, framework="np") as stream:
+                types = {name: stream.get_slice(name).get_dtype() for name in stream.keys()}  # noqa: SIM118
+                if odd := [name for name, dtype in types.items() if dtype not in _TYPES]:
+                    raise CheckpointError(
+                        f"{path}: {odd[0]} is of type {types[odd[0]]}, which is not read; save the "
+                        "weights as float32"
+                    )
+                if "BF16" not in types.values():
+                    return {name: stream.get_tensor(name) for name in types}
+            views = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise CheckpointError(f"{path} is cut or not a safetensors file: {error}") from None
-    except DataError as error:
-        raise CheckpointError(str(error)) from None
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
     return {name: _from_view(view["dtype"], view["shape"], view["data"]) for name, view in views}
 
 
 def _from_view(dtype: str, shape: list[int], data: bytes) -> Array:
     """Decode one tensor of a file with bfloat16, which numpy lacks: the upper half of a float32."""
+    values = np.frombuffer(data, _TYPES[dtype])
     if dtype == "BF16":
-        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").reshape(shape)
-    return np.frombuffer(data, _TYPES[dtype]).reshape(shape)
+        values = (values.astype("<u4") << 16).view("<f4")
+    return values.reshape(shape)
 
 
 def _read_pickled(path: Path) -> dict[str, Array]:
@@ -369,15 +371,14 @@ def _read_pickled(path: Path) -> dict[str, Array]:
         import torch
     except ModuleNotFoundError:
         raise CheckpointError(f"reading {path} needs {install_command('train')}") from None
-    try:
+    with readable(path):
         check_regular(path)
+    try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         return {
             str(name): (tensor.float() if tensor.is_floating_point() else tensor).numpy()
             for name, tensor in state.items()
         }
-    except DataError as error:
-        raise CheckpointError(str(error)) from None
     except Exception as error:  # a damaged pickle may raise anything while torch reads it
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(f"{path} is cut or not a file of torch weights: {reason}") from None

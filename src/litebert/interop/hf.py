@@ -14,7 +14,7 @@ from torch import nn
 from litebert.common.errors import CheckpointError, ConfigError, suggestion
 from litebert.common.files import atomic_folder, write_json, write_text
 from litebert.interop.card import CARD_FILE, model_card
-from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder, Parameters, load_config
+from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder, Parameters
 from litebert.interop.hf_config import default_labels, foreign_config
 from litebert.interop.names import FOREIGN_PROJECTION, POOLER, is_foreign, some_of, tensor_names
 from litebert.model.config import TASK_FILE, ModelConfig
@@ -22,8 +22,6 @@ from litebert.model.counts import check_memory
 from litebert.model.head_table import HEADS, Head, head_class, head_of_class
 from litebert.text.folder import copy_tokenizer
 from litebert.text.tokenizer import has_tokenizer
-
-__all__ = ["build_model", "copy_model", "load_config", "load_model", "save_model"]
 
 _logger = logging.getLogger(__name__)
 
@@ -175,8 +173,9 @@ def load_model(
     # Without fresh parts nothing has to be drawn, nor memory filled twice.
     with torch.device("cpu" if fresh else "meta"):
         model = build_model(folder.config, head, num_labels, generator)
+    prefix = "encoder." if HEADS[head].bare else ""
     state = {
-        _in_model(name, head): torch.from_numpy(np.ascontiguousarray(array))
+        name.removeprefix(prefix): torch.from_numpy(np.ascontiguousarray(array))
         for name, array in used.items()
     }
     for name in POOLER:
@@ -193,7 +192,7 @@ def copy_model(
 ) -> Head:
     """Copy a folder or hub model with some settings replaced; return its head."""
     folder = ModelFolder(source, overrides)
-    # A folder that says masked words may hold the sentence head too: it is taken along.
+    # A folder that says masked words may hold the sentence head too: it is copied too.
     head = folder.head
     whole = HEADS[head].part_of
     if whole is not None and not folder.parameters(whole).missing:
@@ -212,11 +211,6 @@ def copy_model(
         if (folder.path / TASK_FILE).is_file():
             shutil.copyfile(folder.path / TASK_FILE, temporary / TASK_FILE)
     return head
-
-
-def _in_model(name: str, head: Head) -> str:
-    """The name of a parameter in the model: a bare encoder has no ``encoder.`` before it."""
-    return name.removeprefix("encoder.") if HEADS[head].bare else name
 
 
 def _number_of_labels(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from litebert.common.config import from_dict
@@ -70,12 +71,21 @@ _DEFAULTS: Mapping[str, object] = {
 differs from our own default."""
 
 
-def read_settings(path: Path) -> dict[str, object]:
-    """Read the JSON object of a model's settings."""
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Raise CheckpointError for a file of a model that is missing or cannot be read."""
     try:
-        return read_json(path)
+        yield
     except DataError as error:
         raise CheckpointError(str(error)) from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def read_settings(path: Path) -> dict[str, object]:
+    """Read the JSON object of a model's settings."""
+    with readable(path):
+        return read_json(path)
 
 
 def foreign_config(
@@ -125,15 +135,10 @@ def foreign_config(
 def model_config(
     values: Mapping[str, object], source: str, *, square_projection: bool = False
 ) -> ModelConfig:
-    """Read the shape of a model from the content of a ``config.json``.
+    """Read the shape of a model from the content of a ``config.json``, the file ``source``.
 
     Keys that concern only other programs are ignored, as transformers and the official code do.
-
-    Args:
-        values: the JSON object.
-        source: the file, for error lines.
-        square_projection: whether, with E = H and no word about it in ``values``, the folder has
-            a projection that is not the identity.
+    ``square_projection``: the weights have a projection though E = H, if ``values`` do not say it.
     """
     model_type = values.get("model_type")
     if model_type not in (FOREIGN_TYPE, OWN_TYPE):
@@ -151,21 +156,18 @@ def model_config(
         known = ", ".join(_ACTIVATIONS)
         raise CheckpointError(f"{source}: hidden_act is {activation!r}; known are {known}")
     fields["activation"] = _ACTIVATIONS[activation]
-    num_groups = present["num_hidden_groups"]
-    sharing: object = _sharing_of(present)
+    num_groups, counted = present["num_hidden_groups"], _sharing_of(present)
     same = ["all"] * (num_groups == 1) + ["none"] * (num_groups == present["num_hidden_layers"])
-    if own or present.get("sharing") in (*same, "groups"):  # as many sets under another name
-        sharing = present.get("sharing", sharing)
-    if own:
-        fields["embedding_layout"] = present.get("embedding_layout", "factorized")
-        fields["pooling"] = present.get("pooling", "cls")
+    stated = present.get("sharing", counted)
+    # A foreign folder may call as many sets by another name, and no more.
+    sharing = stated if own or stated in (*same, "groups") else counted
     fields["sharing"] = sharing
     if sharing == "groups":
         fields["num_groups"] = num_groups
-    if "embedding_projection" in present:
-        fields["embedding_projection"] = present["embedding_projection"]
-    elif square_projection:
+    if square_projection:
         fields["embedding_projection"] = True
+    own_keys = ("embedding_layout", "pooling") if own else ()
+    fields |= {key: present[key] for key in (*own_keys, "embedding_projection") if key in present}
     try:
         config = from_dict(ModelConfig, fields, source)
     except ConfigError as error:

@@ -6,7 +6,7 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -105,10 +105,9 @@ def export_hub(
         raise CheckpointError(
             f"{folder.path} has no tokenizer, so nobody could use it; copy its spiece.model there"
         )
-    name = Path(out).resolve().name
-    own = folder.path / CARD_FILE
-    card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else ""
-    facts = _merged(facts or HubFacts(), _facts_of_card(card, own), _facts_of_run(folder.path))
+    name, card = Path(out).resolve().name, folder.card
+    own = _facts_of_card(card, folder.path / CARD_FILE)
+    facts = _merged(facts or HubFacts(), own, _facts_of_run(folder.path))
     with atomic_folder(out) as temporary, tempfile.TemporaryDirectory() as scratch:
         full, small = Path(scratch) / "float32", Path(scratch) / "int8"
         export_onnx(folder.path, full, pooling=pooling)
@@ -187,24 +186,20 @@ def _facts_of_run(model: Path) -> HubFacts:
     if path.is_file():
         result = read_json(path)
         scores, task = result.get("scores"), str(result.get("task"))
-        known = _DATASETS.get(task)
+        keys = ("steps", "epochs", "tokens", "seconds", "train_examples")
         return HubFacts(
-            dataset=() if known is None else (known,),
+            dataset=(_DATASETS[task],) if task in _DATASETS else (),
             task=task,
             scores=_numbers(scores) if isinstance(scores, Mapping) else {},
-            cost=_cost(result, ("steps", "epochs", "tokens", "seconds", "train_examples")) | place,
+            cost={**_numbers({key: result.get(key) for key in keys}), **place},
         )
     lines = [line for line in run.metrics() if "event" not in line]
-    last = next((line for line in reversed(lines) if "dev_masked_loss" in line), {})
-    scores = {key: last.get(f"dev_{key}") for key in ("masked_loss", "mlm_accuracy")}
-    cost = _cost(lines[-1] if lines else {}, ("step", "tokens", "elapsed_s"))
-    names = {"step": "steps", "elapsed_s": "seconds"}
-    cost = {names.get(key, key): value for key, value in cost.items()}
-    return HubFacts(task="masked words", scores=_numbers(scores), cost=cost | place)
-
-
-def _cost(record: Mapping[str, object], keys: Sequence[str]) -> dict[str, str | float]:
-    return dict(_numbers({key: record.get(key) for key in keys}))
+    measured = next((line for line in reversed(lines) if "dev_masked_loss" in line), {})
+    scores = {key: measured.get(f"dev_{key}") for key in ("masked_loss", "mlm_accuracy")}
+    last = lines[-1] if lines else {}
+    names = {"steps": "step", "tokens": "tokens", "seconds": "elapsed_s"}
+    cost = _numbers({name: last.get(key) for name, key in names.items()})
+    return HubFacts(task="masked words", scores=_numbers(scores), cost={**cost, **place})
 
 
 def _numbers(values: Mapping[str, object]) -> dict[str, float]:
@@ -253,14 +248,13 @@ def _front_matter(folder: ModelFolder, name: str, facts: HubFacts, is_embedder: 
     return text.strip()
 
 
-def push_hub(folder: Path, name: str, *, private: bool = False, endpoint: str | None = None) -> str:
+def push_hub(folder: Path, name: str, *, private: bool = False) -> str:
     """Upload a folder that `export_hub` wrote, as one commit; the address of the model.
 
     Args:
         folder: all files of it are uploaded; what is on the hub besides stays there.
         name: OWNER/NAME on the hub; the repository is made if need be.
         private: make a new repository that others do not see.
-        endpoint: another hub than huggingface.co; the variable HF_ENDPOINT says so too.
     """
     from huggingface_hub import HfApi
 
@@ -271,7 +265,7 @@ def push_hub(folder: Path, name: str, *, private: bool = False, endpoint: str | 
         )
     if _facts_of_card((folder / CARD_FILE).read_text(encoding="utf-8"), folder).licence is None:
         raise ConfigError(f"the card of {folder} names no licence; export it with --licence")
-    api = HfApi(endpoint=endpoint)
+    api = HfApi()  # HF_ENDPOINT names another hub
     try:
         made = api.create_repo(name, private=private or None, exist_ok=True)
         api.upload_folder(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -60,10 +61,9 @@ class VectorRule:
         if found is None:
             found = [mode for mode, key in _MODES.items() if values.get(key)]
             found += [key for key in _OTHER_MODES if values.get(key)]
-        if found in ("mean", ["mean"]):
-            return cls("mean", "Normalize" in kinds)
-        if found in ("cls", ["cls"]):
-            return cls("cls", "Normalize" in kinds)
+        for mode in get_args(Pooling):
+            if found in (mode, [mode]):
+                return cls(mode, "Normalize" in kinds)
         raise CheckpointError(f"{path}: pooling {found} is not known; litebert has mean and cls")
 
     def write(self, folder: Path, hidden_size: int, max_length: int) -> None:

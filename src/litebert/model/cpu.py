@@ -126,8 +126,9 @@ def sliced_attention(
     """
     _, heads, length, width = query_BASD.shape
     texts = max(1, _SCORES_AT_A_TIME // (heads * length * length))
-    slices = [x.split(texts) for x in (query_BASD / math.sqrt(width), key_BASD, value_BASD)]
-    masks = repeat(None) if mask_B11S is None else mask_B11S.split(texts)
+    inputs = (query_BASD / math.sqrt(width), key_BASD, value_BASD)
+    slices = [torch.split(x, texts) for x in inputs]
+    masks = repeat(None) if mask_B11S is None else torch.split(mask_B11S, texts)
     mixed = []
     for query, key, value, mask in zip(*slices, masks, strict=False):
         scores = torch.matmul(query, key.transpose(-1, -2))

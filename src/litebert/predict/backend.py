@@ -115,11 +115,9 @@ def num_threads(threads: Threads | None) -> int | None:
     """The number that is asked for; None leaves it to the runtime."""
     if threads is None or threads == "auto":
         return None
-    if not 1 <= threads <= MOST_PROCESSES:
-        raise ConfigError(
-            f"threads is {threads}: use 1 or more, at most {MOST_PROCESSES:,}, or auto."
-        )
-    return threads
+    if 1 <= threads <= MOST_PROCESSES:
+        return threads
+    raise ConfigError(f"threads is {threads}: use 1 or more, at most {MOST_PROCESSES:,}, or auto.")
 
 
 def open_backend(
@@ -130,13 +128,11 @@ def open_backend(
     device: str = "cpu",
     packed: bool = True,
 ) -> Backend:
-    """Load a model folder with the runtime asked for.
+    """Load a model folder (``model.safetensors``) or an ONNX folder (``model.onnx``).
 
     Args:
-        folder: a model folder (``model.safetensors``) or an ONNX folder (``model.onnx``).
         runtime: ``auto`` takes the ONNX file if the folder has one, else torch.
-        threads: of the processor; ``auto`` and None let the runtime decide.
-        device: where it runs; ``auto`` takes a GPU if there is one and the runtime has it.
+        device: ``auto`` takes a GPU if there is one and the runtime has it.
         packed: bring torch's weights into the processor's own order: faster, rounded otherwise.
     """
     files = (folder / name for name in ONNX_FILES)

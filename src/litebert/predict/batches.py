@@ -112,6 +112,6 @@ def micro_batches(features: Sequence[Feature], max_tokens: int) -> list[list[int
     cut: list[list[int]] = []
     for num_choices, members in by_choices.items():
         lengths = [len(features[index]) * num_choices for index in members]
-        parts = fill(lengths, max_tokens, max_padding=1)
-        cut += [[members[position] for position in part] for part in parts]
+        batches = fill(lengths, max_tokens, max_padding=1)
+        cut += [[members[position] for position in batch] for batch in batches]
     return cut

@@ -74,21 +74,16 @@ def character_loss(
 def _windows(texts: Iterable[str]) -> Iterator[tuple[str, list[tuple[int, int]]]]:
     """Yield stretches of text with the places of their words; no stretch leaves its document."""
     for text in texts:
+        words = list(words_in(text))
         spans: list[tuple[int, int]] = []
-        for start, end in words_in(text):
+        for number, (start, end) in enumerate(words, start=1):
+            first = spans[0][0] if spans else start
             spans.append((start, end))
-            if end - spans[0][0] >= WINDOW_CHARACTERS:
-                yield _cut_out(text, spans)
+            if end - first >= WINDOW_CHARACTERS or number == len(words):
+                # A line break is white space to one tokenizer and unknown to another.
+                clean = re.sub(r"\s", " ", text[first:end])
+                yield clean, [(begin - first, last - first) for begin, last in spans]
                 spans = []
-        if spans:
-            yield _cut_out(text, spans)
-
-
-def _cut_out(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
-    first, last = spans[0][0], spans[-1][1]
-    # A line break is white space to one tokenizer and unknown to another.
-    clean = re.sub(r"\s", " ", text[first:last])
-    return clean, [(start - first, end - first) for start, end in spans]
 
 
 def _hidden_words(
@@ -108,12 +103,12 @@ def _hidden_words(
     room = predictor.max_length - 2  # a vocabulary of letters may need several rows
     features, labels = [], []
     for first in range(0, len(ids), room):
-        part = slice(first, first + room)
-        places = np.flatnonzero(is_hidden[part])
+        cut = slice(first, first + room)
+        places = np.flatnonzero(is_hidden[cut])
         if len(places):
-            row = single_row(masked[part].tolist(), tokenizer, predictor.max_length)
+            row = single_row(masked[cut].tolist(), tokenizer, predictor.max_length)
             features.append(Feature(0, (row,), masked=tuple(int(place) + 1 for place in places)))
-            labels.append(ids[part][places])
+            labels.append(ids[cut][places])
     characters = sum(spans[word][1] - spans[word][0] for word in chosen)
     counts = (len(ids), len(unknown), len(spans), number, characters)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.common.errors import CheckpointError, ConfigError, DataError, MissingFileError
+from litebert.common.errors import CheckpointError, ConfigError, MissingFileError
 from litebert.common.ownership import keep_files
 from litebert.common.progress import Progress, progress
 from litebert.interop.folder import resolve
@@ -16,7 +16,6 @@ from litebert.predict.backend import Backend, Threads, open_backend, run_feature
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
 from litebert.tasks.base import Example, Feature, Form, Outputs, Task
-from litebert.tasks.custom import CustomTask
 from litebert.tasks.forms.spans import EnsembleRule
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
@@ -62,7 +61,7 @@ def evaluate_models(
         out: folder for predictions in the official format.
         choose: take only those models that make the ensemble better on dev.
         ensemble: how answers of the paper's SQuAD 2.0 head are averaged; default: official.
-        allow_unknown: go on where the vocabulary does not know most of the text.
+        allow_unknown: continue where the vocabulary does not know most of the text.
         device: where torch runs; ``auto`` takes a GPU if there is one.
         threads: of the processor; ``auto`` lets the runtime decide.
     """
@@ -89,8 +88,8 @@ def evaluate_models(
     )
     length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
-    for part in splits:
-        warning = part.coverage(tokenizer).check(f"{task.name}, {part.name}", allow_unknown)
+    for one in splits:
+        warning = one.coverage(tokenizer).check(f"{task.name}, {one.name}", allow_unknown)
         if warning is not None:
             print(warning, file=sys.stderr)
     outputs = [
@@ -114,16 +113,16 @@ def evaluate_models(
     tuned = task.form.changed(no_answer_threshold=threshold)  # tuned on dev
     names = tuple(str(models[member]) for member in members)
     evaluations = []
-    for part, said in zip(splits[:num_asked], averaged[:num_asked], strict=True):
+    for one, said in zip(splits[:num_asked], averaged[:num_asked], strict=True):
         found: dict[str, float] = {}
-        if is_scored(task, part.name, part.examples):
-            found, predictions = score_split(task, part, said)
+        if is_scored(task, one.name, one.examples):
+            found, predictions = score_split(task, one, said)
         else:
-            predictions = tuned.decode(part.examples, part.features, said)
+            predictions = tuned.decode(one.examples, one.features, said)
         files: list[Path] = []
         if out is not None:
-            files = task.write_predictions(out, part.name, part.examples, predictions)
-        evaluations.append(TaskEvaluation(part.name, found, names, tuple(files)))
+            files = task.write_predictions(out, one.name, one.examples, predictions)
+        evaluations.append(TaskEvaluation(one.name, found, names, tuple(files)))
     return evaluations
 
 
@@ -242,29 +241,3 @@ def _shared_tokenizer(
                 f"{folder} has another head than {folders[0]}: an ensemble needs one"
             )
     return tokenizers[0]
-
-
-@dataclass(frozen=True)
-class DevCheck:
-    """A task with the folder of its data: what an export is judged by."""
-
-    task: Task
-    data: Path
-
-    @classmethod
-    def parse(cls, text: str) -> DevCheck:
-        """Read ``TASK:DIR``; a task file that names its own files needs no folder."""
-        name, separator, folder = text.partition(":")
-        data = Path(folder) if folder else None
-        task = find_task(name, data)
-        if data is None and (separator or not isinstance(task, CustomTask)):
-            raise ConfigError(f"--dev {text!r} should be TASK:DIR, such as sst2:glue/SST-2")
-        return cls(task, data_folder(task, data))
-
-    def score(self, model: Path) -> float:
-        """Return the task's main metric of a model folder on the first labelled split."""
-        split = self.task.eval_splits[0]
-        (found,) = evaluate_models(self.task, [str(model)], self.data, split=split)
-        if not found.scores:
-            raise DataError(f"{self.data}: {split} of {self.task.name} has no labels to score by")
-        return found.scores[self.task.main_metric]

@@ -108,7 +108,7 @@ def split(features: Sequence[Feature], outputs: Mapping[str, FloatArray]) -> lis
 
 
 def single_rows(features: Sequence[Feature]) -> list[Feature]:
-    """Return every row as a feature of its own: the choices of a question may part in batches."""
+    """Return every row as a feature of its own: the choices of one may be in different batches."""
     return [
         feature if len(feature.rows) == 1 else replace(feature, rows=(row,))
         for feature in features

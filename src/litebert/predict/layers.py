@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ class LayerMovement:
 
 @dataclass(frozen=True)
 class LayerAnalysis:
-    """The movement of every block of one model (a folder or hub name) over so many tokens."""
+    """The movement of every block of one model (a folder or hub name) over a number of tokens."""
 
     model: str
     num_tokens: int
@@ -68,8 +69,8 @@ def analyze_layers(
 ) -> LayerAnalysis:
     """Measure how each block of a model moves the embeddings of a text.
 
-    Blank lines part documents, which are cut into windows of ``length`` tokens; by default of what
-    the model allows.
+    Blank lines separate documents, which are cut into windows of ``length`` tokens; by default as
+    long as the model allows.
     """
     folder = resolve(model)
     backend = open_backend(folder)
@@ -98,7 +99,7 @@ def movements(backend: Backend, sequences: Sequence[Sequence[int]]) -> tuple[Lay
         for _, said in run_features(backend, features, outputs, _PAD_ID, DEFAULT_MAX_TOKENS):
             moved.append(token_movements(said["hidden_states"]))
             bar.advance(len(said["hidden_states"]))
-    distances, angles = (np.concatenate(part).T for part in zip(*moved, strict=True))
+    distances, angles = (np.concatenate(found).T for found in zip(*moved, strict=True))
     return tuple(
         LayerMovement(number, Spread.of(distance), Spread.of(angle))
         for number, (distance, angle) in enumerate(zip(distances, angles, strict=True), start=1)
@@ -189,16 +190,14 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
     # Okabe and Ito's colours, told apart by everyone, with a marker of its own for each.
     styles = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"))
     names = short_names([analysis.model for analysis in analyses])
-    for index, (name, analysis) in enumerate(zip(names, analyses, strict=True)):
-        colour, marker = styles[index % len(styles)]
-        numbers = [layer.layer for layer in analysis.layers]
-        for panel, quantity in zip(panels, quantities, strict=True):
+    for panel, (quantity, title) in zip(panels, quantities.items(), strict=True):
+        for name, analysis, (colour, marker) in zip(names, analyses, cycle(styles), strict=False):
+            numbers = [layer.layer for layer in analysis.layers]
             spreads: list[Spread] = [getattr(layer, quantity) for layer in analysis.layers]
             low, high = [s.p10 for s in spreads], [s.p90 for s in spreads]
             panel.fill_between(numbers, low, high, color=colour, alpha=0.15, linewidth=0)
             means = [s.mean for s in spreads]
             panel.plot(numbers, means, color=colour, marker=marker, markersize=4, label=name)
-    for panel, title in zip(panels, quantities.values(), strict=True):
         panel.set_title(f"{title} between a layer's input and output", fontsize=11, loc="left")
         panel.set_xlabel("layer")
         panel.set_ylim(bottom=0)
@@ -208,14 +207,9 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
         panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
     lines, labels = panels[0].get_legend_handles_labels()
-    figure.legend(
-        lines,
-        labels,
-        loc="outside lower center",
-        ncols=len(labels),
-        frameon=False,
-        title="line: mean over tokens, band: 10 to 90 % of them",
-        title_fontsize="small",
-    )
+    note = "line: mean over tokens, band: 10 to 90 % of them"
+    below = figure.legend(lines, labels, loc="outside lower center", ncols=len(labels), title=note)
+    below.set_frame_on(False)
+    below.get_title().set_fontsize("small")
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=150, format=path.suffix[1:])

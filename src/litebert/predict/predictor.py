@@ -173,7 +173,7 @@ class Predictor:
     def stream(self, asked: Iterable[Question[Result]]) -> Iterator[Result]:
         """Answer questions as they come, in order, in bounded memory.
 
-        They are collected up to a group of so many tokens or questions, sorted by length inside
+        They are collected up to a number of tokens or questions, sorted by length inside
         it, and answered. If an error ends the questions, those before it are answered first.
         """
         for group in _groups(asked):

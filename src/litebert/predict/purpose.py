@@ -135,7 +135,7 @@ class Purpose:
 
 
 def check_depth(folder: Path | str, depth: int | None, force: bool = False) -> None:
-    """Raise InputError if a model cannot, or was not trained to, answer after so many layers.
+    """Raise InputError if a model cannot, or was not trained to, answer after that many layers.
 
     Every model can run all of them (None); ``force`` allows any depth that it has the layers for.
     """

@@ -20,7 +20,7 @@ from litebert.text.tokenizer import Tokenizer
 
 Result_co = TypeVar("Result_co", covariant=True)
 
-# Only from the start of white space: tried at each blank of a long run it would take for ever.
+# Only from the start of white space: tried at each blank of a long run it would take forever.
 _MASK = re.compile(r"(?<!\s)(\s*)\[MASK\]", re.IGNORECASE)
 
 
@@ -34,7 +34,7 @@ class Candidate:
     score: float
     """Its probability at this position."""
     is_continuation: bool = False
-    """Whether it goes on with the word before it, without a space between them."""
+    """Whether it continues the word before it, without a space between them."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +143,7 @@ def order(first: str, second: str, reader: Reader) -> Question[SentenceOrder]:
 def embed(
     text: str, reader: Reader, rule: VectorRule, *, may_be_empty: bool = False
 ) -> Question[FloatArray]:
-    """Ask for one vector; float32 [H].
-
-    ``[CLS]`` and ``[SEP]`` count as tokens, so that a text without any has a vector too if it may
-    be empty; a text that is too long is cut at its end.
-    """
+    """Ask for one vector; float32 [H]. An empty text has one too, of ``[CLS]`` and ``[SEP]``."""
 
     def vector(said: Sequence[Outputs]) -> FloatArray:
         return rule.vector(said[0]["last_hidden_state"])
@@ -156,8 +152,13 @@ def embed(
 
 
 def layer_path(text: str, reader: Reader) -> Question[LayerPath]:
-    """Ask how far each block moves the tokens of a text: Figure 1 of the paper, for one input."""
-    return Question([plain(text, reader)], ("hidden_states",), _layer_path)
+    """Ask how far each block moves the tokens of a text."""
+
+    def path(said: Sequence[Outputs]) -> LayerPath:
+        moved = token_movements(said[0]["hidden_states"])
+        return LayerPath(*(values_SL.mean(axis=0).tolist() for values_SL in moved))
+
+    return Question([plain(text, reader)], ("hidden_states",), path)
 
 
 def plain(text: str, reader: Reader, may_be_empty: bool = False) -> Feature:
@@ -166,11 +167,6 @@ def plain(text: str, reader: Reader, may_be_empty: bool = False) -> Feature:
     if not ids and not may_be_empty:
         raise InputError("the text is empty; write some words")
     return Feature(0, (single_row(ids, reader.tokenizer, reader.max_length),))
-
-
-def _layer_path(said: Sequence[Outputs]) -> LayerPath:
-    distance_SL, angle_SL = token_movements(said[0]["hidden_states"])
-    return LayerPath(distance_SL.mean(axis=0).tolist(), angle_SL.mean(axis=0).tolist())
 
 
 def _candidates(logits_V: FloatArray, tokenizer: Tokenizer, top_k: int) -> list[Candidate]:

@@ -26,11 +26,10 @@ from litebert import __version__
 from litebert.common.errors import CheckpointError, LitebertError
 from litebert.serve import schemas as s
 from litebert.serve.batcher import Batcher, QueueFullError
-from litebert.serve.bodies import BoundedRoute
 from litebert.serve.config import LIMITS, ServeConfig
 from litebert.serve.connections import Server, connection_limit, listen, stray_signals
 from litebert.serve.endpoints import Endpoints
-from litebert.serve.guards import LimitBody, Observe, RequireKey, error_response
+from litebert.serve.guards import BoundedRoute, LimitBody, Observe, RequireKey, error_response
 from litebert.serve.page import PAGE_FILES, STATIC, PageModels
 from litebert.serve.service import CannotAnswerError, Service, UnknownModelError
 from litebert.serve.telemetry import REQUEST_ID, AccessLog, LogStream, Metrics, log_to

@@ -156,7 +156,7 @@ class Batcher:
 
     @contextmanager
     def admission(self, num_tokens: int) -> Iterator[None]:
-        """Count work of about so many tokens as waiting, while its questions are being built.
+        """Count work of about ``num_tokens`` as waiting, while its questions are being built.
 
         Raises:
             QueueFullError: there is too much work waiting; asked before any work on a request.

@@ -101,7 +101,7 @@ class TimedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Read on; the time ends when the headers are whole, and begins with the next ones."""
         if self._half_closed:
-            return  # too late: there is no way left to answer
+            return  # too late: it cannot be answered any more
         super().data_received(data)
         self._watch()
 
@@ -120,7 +120,7 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Wait for a client that does not read its answer, but not for ever."""
+        """Wait for a client that does not read its answer, but not forever."""
         super().pause_writing()
         self._expect_reading()
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -136,8 +135,8 @@ class Endpoints:
                 f"dimensions is {body.dimensions}, and the vectors of {model.name} have {size}"
             )
         texts = self._checked(self._texts(body.input, predictor), self._config.max_documents)
-        # Scaled after it is cut, and only if it is asked for.
-        rule = replace(predictor.purpose.vector_rule(body.pooling), normalize=False)
+        rule = predictor.purpose.vector_rule(body.pooling)
+        rule = replace(rule, normalize=body.normalize, dimensions=body.dimensions)
         num_tokens = 0
 
         def build() -> list[Question[FloatArray]]:
@@ -151,7 +150,7 @@ class Endpoints:
         def write() -> bytes:
             # Vector by vector, not as one object: other requests get their turn in between.
             data = b",".join(
-                s.Embedding(index=index, embedding=_embedding(vector, body))
+                s.Embedding(index=index, embedding=_embedding(vector, body.encoding_format))
                 .model_dump_json()
                 .encode()
                 for index, vector in enumerate(vectors)
@@ -339,12 +338,9 @@ class Endpoints:
                 leaving.cancel()
 
 
-def _embedding(vector: FloatArray, body: s.EmbeddingsRequest) -> list[float] | str:
+def _embedding(vector: FloatArray, encoding: Literal["float", "base64"]) -> list[float] | str:
     """Return a vector as asked for: numbers, or the base64 of little-endian float32."""
-    vector = vector[: body.dimensions]
-    if body.normalize:
-        vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
-    if body.encoding_format == "float":
+    if encoding == "float":
         return cast("list[float]", vector.tolist())
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 

@@ -1,17 +1,23 @@
-"""Middleware: request ids, counting and logging, the key, and bounds on bodies."""
+"""Middleware and the route class: request ids, logging, the key, and bounds on bodies."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
 from starlette.datastructures import MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from litebert.serve.telemetry import REQUEST_ID, AccessLog, Metrics
@@ -24,6 +30,16 @@ _ID = re.compile(rb"[\w.:-]{1,64}", re.ASCII)
 _LARGE_BYTES = 65_536
 _MAX_LARGE_BODIES = 32
 """Requests with a larger body that may be under way: what bounds their memory."""
+
+MAX_VALUES = 65_536
+"""Values in one body: what bounds the time of parsing and checking them, a few hundredths of a
+second. Token arrays need the most."""
+
+_MAX_FIELDS = 64
+
+# A string (an unfinished one to the end, so that nothing is looked at twice), or what a value or
+# its successor begins with.
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[,\[{]', re.DOTALL)
 
 
 class ClientLeftError(Exception):
@@ -188,3 +204,51 @@ class LimitBody:
             text = "too many large requests are under way; try again in 1 s"
             return error_response(429, "busy", text, {"Retry-After": "1"})
         return None
+
+
+class BoundedRoute(APIRoute):
+    """A route whose requests parse their bodies with :func:`parse_body`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return FastAPI's own handler, for a request that parses differently."""
+        handle = super().get_route_handler()
+
+        async def bounded(request: Request) -> Response:
+            return await handle(_JsonRequest(request.scope, request.receive))
+
+        return bounded
+
+
+class _JsonRequest(Request):
+    async def json(self) -> object:
+        """Return the parsed body; a large one is parsed on another thread."""
+        body = await self.body()
+        if len(body) <= _LARGE_BYTES:
+            return parse_body(body)
+        return await asyncio.to_thread(parse_body, body)
+
+
+def parse_body(body: bytes) -> object:
+    """Parse JSON; half a surrogate pair, which JSON can write and no encoding can, is refused.
+
+    Raises:
+        JSONDecodeError: it is not JSON.
+        HTTPException: it holds too many values or fields.
+    """
+    if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:  # texts may hold as many
+        num_values = 0
+        for found in _STRUCTURE.finditer(body):
+            num_values += found[0][:1] != b'"'
+            if num_values > MAX_VALUES:
+                raise HTTPException(
+                    422,
+                    f"the body holds more than {MAX_VALUES:,} values; send fewer at once, and "
+                    "texts in place of token ids",
+                )
+    try:
+        parsed: object = from_json(body)
+    except ValueError as error:
+        raise json.JSONDecodeError(str(error), "", 0) from None
+    if isinstance(parsed, dict) and len(parsed) > _MAX_FIELDS:
+        raise HTTPException(422, f"the body has {len(parsed):,} fields; no request takes that many")
+    return parsed

@@ -8,7 +8,6 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict
 
 from litebert.common.errors import CheckpointError, ConfigError, InputError, install_command
 from litebert.common.files import atomic_folder, check_free, file_sizes, write_json, write_text
@@ -32,31 +31,20 @@ DESCRIPTION_FILE = "model.json"
 PAGE_FILES = (DESCRIPTION_FILE, MODEL_FILE, "tokenizer.json", "tokenizer_config.json")
 """What a page loads of a model."""
 
-_ABILITIES = {
-    "masked_logits": "fill-mask",
-    "sop_logits": "order",
-    "last_hidden_state": "embeddings",
+NEEDED_OUTPUTS = {
+    "fill-mask": "masked_logits",
+    "order": "sop_logits",
+    "embeddings": "last_hidden_state",
+    "layers": "hidden_states",
 }
-"""What a page can ask, by the output it reads; heads over one text answer `classify` besides."""
+"""What models of several heads can be asked -> the output that the answer is read from."""
 _LARGEST_MODEL = 1_000_000_000
 """A browser holds a file and the runtime's copy of it in 4 GB."""
 _SERVER_ONLY = ("docs.html", "docs.js", "index.html")
 
 
-class Shape(TypedDict):
-    """What the playground shows of a model's shape."""
-
-    vocab_size: int
-    embedding_size: int
-    hidden_size: int
-    num_layers: int
-    sharing: str
-    num_parameters: int
-    num_parameters_bert: int
-
-
-def shape_of(config: ModelConfig, num_layers: int | None = None) -> Shape:
-    """Return the shape of a model, of which so many layers run."""
+def shape_of(config: ModelConfig, num_layers: int | None = None) -> dict[str, object]:
+    """Return what the playground shows of a model's shape, of which ``num_layers`` run."""
     unshared = replace(
         config,
         sharing="none",
@@ -110,7 +98,7 @@ def write_page_model(source: Path | str, target: Path, name: str, depth: int | N
     for other in set(TOKENIZER_FILES) - set(PAGE_FILES):
         (target / other).unlink(missing_ok=True)
     purpose, tokenizer = Purpose.read(folder.path), Tokenizer.load(folder.path)
-    abilities = [able for output, able in _ABILITIES.items() if output in outputs]
+    abilities = [able for able, output in NEEDED_OUTPUTS.items() if output in outputs]
     if head.pretrained and "logits" in outputs:
         abilities.append("fill-mask")
     form = None if head.pretrained else purpose.form()
@@ -130,7 +118,7 @@ def write_page_model(source: Path | str, target: Path, name: str, depth: int | N
         "cls_id": tokenizer.cls_id,
         "sep_id": tokenizer.sep_id,
         "mask_id": tokenizer.mask_id,
-        "bytes": sum((target / part).stat().st_size for part in PAGE_FILES[1:]),
+        "bytes": sum((target / file).stat().st_size for file in PAGE_FILES[1:]),
     }
     write_json(target / DESCRIPTION_FILE, description)
 

@@ -15,17 +15,8 @@ from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS
 from litebert.predict.predictor import Predictor
 from litebert.serve.config import ServeConfig
-from litebert.serve.page import shape_of
+from litebert.serve.page import NEEDED_OUTPUTS, shape_of
 from litebert.serve.schemas import ModelInfo
-
-_NEEDS = {
-    "fill-mask": "masked_logits",
-    "order": "sop_logits",
-    "embeddings": "last_hidden_state",
-    "layers": "hidden_states",
-}
-"""The output that a question needs which several heads can answer."""
-
 
 OPENAI_ENCODING = "cl100k_base"
 
@@ -69,26 +60,27 @@ class ServedModel:
     def abilities(self) -> list[str]:
         """What it can be asked, as the names of the endpoints."""
         info = self.predictor.backend.info
-        able = [name for name, output in _NEEDS.items() if output in info.outputs]
-        able += [name for name in HEADS[info.head].answers if name not in _NEEDS]
+        able = [name for name, output in NEEDED_OUTPUTS.items() if output in info.outputs]
+        able += [name for name in HEADS[info.head].answers if name not in NEEDED_OUTPUTS]
         if info.head == "regression":
             able.append("rerank")
         return [*able, "tokenize"]
 
     def describe(self) -> ModelInfo:
         """Return what ``/info`` says about it."""
-        config, info = self.config, self.predictor.backend.info
+        info = self.predictor.backend.info
         form = None if HEADS[info.head].pretrained else self.predictor.form()
-        return ModelInfo(
-            name=self.name,
-            head=info.head,
-            runtime=info.runtime,
-            labels=list(form.labels) if form else [],
-            max_length=info.max_length,
-            **shape_of(config, self.predictor.depth or info.num_layers),
-            may_be_unanswerable=form is not None and form.may_be_unanswerable,
-            can=self.abilities,
-        )
+        values: dict[str, object] = {
+            "name": self.name,
+            "head": info.head,
+            "runtime": info.runtime,
+            "labels": list(form.labels) if form else [],
+            "max_length": info.max_length,
+            "may_be_unanswerable": form is not None and form.may_be_unanswerable,
+            "can": self.abilities,
+        }
+        shape = shape_of(self.config, self.predictor.depth or info.num_layers)
+        return ModelInfo.model_validate(values | shape)
 
 
 @dataclass(frozen=True)

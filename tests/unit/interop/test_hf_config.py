@@ -11,8 +11,8 @@ from litebert.interop.hf_config import (
     labels_of,
     model_config,
 )
-from litebert.interop.names import HEADS, Head
 from litebert.model.config import PRESETS, ModelConfig
+from litebert.model.head_table import HEADS, Head
 
 VALUES = foreign_config(ModelConfig(), "pretraining")
 

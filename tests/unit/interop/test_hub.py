@@ -14,7 +14,7 @@ from huggingface_hub import ModelCard
 from litebert.cli import main
 from litebert.common.errors import CheckpointError, ConfigError, DataError
 from litebert.interop.hub import HubFacts, export_hub
-from litebert.interop.names import Head
+from litebert.model.head_table import Head
 from litebert.predict.predictor import Predictor
 from small_finetuning import small_finetuning
 from small_run import small_config
@@ -89,7 +89,7 @@ def test_a_fine_tuning_run_gives_scores_cost_and_data(tmp_path: Path, model_fold
     assert isinstance(cost, dict)
     assert (cost["steps"], cost["tokens"], cost["seconds"]) == (2, run.tokens, run.seconds)
     card = ModelCard.load(tmp_path / "out" / "README.md")
-    card.validate = lambda *_: None  # type: ignore[method-assign]  # asks the hub
+    card.validate = lambda *_: None  # asks the hub
     found = {result.metric_name: result.metric_value for result in card.data.eval_results}
     assert found == run.scores
     assert {result.dataset_name for result in card.data.eval_results} == {run.task}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -11,15 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.interop.hf import build_model
-from litebert.interop.names import HEADS, Head, is_foreign, tensor_names
-from litebert.model.config import ModelConfig
+from litebert.interop.names import is_foreign, tensor_names
+from litebert.model.config import ModelConfig, Sharing
+from litebert.model.head_table import HEADS, Head
 
-TINY = {"vocab_size": 11, "embedding_size": 4, "hidden_size": 8, "num_heads": 2}
+TINY: dict[str, Any] = {"vocab_size": 11, "embedding_size": 4, "hidden_size": 8, "num_heads": 2}
 
 
 @st.composite
 def configs(draw: st.DrawFn) -> ModelConfig:
-    sharing = draw(st.sampled_from(["all", "attention", "ffn", "none", "groups"]))
+    sharing = draw(st.sampled_from(get_args(Sharing)))
     num_layers = draw(st.integers(1, 5))
     num_groups = draw(st.integers(1, num_layers)) if sharing == "groups" else 1
     return ModelConfig(

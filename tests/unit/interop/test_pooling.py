@@ -10,11 +10,12 @@ import pytest
 
 from litebert.common.errors import CheckpointError
 from litebert.interop.pooling import VectorRule
+from litebert.model.config import Pooling
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("normalize", [True, False])
-def test_what_is_written_is_read_again(tmp_path: Path, pooling, normalize: bool) -> None:
+def test_what_is_written_is_read_again(tmp_path: Path, pooling: Pooling, normalize: bool) -> None:
     rule = VectorRule(pooling, normalize)
     rule.write(tmp_path, 32, 64)
     assert VectorRule.read(tmp_path) == rule
@@ -52,7 +53,9 @@ def test_vectors_are_means_or_first_states() -> None:
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "max_tokens"),
     ],
 )
-def test_what_cannot_be_followed_is_refused(tmp_path: Path, name, values, line: str) -> None:
+def test_what_cannot_be_followed_is_refused(
+    tmp_path: Path, name: str, values: object, line: str
+) -> None:
     VectorRule().write(tmp_path, 32, 64)
     (tmp_path / name).write_text(json.dumps(values))
     with pytest.raises(CheckpointError, match=line):

@@ -13,11 +13,12 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from litebert.interop.hub import HubFacts, export_hub
-from litebert.interop.names import Head
+from litebert.model.head_table import Head
 
 TOKEN = "hf_standin"
 
@@ -85,12 +86,12 @@ class StandIn:
         self.address = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def commit(self, lines: list[dict[str, dict[str, str]]]) -> None:
+    def commit(self, lines: list[dict[str, Any]]) -> None:
         for line in lines:
             value = line["value"]
-            if line["key"] == "header":  # type: ignore[comparison-overlap]
+            if line["key"] == "header":
                 self.commits.append(value["summary"])
-            elif line["key"] == "file":  # type: ignore[comparison-overlap]
+            elif line["key"] == "file":
                 self.files[value["path"]] = base64.b64decode(value["content"])
             else:
                 self.files[value["path"]] = self.objects[value["oid"]]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from litebert.cli import main, run
-from litebert.interop.names import Head
+from litebert.model.head_table import Head
 from litebert.predict.characters import UNKNOWN_NATS, character_loss
 from litebert.predict.predictor import Predictor
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
@@ -30,8 +30,8 @@ def even_model(folder: Path, tokenizer: Path, size: int) -> Predictor:
 
     model = build_model(replace(TINY, vocab_size=size), "pretraining")
     with torch.no_grad():
-        model.encoder.embeddings.word.weight.zero_()
-        model.mlm.bias.zero_()
+        for name in ("encoder.embeddings.word.weight", "mlm.bias"):
+            model.get_parameter(name).zero_()
     save_model(model, folder, tokenizer)
     return Predictor.load(folder)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from litebert.cli import main
 from litebert.common.errors import CheckpointError, DataError, InputError
-from litebert.interop.names import Head
+from litebert.model.head_table import Head
 from litebert.predict.evaluate import evaluate_models, outputs_of
 from litebert.predict.inputs import PaddedBatch
-from litebert.predict.predictor import Predictor, answer_rows
+from litebert.predict.predictor import Json, Predictor, Record, answer_rows
 from litebert.predict.torch_backend import TorchBackend
 from litebert.tasks.base import Answer, Example, FloatArray
 from litebert.tasks.forms.spans import SpanForm
@@ -28,7 +29,7 @@ Folders = Callable[..., Path]
 WORDS = ["the value of a name", "is", "expressions in parentheses yield a tuple object", "a b c"]
 TEXTS = [f"{WORDS[i % 4]} {'word ' * (i % 7)}[MASK] {i}" for i in range(30)]
 
-RECORDS: dict[Head, list[dict[str, object]]] = {
+RECORDS: dict[Head, list[dict[str, Any]]] = {
     "classification": [{"text": text} for text in TEXTS] + [{"text": "a", "text_pair": "b c d"}],
     "regression": [{"text": text} for text in TEXTS[:6]],
     "multiple_choice": [
@@ -45,6 +46,12 @@ RECORDS: dict[Head, list[dict[str, object]]] = {
         {"question": "who?", "context": "Ann."},
     ],
 }
+
+
+def only(answers: Iterable[Json]) -> Any:
+    """The one answer, whose JSON values may be looked at."""
+    (answer,) = answers
+    return answer
 
 
 @pytest.fixture(params=["torch", "onnx"])
@@ -119,7 +126,7 @@ def assert_nearly_equal(one: object, other: object) -> None:
 def test_answers_are_cut_out_of_the_passage(load: Callable[[Head], Predictor]) -> None:
     context = "It is a name. Ann Lee gave the value to Bo. " * 8
     for head in ("span", "squad2"):
-        (answer,) = load(head).predict([{"question": "who?", "context": context}])
+        answer = only(load(head).predict([{"question": "who?", "context": context}]))
         for span in answer["best"]:
             assert context[span["start"] : span["end"]] == span["text"]
 
@@ -155,13 +162,13 @@ def test_the_task_file_of_a_fine_tuned_model_counts(tmp_path: Path, model_folder
     export_onnx(tmp_path / "many", tmp_path / "many-onnx")
     for folder in (tmp_path / "many", tmp_path / "many-onnx"):
         predictor = Predictor.load(folder)
-        (answer,) = predictor.predict([{"text": "a name " * 40}])
+        answer = only(predictor.predict([{"text": "a name " * 40}]))
         assert set(answer["labels"]) == {n for n, p in answer["scores"].items() if p >= 0.5}
         assert len(predictor.question({"text": "a name " * 40}, predictor.form()).features[0]) == 16
     shutil.copytree(model_folder("span"), tmp_path / "sure")
     TaskFile("squad2", "span_extraction", (), 64, True, 1.0).write(tmp_path / "sure")
     asked = [{"question": "who?", "context": "Ann sat."}]
-    (answer,) = Predictor.load(tmp_path / "sure").predict(asked)
+    answer = only(Predictor.load(tmp_path / "sure").predict(asked))
     assert answer["answer"]
     assert 0 <= answer["no_answer"] <= 1
 
@@ -188,7 +195,7 @@ def test_a_task_is_asked_as_the_model_was_fine_tuned(tmp_path: Path, model_folde
     for folder in fine_tuned(model_folder("classification"), tmp_path / "mine", described):
         predictor = Predictor.load(folder)
         for column in ("text", "message"):
-            (answer,) = answer_rows(predictor, None, [(1, {column: "a name " * 40})])
+            answer = only(answer_rows(predictor, None, [(1, {column: "a name " * 40})]))
             assert set(answer["scores"]) == {"bad", "fine", "good"}
         task = find_task("sst2")
         with pytest.raises(InputError, match="labels .bad, fine, good. are not those of sst2"):
@@ -259,11 +266,11 @@ def test_labels_of_foreign_folders_are_mapped_to_the_tasks(
 def test_several_labels_at_once_in_a_foreign_folder(tmp_path: Path, model_folder: Folders) -> None:
     several = "multi_label_classification"
     for folder in foreign(model_folder("classification"), tmp_path / "m", problem_type=several):
-        (answer,) = Predictor.load(folder).predict([{"text": "a name"}])
+        answer = only(Predictor.load(folder).predict([{"text": "a name"}]))
         assert set(answer["labels"]) == {n for n, p in answer["scores"].items() if p >= 0.5}
 
 
-def evaluated(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[dict, str]:
+def evaluated(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[dict[str, Any], str]:
     main(["evaluate", *map(str, arguments), "--json"])
     out, err = capsys.readouterr()
     return json.loads(out), err
@@ -362,8 +369,7 @@ def test_windows_overlap_as_in_training(tmp_path: Path, model_folder: Folders) -
 def test_the_dev_check_scores_as_the_model_was_fine_tuned(
     tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from litebert.predict.evaluate import DevCheck
-    from litebert.predict.export import export_checked
+    from litebert.predict.export import DevCheck, export_checked
 
     (tmp_path / "task.toml").write_text(
         'name = "mine"\nkind = "classification"\nlabels = ["O", "B-NAME", "I-NAME"]\n'
@@ -380,14 +386,17 @@ def test_the_dev_check_scores_as_the_model_was_fine_tuned(
     dev = DevCheck.parse(f"{tmp_path}/task.toml:{tmp_path}")
     run = TorchBackend.run
 
-    def watched(self: TorchBackend, batch: PaddedBatch, *asked: object) -> dict[str, FloatArray]:
+    def watched(
+        self: TorchBackend, batch: PaddedBatch, outputs: Sequence[str], depth: int | None
+    ) -> dict[str, FloatArray]:
         lengths.append(batch.input_ids.shape[1])
-        return run(self, batch, *asked)
+        return run(self, batch, outputs, depth)
 
     monkeypatch.setattr(TorchBackend, "run", watched)
     before = dev.score(folder)
     assert max(lengths) == 16, "the task's own length was used"
     report, drop = export_checked(folder, tmp_path / "out", dev)
+    assert drop is not None
     assert (drop.before, drop.after) == (before, before)
     assert TaskFile.read(report.path) == described
     TaskFile("mine", "classification", (*labels[:2], "else"), 16).write(folder)
@@ -401,7 +410,7 @@ def falling(
     tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., list[str]]:
     """Return the arguments of an export whose dev score falls from 0.8 to 0.6."""
-    from litebert.predict.evaluate import DevCheck
+    from litebert.predict.export import DevCheck
 
     scores = iter((0.8, 0.6))
     monkeypatch.setattr(DevCheck, "score", lambda self, model: next(scores))
@@ -445,7 +454,7 @@ def test_a_taken_folder_is_known_before_anything_is_scored(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from litebert.predict.evaluate import DevCheck
+    from litebert.predict.export import DevCheck
 
     scored: list[Path] = []
     monkeypatch.setattr(DevCheck, "score", lambda self, model: scored.append(model))
@@ -510,11 +519,11 @@ def test_only_what_is_asked_for_is_computed(onnx_folder: Folders) -> None:
 def test_a_stream_is_answered_before_it_ends(
     onnx_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litebert.predict.predictor._WINDOW_TOKENS", 50)
+    monkeypatch.setattr("litebert.predict.predictor._GROUP_TOKENS", 50)
     predictor = Predictor.load(onnx_folder("pretraining"), threads=1)
     taken = 0
 
-    def rows() -> object:
+    def rows() -> Iterator[tuple[int, Record]]:
         nonlocal taken
         for number in range(1000):
             taken = number
@@ -522,24 +531,29 @@ def test_a_stream_is_answered_before_it_ends(
 
     answers = answer_rows(predictor, "embed", rows())
     assert next(answers)["id"] == 0
-    assert taken < 50, "more was read than a window holds"
+    assert taken < 50, "more was read than a group holds"
 
 
 def test_rows_without_tokens_are_passed_on_before_the_stream_ends(
     onnx_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litebert.predict.predictor._WINDOW_QUESTIONS", 5)
+    monkeypatch.setattr("litebert.predict.predictor._GROUP_QUESTIONS", 5)
     predictor = Predictor.load(onnx_folder("pretraining"), threads=1)
     taken: list[int] = []
-    rows = ((taken.append(number), (number, {"text": ""}))[1] for number in range(100))
-    answers = answer_rows(predictor, "embed", rows)
+
+    def rows() -> Iterator[tuple[int, Record]]:
+        for number in range(100):
+            taken.append(number)
+            yield number, {"text": ""}
+
+    answers = answer_rows(predictor, "embed", rows())
     assert "error" in next(answers)
     assert len(taken) == 5
 
 
 def test_rows_that_cannot_be_answered_keep_their_place(onnx_folder: Folders) -> None:
     predictor = Predictor.load(onnx_folder("pretraining"), threads=1)
-    rows = [
+    rows: list[tuple[int, Record]] = [
         (1, {"text": "a [MASK]"}),
         (2, {"text": "none"}),
         (3, {"txt": 1}),
@@ -611,7 +625,7 @@ def test_a_bad_line_costs_no_other_row(
 def test_rows_before_an_unreadable_place_are_answered(onnx_folder: Folders, tmp_path: Path) -> None:
     from litebert.common.rows import read_rows_or_errors
 
-    def rows() -> object:
+    def rows() -> Iterator[tuple[int, Record | DataError]]:
         yield 1, {"text": "a name"}
         yield from read_rows_or_errors(tmp_path / "missing.jsonl")
 
@@ -638,8 +652,8 @@ def test_no_candidates_cannot_be_asked_for(
 
 
 @pytest.mark.parametrize("asked", ["fill-mask", "embed"])
-def test_a_window_keeps_answers_and_not_what_the_model_said(
-    asked: str, onnx_folder: Folders
+def test_a_group_keeps_answers_and_not_what_the_model_said(
+    asked: str, onnx_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import weakref
 
@@ -648,13 +662,15 @@ def test_a_window_keeps_answers_and_not_what_the_model_said(
     given: list[weakref.ref[np.ndarray]] = []
     alive: list[int] = []
 
-    def watched(batch: PaddedBatch, *asked: object) -> dict[str, FloatArray]:
+    def watched(
+        batch: PaddedBatch, outputs: Sequence[str], depth: int | None
+    ) -> dict[str, FloatArray]:
         alive.append(sum(array() is not None for array in given))
-        computed = run(batch, *asked)
+        computed = run(batch, outputs, depth)
         given.extend(weakref.ref(array) for array in computed.values())
         return computed
 
-    predictor.backend.run = watched  # type: ignore[method-assign]
+    monkeypatch.setattr(predictor.backend, "run", watched)
     answers = list(answer_rows(predictor, asked, enumerate({"text": text} for text in TEXTS)))
     assert len(answers) == len(TEXTS)
     assert len(alive) > 5
@@ -701,12 +717,12 @@ def test_tables_in_and_out_by_the_tasks_own_columns(
     )
     model = tmp_path / "model"
     shutil.copytree(model_folder("classification"), model)
-    columns = {"text": "message", "label": "team"}
+    columns: dict[str, str | tuple[str, ...]] = {"text": "message", "label": "team"}
     TaskFile("mine", "classification", ("a", "b", "c"), 16, columns=columns).write(model)
     rows = "nr;message;label\n1;a name;x\n2;;y\n3;the value, or so;z\n4;one;too;many\n"
     (tmp_path / "new.csv").write_bytes(rows.encode("utf-16"))
     asked = ["--model", str(model), "--input", str(tmp_path / "new.csv")]
-    tables = []
+    tables: list[list[dict[str, Any]]] = []
     for task in ([], [str(tmp_path / "task.toml")]):
         for suffix in ("csv", "jsonl", "parquet"):
             out = tmp_path / f"out.{suffix}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,8 @@ class Reader:
 
 def encoded(text: str, tokenizer: Tokenizer) -> list[int]:
     question = questions.fill_mask(text, Reader(tokenizer, 4096), top_k=3)
-    return question.features[0].rows[0].ids.tolist()
+    ids: list[int] = question.features[0].rows[0].ids.tolist()
+    return ids
 
 
 def test_a_mask_replaces_a_whole_word(tiny_tokenizer: Tokenizer) -> None:
@@ -129,7 +131,9 @@ def test_padding_and_splitting_are_inverse() -> None:
     assert inputs.attention_mask.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
     assert inputs.masked_positions.tolist() == [2]
     hidden = inputs.input_ids[:, :, None].astype(np.float32)
-    rows = split(features, {"last_hidden_state": hidden, "masked_logits": np.ones((1, 9))})
+    rows = split(
+        features, {"last_hidden_state": hidden, "masked_logits": np.ones((1, 9), np.float32)}
+    )
     assert [row["last_hidden_state"].ravel().tolist() for row in rows] == [[2, 5, 4, 3], [2, 3]]
     assert [len(row["masked_logits"]) for row in rows] == [1, 0]
 
@@ -160,5 +164,5 @@ def test_the_filled_text_is_the_users_own(model_folder: Callable[[Head], Path]) 
         ("[MASK] it", "home it", "ing it"),
     ):
         home, ing = Candidate("home", 1, 1.0), Candidate("ing", 2, 1.0, True)
-        assert MASK.sub(lambda found, c=home: _put(found, c), text) == word
-        assert MASK.sub(lambda found, c=ing: _put(found, c), text) == part
+        assert MASK.sub(partial(_put, candidate=home), text) == word
+        assert MASK.sub(partial(_put, candidate=ing), text) == part

@@ -7,13 +7,17 @@ import random
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar, cast
 
 import numpy as np
 import pytest
 
+from litebert.predict.predictor import Predictor
 from litebert.predict.questions import Question
 from litebert.serve.batcher import Batcher, QueueFullError
 from litebert.tasks.base import Feature, Outputs, Row
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -30,7 +34,7 @@ class GatedModel:
         self.calls.append([len(feature) for feature in features])
         if self.fail:
             raise RuntimeError("broken")
-        return [{"sum": np.float32([feature.rows[0].ids.sum()])} for feature in features]
+        return [{"sum": np.array([feature.rows[0].ids.sum()], np.float32)} for feature in features]
 
     def release(self, count: int = 1000) -> None:
         self.permits.release(count)
@@ -45,8 +49,8 @@ def ask_sum(*lengths: int, token: int = 1) -> Question[list[float]]:
     return Question(features, ("sum",), lambda said: [float(one["sum"][0]) for one in said])
 
 
-async def ask(queue: Batcher, model: object, question: Question[list[float]]) -> list[float]:
-    (answer,) = await queue.ask(model, [question])
+async def ask(queue: Batcher, model: object, question: Question[Result]) -> Result:
+    (answer,) = await queue.ask(cast(Predictor, model), [question])
     return answer
 
 
@@ -68,7 +72,8 @@ async def settle() -> None:
 
 def test_waiting_questions_share_a_call() -> None:
     async def scenario() -> None:
-        model, sizes = GatedModel(), []
+        model = GatedModel()
+        sizes: list[int] = []
         queue = batcher(sizes=sizes)
         first = asyncio.create_task(ask(queue, model, ask_sum(10)))
         await settle()
@@ -124,7 +129,9 @@ def test_questions_of_one_request_are_answered_in_order() -> None:
         model = GatedModel()
         model.release()
         queue = batcher()
-        answers = await queue.ask(model, [ask_sum(50, 3), ask_sum(200), ask_sum(7, 8)])
+        answers = await queue.ask(
+            cast(Predictor, model), [ask_sum(50, 3), ask_sum(200), ask_sum(7, 8)]
+        )
         assert answers == [[50.0, 3.0], [200.0], [7.0, 8.0]]
         await queue.drain()
 

@@ -7,8 +7,8 @@ import json
 import pytest
 from starlette.exceptions import HTTPException
 
-from litebert.serve import bodies
-from litebert.serve.bodies import MAX_VALUES, parse_body
+from litebert.serve import guards
+from litebert.serve.guards import MAX_VALUES, parse_body
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from litebert.serve.bodies import MAX_VALUES, parse_body
 def test_too_many_values_are_refused_unparsed(
     value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "from_json", lambda body: pytest.fail("it was parsed"))
+    monkeypatch.setattr(guards, "from_json", lambda body: pytest.fail("it was parsed"))
     for body in (json.dumps({"text": value}), json.dumps({"text": value})[:-2], json.dumps(value)):
         with pytest.raises(HTTPException, match="more than") as refused:
             parse_body(body.encode())

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
@@ -14,6 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from litebert.serve.app import create_app
 from litebert.serve.config import ServeConfig
 from litebert.serve.service import Service
+
+if TYPE_CHECKING:
+    from schemathesis import BaseSchema, Case
 
 schemathesis = pytest.importorskip("schemathesis", reason="needs `pip install schemathesis`")
 checks = pytest.importorskip("schemathesis.specs.openapi.checks")
@@ -41,7 +45,7 @@ OPERATIONS = ("/health", "/ready", "/info", "/metrics", "/v1/models", "/v1/model
 
 
 @pytest.fixture(scope="module")
-def document(onnx_folder: Callable[..., Path]) -> Iterator[schemathesis.BaseSchema]:
+def document(onnx_folder: Callable[..., Path]) -> Iterator[BaseSchema]:
     """The document of a server that listens on a port of its own."""
     config = ServeConfig(
         model=tuple(onnx_folder(head) for head in HEADS), threads=1, max_characters=2000
@@ -64,7 +68,7 @@ def document(onnx_folder: Callable[..., Path]) -> Iterator[schemathesis.BaseSche
     + [(path, "negative") for path in QUESTIONS],
 )
 def test_every_answer_is_one_that_the_document_promises(
-    document: schemathesis.BaseSchema, path: str, mode: str
+    document: BaseSchema, path: str, mode: str
 ) -> None:
     """No 500; status, headers and body as described; what the schema forbids is refused."""
     (operation,) = document[path].values()
@@ -74,12 +78,12 @@ def test_every_answer_is_one_that_the_document_promises(
         max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
     )
     @given(case=drawn)
-    def check(case: schemathesis.Case) -> None:
+    def check(case: Case[Any]) -> None:
         # A text without [MASK], say, is right by the schema and refused all the same.
         case.call_and_validate(excluded_checks=[checks.positive_data_acceptance])
 
     check()
 
 
-def test_no_path_is_left_out(document: schemathesis.BaseSchema) -> None:
+def test_no_path_is_left_out(document: BaseSchema) -> None:
     assert set(document) == {*QUESTIONS, *OPERATIONS}

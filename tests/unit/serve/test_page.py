@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from litebert.cli import main
 from litebert.common.errors import ConfigError, InputError
 from litebert.interop.hub import export_hub
-from litebert.interop.names import Head
+from litebert.model.head_table import Head
 from litebert.serve import page
 from litebert.serve.app import create_app
 from litebert.serve.config import ServeConfig

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ class Running:
     process: subprocess.Popen[str]
     port: int
 
-    def ask(self, path: str, body: object = None) -> tuple[int, dict]:
+    def ask(self, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
         headers = {"content-type": "application/json"}
         content = None if body is None else json.dumps(body)
@@ -69,7 +70,8 @@ def running(
     finally:
         process.kill()
         process.wait()
-        process.stderr.close()
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 def test_an_onnx_folder_is_served_without_torch(onnx_folder: Callable[..., Path]) -> None:
@@ -107,7 +109,7 @@ def test_sigterm_finishes_what_was_accepted(onnx_folder: Callable[..., Path]) ->
     limits = ("--max-documents", "500", "--max-queue-tokens", "1000000")
     with running("--model", folder, *limits) as server:
         body = {"input": ["the value of a name " * 12] * 500}
-        answers: list[tuple[int, dict]] = []
+        answers: list[tuple[int, dict[str, Any]]] = []
         asking = [
             threading.Thread(target=lambda: answers.append(server.ask("/v1/embeddings", body)))
             for _ in range(3)
@@ -264,7 +266,7 @@ def clean_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copyfile(repository / name, work / "project" / name)
     venv.create(work / "env", with_pip=True)
     python = work / "env/bin/python"
-    install = [python, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
     installed = subprocess.run(
         [*install, ".[serve,onnx]"], cwd=work / "project", capture_output=True, text=True
     )

@@ -84,7 +84,10 @@ def export_onnx(
     if int8 and int8_bits == 8:
         check_eight_bits(Path(out))
     precision = Int8(int8_bits) if int8 else Precision()
-    builder = ModelGraph(folder.config, parameters, precision, _mask_id(folder.path), depth)
+    has_pieces = has_tokenizer(folder.path)
+    mask_id = Tokenizer.load(folder.path).mask_id if has_pieces else _DEFAULT_MASK_ID
+    builder = ModelGraph(folder.config, parameters, precision, mask_id, depth)
+    num_layers = builder.plan.num_layers
     model = builder.build(head)
     count = num_nodes(model.graph, "MatMulInteger")
     expected = builder.num_products(head) if int8 else 0
@@ -95,9 +98,11 @@ def export_onnx(
         for name in (CONFIG_FILE, TASK_FILE):
             if (folder.path / name).is_file():
                 shutil.copyfile(folder.path / name, temporary / name)
-        if has_tokenizer(folder.path):
+        if has_pieces:
             copy_tokenizer(folder.path, temporary)
-        _write_card(folder, Path(out).name, "int8" if int8 else "float32", builder, temporary)
+        name = Path(out).name
+        card = onnx_card(folder.config, head, name, precision.name, num_layers, folder.card)
+        write_text(temporary / CARD_FILE, card)
         if HEADS[head].pretrained:
             rule = VectorRule.read(folder.path) or VectorRule()
             rule = rule if pooling is None else replace(rule, pooling=pooling)
@@ -116,7 +121,7 @@ def export_onnx(
         path=Path(out),
         head=head,
         precision="int8" if int8 else "float32",
-        num_layers=builder.plan.num_layers,
+        num_layers=num_layers,
         file_bytes=file_bytes,
         weight_bytes=weight_bytes,
         num_integer_matmuls=count,
@@ -142,23 +147,6 @@ def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
         )
     folder.check(found.found, head, len(folder.labels) if HEADS[head].labelled else None)
     return found.found
-
-
-def _write_card(
-    folder: ModelFolder, name: str, precision: str, builder: ModelGraph, target: Path
-) -> None:
-    """Write the card of the new folder, with what the model's own says about its training."""
-    own = folder.path / CARD_FILE
-    text = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else ""
-    layers = builder.plan.num_layers
-    card = onnx_card(folder.config, folder.head, name, precision, layers, text)
-    write_text(target / CARD_FILE, card)
-
-
-def _mask_id(folder: Path) -> int:
-    if not has_tokenizer(folder):
-        return _DEFAULT_MASK_ID
-    return Tokenizer.load(folder).mask_id
 
 
 def _write(model: ModelProto, path: Path, weight_bytes: int) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from litebert.common.errors import CheckpointError, DataError, install_command
+from litebert.common.errors import CheckpointError, install_command
 from litebert.common.limits import check_regular
+from litebert.interop.hf_config import readable
 
 
 class OnnxFile:
@@ -19,11 +20,10 @@ class OnnxFile:
         except ModuleNotFoundError:
             raise CheckpointError(f"reading {path} needs {install_command('onnx')}") from None
         self.path = path
-        try:
+        with readable(path):
             check_regular(path)
+        try:
             self._model = onnx.load(path, load_external_data=False)
-        except DataError as error:
-            raise CheckpointError(str(error)) from None
         except (DecodeError, OSError, ValueError) as error:
             raise CheckpointError(f"{path} is cut or not an ONNX model: {error}") from None
         self.metadata = {note.key: note.value for note in self._model.metadata_props}

@@ -78,6 +78,10 @@ class Graph:
             self._constants[key] = self.weight(f"constant_{len(self._constants)}", array)
         return self._constants[key]
 
+    def integers(self, value: npt.ArrayLike) -> str:
+        """Store a constant of int64: a shape, axes, an index."""
+        return self.constant(value, np.int64)
+
     def op(self, kind: str, inputs: Sequence[str], attributes: Attributes = _NONE) -> str:
         """Add a node with one output and return its name."""
         return self.ops(kind, inputs, 1, attributes)[0]
@@ -201,7 +205,7 @@ class Int8(Precision):
         """Add an integer product with the table; its rows are the output channels."""
         values, scales = self._table(graph, name, table_VE)
         matrix = graph.op("Transpose", [values], {"perm": [1, 0]})
-        flat = graph.op("Reshape", [scales, graph.constant([-1], np.int64)])
+        flat = graph.op("Reshape", [scales, graph.integers([-1])])
         bias = graph.weight(f"{name}.decoder_bias", bias_V)
         return _integer_product(graph, x, matrix, flat, bias)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,10 +67,18 @@ class ModelGraph:
         sequence = self._encode(ids, mask, types)
         if row.bare:
             self._output_sequence(sequence, BATCH)
-        if row.linear is None:
-            _OWN_CODE[head](self, sequence, ids)
-        else:
+        if row.linear is not None:
             self._output_linear(row, row.linear, sequence)
+        if "masked_logits" in row.output_names:
+            self._output_words(sequence, ids)
+        if "pooler_output" in row.output_names and POOLER[0] in self.parameters:
+            pooled, size = self._pool(sequence), self.config.hidden_size
+            self.graph.output("pooler_output", pooled, np.float32, [BATCH, size])
+            if "sop_logits" in row.output_names:
+                order = self._small(pooled, "sentence")
+                self.graph.output("sop_logits", order, np.float32, [BATCH, 2])
+        if "answer_logits" in row.output_names:
+            self._output_beam(sequence)
         if not row.bare:
             self._output_sequence(sequence, "rows" if row.choices else BATCH)
         return self.graph.model(
@@ -116,7 +124,7 @@ class ModelGraph:
         length = self.graph.op("Slice", [self.graph.op("Shape", [ids]), *self._range(1, 2)])
         # The small tables stay in float32: int8 would save 0.2 MB.
         table = self._weight("encoder.embeddings.position.weight")
-        start = self.graph.constant([0], np.int64)
+        start = self.graph.integers([0])
         x = self.graph.op("Add", [x, self.graph.op("Slice", [table, start, length])])
         segment = self._weight("encoder.embeddings.segment.weight")
         x = self.graph.op("Add", [x, self.graph.op("Gather", [segment, types])])
@@ -131,7 +139,7 @@ class ModelGraph:
         graph = self.graph
         hidden = graph.op("Sub", [graph.constant(1.0, np.float32), graph.to_float(mask)])
         bias = graph.op("Mul", [hidden, graph.constant(_MASKED_SCORE, np.float32)])
-        return graph.op("Unsqueeze", [bias, graph.constant([1, 2], np.int64)])
+        return graph.op("Unsqueeze", [bias, graph.integers([1, 2])])
 
     def _attend(self, x: str, bias: str, name: str) -> str:
         """Multi-head attention with query, key and value as one product; [B, S, H]."""
@@ -140,8 +148,8 @@ class ModelGraph:
         weight = np.concatenate([self.parameters[f"{part}.weight"] for part in parts])
         biases = np.concatenate([self.parameters[f"{part}.bias"] for part in parts])
         qkv = self.precision.linear(graph, x, f"{name}.qkv", weight, biases)
-        sizes = graph.constant([config.hidden_size] * 3, np.int64)
-        heads = graph.constant([0, 0, config.heads, config.head_size], np.int64)
+        sizes = graph.integers([config.hidden_size] * 3)
+        heads = graph.integers([0, 0, config.heads, config.head_size])
         query, key, value = (
             graph.op("Reshape", [part, heads])
             for part in graph.ops("Split", [qkv, sizes], 3, {"axis": -1})
@@ -154,7 +162,7 @@ class ModelGraph:
         weights = graph.op("Softmax", [graph.op("Add", [scores, bias])], {"axis": -1})
         mixed = graph.op("MatMul", [weights, value])
         mixed = graph.op("Transpose", [mixed], {"perm": [0, 2, 1, 3]})
-        merged = graph.constant([0, 0, config.hidden_size], np.int64)
+        merged = graph.integers([0, 0, config.hidden_size])
         return self._linear(graph.op("Reshape", [mixed, merged]), f"{name}.output")
 
     def _output_linear(self, row: HeadRow, name: str, sequence: str) -> None:
@@ -173,28 +181,17 @@ class ModelGraph:
             graph.output(file_name, scores, np.float32, [*axes, size])
             return
         for index, output in enumerate(row.outputs):
-            column = graph.op("Gather", [scores, graph.constant(index, np.int64)], {"axis": -1})
+            column = graph.op("Gather", [scores, graph.integers(index)], {"axis": -1})
             graph.output(output.name, column, np.float32, axes)
-
-    def _output_encoder(self, sequence: str, ids: str) -> None:
-        if POOLER[0] in self.parameters:
-            self._output_pooled(sequence)
-
-    def _output_pretraining(self, sequence: str, ids: str) -> None:
-        self._output_words(sequence, ids)
-        order = self._small(self._output_pooled(sequence), "sentence")
-        self.graph.output("sop_logits", order, np.float32, [BATCH, 2])
 
     def _pool(self, sequence: str, pooling: Pooling = "cls") -> str:
         graph = self.graph
         if pooling == "cls":
-            read = graph.op("Gather", [sequence, graph.constant(0, np.int64)], {"axis": 1})
+            read = graph.op("Gather", [sequence, graph.integers(0)], {"axis": 1})
         else:
-            kept = graph.op(
-                "Unsqueeze", [graph.to_float(self._mask), graph.constant([2], np.int64)]
-            )
+            kept = graph.op("Unsqueeze", [graph.to_float(self._mask), graph.integers([2])])
             terms = (graph.op("Mul", [sequence, kept]), kept)
-            axes = graph.constant([1], np.int64)
+            axes = graph.integers([1])
             total, count = (graph.op("ReduceSum", [x, axes], {"keepdims": 0}) for x in terms)
             read = graph.op("Div", [total, count])
         return graph.op("Tanh", [self._linear(read, "encoder.pooler")])
@@ -203,25 +200,20 @@ class ModelGraph:
         shape: list[str | int] = [rows, SEQUENCE, self.config.hidden_size]
         self.graph.output("last_hidden_state", sequence, np.float32, shape)
 
-    def _output_pooled(self, sequence: str) -> str:
-        pooled = self._pool(sequence)
-        self.graph.output("pooler_output", pooled, np.float32, [BATCH, self.config.hidden_size])
-        return pooled
-
     def _output_words(self, sequence: str, ids: str) -> None:
         """``logits`` [B, S, V] as others expect, ``masked_logits`` [M, V] where a mask stands."""
         graph, vocab = self.graph, self.config.vocab_size
-        rows = graph.constant([-1, self.config.hidden_size], np.int64)
+        rows = graph.integers([-1, self.config.hidden_size])
         flat = graph.op("Reshape", [sequence, rows])
         every = self._words(flat)
         sizes = graph.op("Shape", [ids])
-        shape = graph.op("Concat", [sizes, graph.constant([vocab], np.int64)], {"axis": 0})
+        shape = graph.op("Concat", [sizes, graph.integers([vocab])], {"axis": 0})
         logits = graph.op("Reshape", [every, shape])
         graph.output("logits", logits, np.float32, [BATCH, SEQUENCE, vocab])
-        line = graph.op("Reshape", [ids, graph.constant([-1], np.int64)])
-        is_mask = graph.op("Equal", [line, graph.constant(self.mask_id, np.int64)])
+        line = graph.op("Reshape", [ids, graph.integers([-1])])
+        is_mask = graph.op("Equal", [line, graph.integers(self.mask_id)])
         places = graph.op("NonZero", [is_mask])
-        places = graph.op("Squeeze", [places, graph.constant([0], np.int64)])
+        places = graph.op("Squeeze", [places, graph.integers([0])])
         masked = self._words(graph.op("Gather", [flat, places]))
         graph.output("masked_logits", masked, np.float32, ["num_masks", vocab])
 
@@ -232,12 +224,12 @@ class ModelGraph:
         table, bias = self.parameters[_WORDS], self.parameters["mlm.bias"]
         return self.precision.decode(self.graph, x, _WORDS, table, bias)
 
-    def _output_beam(self, sequence: str, ids: str) -> None:
+    def _output_beam(self, sequence: str) -> None:
         """Best starts, best ends for each, and answerability; spec section 5.2."""
         graph = self.graph
         forbidden = graph.to_float(graph.input("p_mask", [BATCH, SEQUENCE]))
         penalty = graph.op("Mul", [forbidden, graph.constant(_FORBIDDEN, np.float32)])
-        last = graph.constant([-1], np.int64)
+        last = graph.integers([-1])
         start = graph.op("Squeeze", [self._small(sequence, "start"), last])
         start = graph.op("LogSoftmax", [graph.op("Add", [start, penalty])], {"axis": -1})
         starts = self._top(start, sequence)
@@ -252,7 +244,7 @@ class ModelGraph:
     def _top(self, scores: str, sequence: str) -> list[str]:
         """The best BEAM (or all, if fewer) of the last dimension: values and positions."""
         length = self.graph.op("Slice", [self.graph.op("Shape", [sequence]), *self._range(1, 2)])
-        count = self.graph.op("Min", [length, self.graph.constant([BEAM], np.int64)])
+        count = self.graph.op("Min", [length, self.graph.integers([BEAM])])
         return self.graph.ops("TopK", [scores, count], 2, {"axis": -1})
 
     def _end_scores(self, sequence: str, starts: str, penalty: str) -> str:
@@ -260,37 +252,37 @@ class ModelGraph:
         graph, hidden = self.graph, self.config.hidden_size
         weight = self.parameters["end_hidden.weight"]
         nothing = np.zeros(hidden, np.float32)
-        places = graph.op("Unsqueeze", [starts, graph.constant([-1], np.int64)])
+        places = graph.op("Unsqueeze", [starts, graph.integers([-1])])
         at_start = graph.op("GatherND", [sequence, places], {"batch_dims": 1})
         bias = self.parameters["end_hidden.bias"]
         here = self.precision.linear(graph, sequence, "end_hidden.here", weight[:, :hidden], bias)
         weight = weight[:, hidden:]
         there = self.precision.linear(graph, at_start, "end_hidden.start", weight, nothing)
-        here = graph.op("Unsqueeze", [here, graph.constant([1], np.int64)])
-        there = graph.op("Unsqueeze", [there, graph.constant([2], np.int64)])
+        here = graph.op("Unsqueeze", [here, graph.integers([1])])
+        there = graph.op("Unsqueeze", [there, graph.integers([2])])
         pairs = graph.op("Add", [here, there])
         normed = self._norm(graph.op("Tanh", [pairs]), "end_norm")
-        scores = graph.op("Squeeze", [self._small(normed, "end"), graph.constant([-1], np.int64)])
-        blocked = graph.op("Unsqueeze", [penalty, graph.constant([1], np.int64)])
+        scores = graph.op("Squeeze", [self._small(normed, "end"), graph.integers([-1])])
+        blocked = graph.op("Unsqueeze", [penalty, graph.integers([1])])
         return graph.op("LogSoftmax", [graph.op("Add", [scores, blocked])], {"axis": -1})
 
     def _answerability(self, sequence: str, start_log_probs: str) -> str:
         graph = self.graph
         weights = graph.op("Exp", [start_log_probs])
-        weights = graph.op("Unsqueeze", [weights, graph.constant([1], np.int64)])
+        weights = graph.op("Unsqueeze", [weights, graph.integers([1])])
         expected = graph.op("MatMul", [weights, sequence])
-        expected = graph.op("Squeeze", [expected, graph.constant([1], np.int64)])
-        first = graph.op("Gather", [sequence, graph.constant(0, np.int64)], {"axis": 1})
+        expected = graph.op("Squeeze", [expected, graph.integers([1])])
+        first = graph.op("Gather", [sequence, graph.integers(0)], {"axis": 1})
         both = graph.op("Concat", [expected, first], {"axis": -1})
         features = graph.op("Tanh", [self._linear(both, "answer_hidden")])
         matrix = graph.weight("answer.weight", self.parameters["answer.weight"].T)
         logits = graph.op("MatMul", [features, matrix])
-        return graph.op("Squeeze", [logits, graph.constant([-1], np.int64)])
+        return graph.op("Squeeze", [logits, graph.integers([-1])])
 
     def _flatten_choices(self, name: str) -> str:
         """[B, choices, S] -> [B * choices, S]."""
         length = self.graph.op("Slice", [self.graph.op("Shape", [name]), *self._range(2, 3)])
-        shape = self.graph.op("Concat", [self.graph.constant([-1], np.int64), length], {"axis": 0})
+        shape = self.graph.op("Concat", [self.graph.integers([-1]), length], {"axis": 0})
         return self.graph.op("Reshape", [name, shape])
 
     def _linear(self, x: str, name: str) -> str:
@@ -312,16 +304,8 @@ class ModelGraph:
         return self.graph.weight(name, self.parameters[name])
 
     def _range(self, start: int, stop: int) -> list[str]:
-        return [self.graph.constant([value], np.int64) for value in (start, stop)]
+        return [self.graph.integers([value]) for value in (start, stop)]
 
-
-_OWN_CODE: Mapping[Head, Callable[[ModelGraph, str, str], None]] = {
-    "encoder": ModelGraph._output_encoder,
-    "pretraining": ModelGraph._output_pretraining,
-    "masked_lm": ModelGraph._output_words,
-    "squad2": ModelGraph._output_beam,
-}
-"""Heads that are more than one linear map: from the sequence and the ids to their outputs."""
 
 # Transform and decoder of words, at all and at masked positions.
 _OWN_PRODUCTS: Mapping[Head, int] = {"pretraining": 4, "masked_lm": 4, "squad2": 3}

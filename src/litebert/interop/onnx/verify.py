@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from litebert.common.errors import CheckpointError
 from litebert.interop.names import POOLER
-from litebert.model.config import ModelConfig
+from litebert.model.config import Activation, ModelConfig
 from litebert.model.head_table import HEADS, OUTPUTS, Head
 from litebert.model.sharing import plan_of
 
@@ -99,7 +99,7 @@ def verify_export(
         for (name, right), got in zip(expected.items(), computed, strict=True):
             got = got.astype(np.float64).reshape(right.shape)
             if right.ndim == 3 or OUTPUTS[name].per == "token":
-                right, got = right[keep], got[keep]  # what stands at padding is nobody's business
+                right, got = right[keep], got[keep]  # nothing reads what padding gives
             wanted.setdefault(name, []).append(right.ravel())
             found.setdefault(name, []).append(got.ravel())
     measure = _root_mean_square if is_int8 else _largest
@@ -174,15 +174,20 @@ class ReferenceModel:
         hidden_BSH = self.encode(inputs)
         outputs = {"last_hidden_state": hidden_BSH}
         row = HEADS[head]
-        if row.linear is None:
-            return outputs | _OWN_CODE[head](self, hidden_BSH, inputs)
-        scores = self._linear(
-            self._read(hidden_BSH, inputs) if row.pooled else hidden_BSH, row.linear
-        )
-        if len(row.outputs) == 1:
-            outputs[row.outputs[0].foreign_name or row.outputs[0].name] = scores
-        else:
-            outputs |= {name: scores[..., k] for k, name in enumerate(row.output_names)}
+        if row.linear is not None:
+            read = self._read(hidden_BSH, inputs) if row.pooled else hidden_BSH
+            scores = self._linear(read, row.linear)
+            if len(row.outputs) > 1:
+                return outputs | {name: scores[..., k] for k, name in enumerate(row.output_names)}
+            return outputs | {row.outputs[0].foreign_name or row.outputs[0].name: scores}
+        if "masked_logits" in row.output_names:
+            outputs["logits"] = self._words(hidden_BSH)
+        if "pooler_output" in row.output_names and POOLER[0] in self.weights:
+            outputs["pooler_output"] = self._pool(hidden_BSH)
+        if "sop_logits" in row.output_names:
+            outputs["sop_logits"] = self._linear(outputs["pooler_output"], "sentence")
+        if "answer_logits" in row.output_names:
+            outputs["answer_logits"] = self._answerability(hidden_BSH, inputs)
         return outputs
 
     def encode(self, inputs: ReferenceInputs) -> Floats:
@@ -211,31 +216,15 @@ class ReferenceModel:
         return self._linear(x, "encoder.embeddings.projection") if self.config.has_projection else x
 
     def _attend(self, x_BSH: Floats, keep_BS: npt.NDArray[np.bool_], name: str) -> Floats:
-        batch, length, hidden = x_BSH.shape
-        shape = (batch, length, self.config.heads, self.config.head_size)
+        shape = (*x_BSH.shape[:2], self.config.heads, self.config.head_size)
         query, key, value = (
             self._linear(x_BSH, f"{name}.{part}").reshape(shape).transpose(0, 2, 1, 3)
             for part in ("query", "key", "value")
         )
         scores_BASS = query @ key.transpose(0, 1, 3, 2) / math.sqrt(self.config.head_size)
         scores_BASS = np.where(keep_BS[:, None, None], scores_BASS, -np.inf)
-        weights_BASS = np.exp(scores_BASS - scores_BASS.max(axis=-1, keepdims=True))
-        weights_BASS /= weights_BASS.sum(axis=-1, keepdims=True)
-        mixed_BSH = (weights_BASS @ value).transpose(0, 2, 1, 3).reshape(batch, length, hidden)
-        return self._linear(mixed_BSH, f"{name}.output")
-
-    def _encoder(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> dict[str, Floats]:
-        has_pooler = POOLER[0] in self.weights
-        return {"pooler_output": self._pool(hidden_BSH)} if has_pooler else {}
-
-    def _masked_lm(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> dict[str, Floats]:
-        return {"logits": self._words(hidden_BSH)}
-
-    def _pretraining(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> dict[str, Floats]:
-        pooled_BH = self._pool(hidden_BSH)
-        order_B2 = self._linear(pooled_BH, "sentence")
-        words = self._words(hidden_BSH)
-        return {"logits": words, "pooler_output": pooled_BH, "sop_logits": order_B2}
+        mixed_BSAD = (_softmax(scores_BASS) @ value).transpose(0, 2, 1, 3)
+        return self._linear(mixed_BSAD.reshape(x_BSH.shape), f"{name}.output")
 
     def _words(self, hidden: Floats) -> Floats:
         x = self._norm(self._activate(self._linear(hidden, "mlm.transform")), "mlm.norm")
@@ -243,24 +232,22 @@ class ReferenceModel:
         words: Floats = x @ table_VE.T + self.weights["mlm.bias"]
         return words
 
-    def _answerability(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> dict[str, Floats]:
+    def _answerability(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> Floats:
         """The paper's SQuAD 2.0 head with every token allowed."""
         keep_BS = inputs.attention_mask_BS.astype(bool)
         scores_BS = np.where(keep_BS, self._linear(hidden_BSH, "start")[..., 0], -np.inf)
-        weights_BS = np.exp(scores_BS - scores_BS.max(axis=-1, keepdims=True))
-        weights_BS /= weights_BS.sum(axis=-1, keepdims=True)
-        expected_BH = (weights_BS[:, None] @ hidden_BSH)[:, 0]
+        expected_BH = (_softmax(scores_BS)[:, None] @ hidden_BSH)[:, 0]
         both = np.concatenate([expected_BH, hidden_BSH[:, 0]], axis=-1)
         features_BH = np.tanh(self._linear(both, "answer_hidden"))
-        return {"answer_logits": (features_BH @ self.weights["answer.weight"].T)[:, 0]}
+        logits_B: Floats = (features_BH @ self.weights["answer.weight"].T)[:, 0]
+        return logits_B
 
     def _read(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> Floats:
         """The vector that a task head reads."""
         if self.config.pooling == "mean":
-            mask_BS1 = inputs.attention_mask_BS.reshape(hidden_BSH.shape[:2])[:, :, None]
-            hidden_BSH = (hidden_BSH * mask_BS1).sum(1, keepdims=True) / mask_BS1.sum(
-                1, keepdims=True
-            )
+            mask_BS1 = inputs.attention_mask_BS[:, :, None]
+            total_B1H = (hidden_BSH * mask_BS1).sum(1, keepdims=True)
+            hidden_BSH = total_B1H / mask_BS1.sum(1, keepdims=True)
         return self._pool(hidden_BSH)
 
     def _pool(self, hidden_BSH: Floats) -> Floats:
@@ -278,28 +265,21 @@ class ReferenceModel:
         return scaled
 
     def _activate(self, x: Floats) -> Floats:
-        match self.config.activation:
-            case "gelu_tanh":
-                tanh: Floats = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-                gelu: Floats = 0.5 * x * (1 + tanh)
-                return gelu
-            case "gelu":
-                # numpy has no erf; the inputs of a check are small enough for Python's.
-                erf: Floats = np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2))
-                exact: Floats = 0.5 * x * (1 + erf)
-                return exact
-            case "relu":
-                return np.maximum(x, 0)
-            case "tanh":
-                return np.tanh(x)
-            case "linear":
-                return x
+        return _ACTIVATIONS[self.config.activation](x)
 
 
-_OWN_CODE: Mapping[Head, Callable[[ReferenceModel, Floats, ReferenceInputs], dict[str, Floats]]] = {
-    "encoder": ReferenceModel._encoder,
-    "pretraining": ReferenceModel._pretraining,
-    "masked_lm": ReferenceModel._masked_lm,
-    "squad2": ReferenceModel._answerability,
+def _softmax(scores: Floats) -> Floats:
+    """Probabilities over the last axis; minus infinity gives none."""
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    shares: Floats = weights / weights.sum(axis=-1, keepdims=True)
+    return shares
+
+
+_ACTIVATIONS: Mapping[Activation, Callable[[Floats], Floats]] = {
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    # numpy has no erf; the inputs of a check are small enough for Python's.
+    "gelu": lambda x: 0.5 * x * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))),
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "linear": lambda x: x,
 }
-"""Heads that are more than one linear map."""

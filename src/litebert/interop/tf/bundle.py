@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from litebert.common.errors import CheckpointError, DataError
+from litebert.common.errors import CheckpointError
 from litebert.common.files import read_bytes
 from litebert.common.limits import check_regular
+from litebert.interop.hf_config import readable
 
 _FOOTER_BYTES = 48
 _LARGEST_INDEX = 1 << 28
@@ -37,21 +38,18 @@ Words = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class BundleEntry:
-    """Where the bytes of one variable are: from ``offset`` in the data file number ``shard``.
-
-    Attributes:
-        dtype: TensorFlow's number for the element type (1 is float32).
-        crc: masked CRC-32C of the bytes.
-        sliced: whether the variable is stored in partitions.
-    """
+    """Where the bytes of one variable are: from ``offset`` in the data file number ``shard``."""
 
     dtype: int
+    """TensorFlow's number for the element type (1 is float32)"""
     shape: tuple[int, ...]
     shard: int
     offset: int
     size: int
     crc: int
+    """masked CRC-32C of the bytes"""
     sliced: bool
+    """whether the variable is stored in partitions"""
 
 
 class TensorBundle:
@@ -60,16 +58,14 @@ class TensorBundle:
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix
         self.index_path = prefix.with_name(prefix.name + ".index")
+        with readable(self.index_path):
+            data = read_bytes(self.index_path, _LARGEST_INDEX)
         try:
-            table = dict(_table_items(read_bytes(self.index_path, _LARGEST_INDEX)))
+            table = dict(_table_items(data))
             header = dict(_fields(table.pop(b"")))
             self.num_shards = _integer(header, 1)
             big_endian = _integer(header, 2) != 0
             self.entries = {name.decode(): _entry(value) for name, value in table.items()}
-        except DataError as error:
-            raise CheckpointError(str(error)) from None
-        except OSError as error:
-            raise CheckpointError(f"{self.index_path} cannot be read: {error.strerror}") from None
         except (IndexError, KeyError, ValueError) as error:
             reason = str(error) if isinstance(error, _FormatError) else "it is cut or damaged"
             raise CheckpointError(
@@ -98,26 +94,19 @@ class TensorBundle:
             raise CheckpointError(f"{self.prefix}: {name} is partitioned; merge its slices first")
         shard = f"{self.prefix.name}.data-{entry.shard:05d}-of-{self.num_shards:05d}"
         path = self.prefix.with_name(shard)
-        try:
-            is_within = entry.offset + entry.size <= check_regular(path)
-            data = b""
-            if is_within:
-                with path.open("rb") as stream:
-                    stream.seek(entry.offset)
-                    data = stream.read(entry.size)
-        except DataError as error:
-            raise CheckpointError(str(error)) from None
-        except OSError as error:
-            raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-        if len(data) != entry.size:
-            raise CheckpointError(f"{path} is cut: {name} ends after the end of the file")
+        with readable(path):
+            if entry.offset + entry.size > check_regular(path):
+                raise CheckpointError(f"{path} is cut: {name} ends after the end of the file")
+            with path.open("rb") as stream:
+                stream.seek(entry.offset)
+                data = stream.read(entry.size)
         if masked_crc32c(data) != entry.crc:
             raise CheckpointError(f"{path} is damaged: the checksum of {name} does not match")
         return data
 
 
 class _FormatError(ValueError):
-    """What makes a file no index table, said for people."""
+    """Why a file is not an index table, for people."""
 
 
 # The index table: blocks of prefix-compressed keys, an index block over them, a footer.
@@ -243,7 +232,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 # CRC-32C. The standard library has only the other polynomial, and a byte-by-byte loop needs minutes
 # for a large checkpoint. CRCs are linear: the bytes are cut into equal lanes that advance together,
-# and the lanes are joined in pairs with a table that appends zeros.
+# and neighbouring lanes are joined by appending zeros to the first.
 
 
 def crc32c(data: bytes | memoryview) -> int:
@@ -258,12 +247,19 @@ def crc32c(data: bytes | memoryview) -> int:
     head = lane_length * _LANES
     register = 0xFFFFFFFF
     if head:
-        lanes = np.zeros(_LANES, dtype=np.uint32)
+        # 32 more lanes read zeros, from one bit each: what a lane's length does to every bit.
+        lanes = np.zeros(_LANES + 32, dtype=np.uint32)
         lanes[0] = register
-        columns = np.ascontiguousarray(octets[:head].reshape(_LANES, lane_length).T)
+        lanes[_LANES:] = 1 << np.arange(32)
+        columns = np.zeros((lane_length, len(lanes)), dtype=np.uint8)
+        columns[:, :_LANES] = octets[:head].reshape(_LANES, lane_length).T
         for column in columns:
             lanes = table[(lanes ^ column) & 0xFF] ^ (lanes >> np.uint32(8))
-        register = _join(lanes, lane_length)
+        lanes, shift = lanes[:_LANES], lanes[_LANES:]
+        while len(lanes) > 1:
+            lanes = _apply(shift, lanes[0::2]) ^ lanes[1::2]
+            shift = _apply(shift, shift)
+        register = int(lanes[0])
     for octet in octets[head:].tolist():
         register = int(table[(register ^ octet) & 0xFF]) ^ (register >> 8)
     return register ^ 0xFFFFFFFF
@@ -283,29 +279,8 @@ def _byte_table() -> Words:
     return table
 
 
-def _join(lanes: Words, lane_length: int) -> int:
-    """Join the registers of neighbouring lanes, each ``lane_length`` bytes long, into one."""
-    shift = _zeros_operator(lane_length)
-    while len(lanes) > 1:
-        lanes = _apply(shift, lanes[0::2]) ^ lanes[1::2]
-        shift = _apply(shift, shift)
-    return int(lanes[0])
-
-
-def _zeros_operator(num_bytes: int) -> Words:
-    """Return the linear map "append ``num_bytes`` zero bytes" as the images of the 32 bits."""
-    bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
-    result, power = bits, _byte_table()[bits & 0xFF] ^ (bits >> np.uint32(8))
-    while num_bytes:
-        if num_bytes & 1:
-            result = _apply(power, result)
-        power = _apply(power, power)
-        num_bytes >>= 1
-    return result
-
-
 def _apply(operator: Words, registers: Words) -> Words:
-    """Apply a linear map on 32 bits to every register."""
+    """Apply a linear map, given as the images of the 32 bits, to every register."""
     bits = (registers[:, None] >> np.arange(32, dtype=np.uint32)) & 1
     selected = np.where(bits.astype(bool), operator, np.uint32(0))
     joined: Words = np.bitwise_xor.reduce(selected, axis=1)

@@ -18,7 +18,7 @@ import numpy as np
 
 from litebert.common.errors import CheckpointError
 from litebert.interop.hf_config import OWN_TYPE, model_config, read_settings
-from litebert.interop.names import some_of, tensor_names
+from litebert.interop.names import some_of, tensor_names, tensor_shapes
 from litebert.interop.tf.bundle import TensorBundle
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
@@ -47,19 +47,15 @@ class Variable(NamedTuple):
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import found.
-
-    Attributes:
-        num_variables: variables that became parameters.
-        num_skipped: optimizer slots and counters.
-        tokenizer: whether a SentencePiece model was found.
-    """
+    """What an import found."""
 
     head: Head
-    config: ModelConfig
     num_variables: int
+    """variables that became parameters"""
     num_skipped: int
+    """optimizer slots and counters"""
     tokenizer: bool
+    """whether a SentencePiece model was found"""
 
 
 def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
@@ -85,7 +81,7 @@ def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
             shutil.copyfile(vocabulary, Path(temporary) / MODEL_FILE)
         save_model(model, out, None if vocabulary is None else temporary)
     num_skipped = len(bundle.entries) - len(variables)
-    return Imported(head, config, len(variables), num_skipped, vocabulary is not None)
+    return Imported(head, len(variables), num_skipped, vocabulary is not None)
 
 
 def build(
@@ -100,7 +96,7 @@ def build(
     prefix = "encoder." if HEADS[head].bare else ""
     with torch.device("meta"):
         model = build_model(config, head)
-    expected = {prefix + name: tuple(t.shape) for name, t in model.state_dict().items()}
+    expected = tensor_shapes(config, head)
     state: dict[str, torch.Tensor] = {}
     for ours, variable in variables.items():
         array = bundle.read(variable.name)
@@ -144,13 +140,11 @@ def find_checkpoint(path: Path) -> Path:
     if not path.is_dir():
         raise CheckpointError(f"{path} is neither a folder nor the prefix of a checkpoint")
     prefixes = sorted(file.with_suffix("") for file in path.glob("*.index"))
-    if len(prefixes) == 1:
-        return prefixes[0]
     if not prefixes:
         raise CheckpointError(f"{path} has no TensorFlow checkpoint: no file ends in .index")
     best = path / "model.ckpt-best"
-    if best in prefixes:
-        return best
+    if len(prefixes) == 1 or best in prefixes:
+        return best if best in prefixes else prefixes[0]
     names = [prefix.name for prefix in prefixes]
     raise CheckpointError(
         f"{path} has several checkpoints; give one of them: {some_of(names, _SHOWN)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_missing_index(tmp_path: Path) -> None:
     ("options", "message"),
     [({"compression": 1}, "blocks are compressed"), ({"big_endian": True}, "big-endian")],
 )
-def test_variants_that_are_not_read(tmp_path: Path, options: dict, message: str) -> None:
+def test_variants_that_are_not_read(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     write_bundle(tmp_path / "ckpt", {"a": np.zeros(2, "f4")}, **options)
     with pytest.raises(CheckpointError, match=message):
         TensorBundle(tmp_path / "ckpt")

@@ -12,9 +12,9 @@ import torch
 from bundle_writer import write_bundle
 from litebert.common.errors import CheckpointError
 from litebert.interop.hf import build_model, load_model
-from litebert.interop.names import Head
 from litebert.interop.tf.importer import find_checkpoint, import_tf, read_config, variable_names
 from litebert.model.config import ModelConfig
+from litebert.model.head_table import Head
 
 CONFIG: dict[str, object] = {
     "vocab_size": 19,

@@ -12,8 +12,9 @@ from litebert.data.batches.example import ExampleConfig, Vocabulary
 from litebert.data.corpus.shards import ShardSet
 from litebert.dist.replica import Replica
 from litebert.dist.runtime import this_process
-from litebert.interop.hf import load_config, load_model
-from litebert.interop.names import Head
+from litebert.interop.folder import load_config
+from litebert.interop.hf import load_model
+from litebert.model.head_table import Head
 from litebert.model.heads import PretrainingModel
 from litebert.text.extend import OldPieces, extend_tokenizer
 from litebert.text.foreign import JsonTokenizer
