@@ -23,6 +23,8 @@ from litebert.common.errors import ConfigError, LitebertError, extra_of, install
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 LONGEST_MESSAGE = 1500
+_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
+"""A waiting thread spins for microseconds, then sleeps; other OpenMP libraries read the first."""
 _NO_MEMORY = re.compile(r"can't allocate memory|out of memory", re.IGNORECASE)
 
 # command -> (function, one line of help). A dotted command is a sub-command.
@@ -35,17 +37,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("prepare:prepare", "Turn raw text into token shards."),
     "inspect": ("inspect_:inspect", "Show what is in token shards and what examples look like."),
     "pretrain": ("pretrain:pretrain", "Pretrain a model on token shards."),
-    "adapt": ("adapt:adapt", "Adapt a model to your text, with a vocabulary of its own."),
+    "adapt": ("pretrain:adapt", "Adapt a model to your text, with a vocabulary of its own."),
     "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
-    "sweep": ("sweep:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
+    "sweep": ("finetune:sweep", "Fine-tune over tasks, seeds and a grid of settings."),
     "reproduce": ("reproduce:reproduce", "Run the paper's tables and figures, with a verdict."),
     "report": ("report:report", "Write the page of a run, and one table of many."),
-    "runs": ("runs:runs", "List the runs below a folder, the best first."),
+    "runs": ("report:runs", "List the runs below a folder, the best first."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
     "probe": ("probe:probe", "What a model's frozen states say about a task, without training."),
     "predict": ("predict:predict", "Answer JSON lines with a model."),
-    "embed": ("embed:embed", "Turn texts into vectors, for search and comparison."),
-    "fill-mask": ("fill_mask:fill_mask", "Fill the [MASK] of a sentence."),
+    "embed": ("predict:embed", "Turn texts into vectors, for search and comparison."),
+    "fill-mask": ("predict:fill_mask", "Fill the [MASK] of a sentence."),
     "analyze.layers": ("analyze:layers", "How far each layer moves the embeddings (Figure 1)."),
     "import.tf": ("import_:tf", "Convert an official TensorFlow checkpoint."),
     "import.hf": ("import_:hf", "Copy a Hugging Face model, with known-wrong settings corrected."),
@@ -58,7 +60,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export.page": ("export:web_page", "Export a page that runs a model in the browser."),
     "push": ("export:push", "Upload a folder of export hub to the Hugging Face hub."),
     "serve": ("serve:serve", "Serve a model over HTTP."),
-    "plan": ("plan:plan", "Estimate time, memory and traffic before launch."),
+    "plan": ("params:plan", "Estimate time, memory and traffic before launch."),
 }
 
 _FRACTION = re.compile(r"-?\d*\.\d+")
@@ -126,10 +128,6 @@ def run(arguments: Sequence[str]) -> None:
         if _is_to_blame(config_file, str(error)):
             raise ConfigError(f"{config_file}: {error}") from None
         raise
-
-
-_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
-"""A waiting thread spins for microseconds, then sleeps; other OpenMP libraries read the first."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,21 +1,33 @@
-"""The predict command: rows of a file in, answers out."""
+"""The commands that ask a model: predict (rows in, answers out), embed and fill-mask."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from itertools import repeat, tee
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from litebert.bundled import BUNDLED
-from litebert.commands.answers import Answer, give_answers
-from litebert.commands.flags import SWITCH
+from litebert.commands.flags import JSON, SWITCH
 from litebert.common.errors import DataError
+from litebert.common.files import plain_suffix
 from litebert.common.ownership import keep_files
-from litebert.common.rows import check_writable, read_rows_or_errors, write_rows
-from litebert.predict.backend import Threads
+from litebert.common.progress import progress
+from litebert.common.rows import (
+    check_writable,
+    count_rows,
+    read_rows_or_errors,
+    text_lines,
+    write_rows,
+    write_vectors,
+)
+from litebert.predict.backend import Runtime, Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
-from litebert.predict.predictor import Predictor, answer_rows
+from litebert.predict.predictor import Json, Predictor, answer_rows
+from litebert.predict.questions import Pooling
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.registry import find_task
 
@@ -27,12 +39,12 @@ def predict(
     input: Path | None = None,
     out: Path | None = None,
     with_input: Annotated[bool, SWITCH] = False,
-    runtime: Literal["auto", "torch", "onnx"] = "auto",
+    runtime: Runtime = "auto",
     threads: Threads = "auto",
     max_tokens: int = DEFAULT_MAX_TOKENS,
     depth: int | None = None,
     force_depth: Annotated[bool, SWITCH] = False,
-    pooling: Literal["mean", "cls"] | None = None,
+    pooling: Pooling | None = None,
     top_k: int = 5,
     strict: Annotated[bool, SWITCH] = False,
 ) -> None:
@@ -84,12 +96,164 @@ def predict(
         predictor, task, asked, source=source, strict=strict, pooling=pooling, top_k=top_k
     )
 
-    def answered() -> Iterator[tuple[str, Answer]]:
+    def answered() -> Iterator[tuple[str, Json]]:
         for answer, (_, row) in zip(answers, kept, strict=False):
             is_shown = with_input and not isinstance(row, DataError)
             yield "", {"input": row, **answer} if is_shown else answer
 
-    give_answers(
+    _give_answers(
         answered(), out, write_rows, doing="predicting", what="rows",
         failure="could not be answered",
     )  # fmt: skip
+
+
+def embed(
+    *,
+    model: str = BUNDLED,
+    input: Path | None = None,
+    out: Path | None = None,
+    column: str = "text",
+    dimensions: int | None = None,
+    pooling: Pooling | None = None,
+    runtime: Runtime = "auto",
+    threads: Threads = "auto",
+    max_tokens: int = DEFAULT_MAX_TOKENS,
+    strict: Annotated[bool, SWITCH] = False,
+) -> None:
+    """Write a vector for each text, in their order and in bounded memory.
+
+    A row without a text gives {"error": ...} in its place (NaN in .npy); how many there were is
+    reported on standard error, and if it was every row the exit status is 1.
+
+    Examples:
+        litebert embed --model runs/near/model --input texts.txt --out vectors.npy
+        litebert embed --model runs/near/model --input articles.jsonl --column body --out v.parquet
+        echo '{"text": "A first text."}' | litebert embed
+
+    Args:
+        model: a model folder, an ONNX folder, a run folder or a hub name; default: the small model
+            that comes with litebert.
+        input: a .txt file (a text on each line), or .jsonl, .csv, .tsv, .parquet (also
+            compressed); JSON lines on standard input if left out.
+        out: write to this .parquet (id, text, error, embedding), .jsonl or .npy file, all or
+            nothing; JSON lines on standard output if left out.
+        column: where the text stands in a table.
+        dimensions: numbers to keep of each vector; default: all.
+        pooling: how one vector is made of a text; default: as the folder says, else mean.
+        runtime: what runs the model; auto takes an ONNX file if there is one.
+        threads: of the processor; auto: all.
+        max_tokens: padded tokens of one batch.
+        strict: stop at a row without a text, after the vectors of those before it.
+    """
+    if out is not None:
+        if out.suffix not in (".parquet", ".jsonl", ".npy"):
+            raise DataError(f"cannot write {out}; name a .parquet, .jsonl or .npy file")
+        keep_files(out, [("--input", input), ("--model", model)])
+    predictor = Predictor.load(model, runtime, threads, max_tokens=max_tokens)
+    if input is not None and plain_suffix(input) == ".txt":
+        rows = text_lines(input)
+    else:
+        rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
+    total = None if input is None else count_rows(input)
+    asked, kept = tee(
+        (number, row if isinstance(row, DataError) else {**row, "text": row.get(column)})
+        for number, row in rows
+    )
+    source = "standard input" if input is None else str(input)
+    answers = answer_rows(
+        predictor, "embed", asked, source=source, strict=strict, pooling=pooling,
+        dimensions=dimensions,
+    )  # fmt: skip
+
+    def answered() -> Iterator[tuple[str, Json]]:
+        for answer, (number, row) in zip(answers, kept, strict=False):
+            text = None if isinstance(row, DataError) else row["text"]
+            yield f"{source}:{number}: ", answer if out is None else {**answer, "text": text}
+
+    width = dimensions or predictor.purpose.hidden_size
+    _give_answers(
+        answered(), out, lambda path, rows: write_vectors(path, rows, width), doing="embedding",
+        what="vectors", failure="have no vector", total=total,
+    )  # fmt: skip
+
+
+def fill_mask(
+    text: str,
+    *,
+    model: str = BUNDLED,
+    top_k: int = 5,
+    depth: int | None = None,
+    force_depth: Annotated[bool, SWITCH] = False,
+    json_: Annotated[bool, JSON] = False,
+) -> None:
+    """Print the likeliest words for each [MASK] of a text; +ing continues the word before it.
+
+    Examples:
+        litebert fill-mask "Paris is the [MASK] of France."
+        litebert fill-mask --model runs/tiny/model "Paris is the [MASK] of France."
+        litebert fill-mask --model exported/ "The [MASK] rose over the [MASK]." --top-k 3 --json
+
+    Args:
+        text: a text with one or more [MASK].
+        model: a model folder, an ONNX folder, a run folder or a hub name; default: the small model
+            that comes with litebert.
+        top_k: candidates for each mask.
+        depth: layers to run, for a model trained for it.
+        force_depth: run at that depth even if the model was not trained for it.
+        json_: print JSON.
+    """
+    predictor = Predictor.load(model, depth=depth, force_depth=force_depth)
+    filled = predictor.fill_mask([text], top_k)[0]
+    if json_:
+        print(json.dumps(asdict(filled), ensure_ascii=False))
+        return
+    for number, candidates in enumerate(filled.masks, start=1):
+        if len(filled.masks) > 1:
+            print(f"mask {number}")
+        shown = [f"{'+' if c.is_continuation else ''}{c.token}" for c in candidates]
+        for candidate, word in zip(candidates, shown, strict=True):
+            bar = "█" * max(1, round(40 * candidate.score))
+            print(f"  {word:<{max(map(len, shown))}}  {candidate.score:6.1%}  {bar}")
+    print(filled.text)
+
+
+def _give_answers(
+    answers: Iterable[tuple[str, Json]],
+    out: Path | None,
+    write: Callable[[Path, Iterator[Json]], None],
+    *,
+    doing: str,
+    what: str,
+    failure: str,
+    total: int | None = None,
+) -> None:
+    """Write answers to a file, or print them as JSON lines; exit status 1 if every row failed.
+
+    An answer comes with where its row stands (empty: its error says it). ``doing``, ``what`` was
+    written and what rows with an error lack (``failure``) are for the lines on standard error.
+    """
+    num_rows = num_failed = 0
+    first_error = ""
+
+    def counted() -> Iterator[Json]:
+        nonlocal num_rows, num_failed, first_error
+        with progress(doing, total, "rows") as bar:
+            for place, answer in answers:
+                num_rows += 1
+                if "error" in answer:
+                    num_failed += 1
+                    first_error = first_error or f"{place}{answer['error']}"
+                bar.advance()
+                yield answer
+
+    if out is None:
+        for answer in counted():
+            print(json.dumps(answer, ensure_ascii=False))
+    else:
+        write(out, counted())
+        print(f"wrote {num_rows:,} {what} to {out}", file=sys.stderr)
+    if num_failed:
+        failed = f"{num_failed:,} of {num_rows:,} rows {failure}"
+        print(f"{failed}; the first: {first_error}", file=sys.stderr)
+        if num_failed == num_rows:
+            sys.exit(1)

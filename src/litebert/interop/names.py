@@ -26,6 +26,16 @@ TIED_COPIES: Mapping[str, str] = {
 }
 """Tensors that older folders hold twice: the copy -> the tensor it is tied to."""
 
+_BLOCK: Mapping[str, Mapping[str, str]] = {
+    "attention": {
+        **{name: f"attention.{name}" for name in ("query", "key", "value")},
+        "output": "attention.dense",
+    },
+    "feed_forward": {"expand": "ffn", "contract": "ffn_output"},
+    "norms": {"attention": "attention.LayerNorm", "feed_forward": "full_layer_layer_norm"},
+}
+"""Our modules of a layer, by the sets that may be shared -> transformers' names."""
+
 BUFFERS = ("albert.embeddings.position_ids", "albert.embeddings.token_type_ids")
 """Counters that older folders hold beside the weights."""
 
@@ -125,22 +135,12 @@ def _encoder_modules(config: ModelConfig) -> dict[str, str]:
     if config.has_projection:
         modules[PROJECTION] = FOREIGN_PROJECTION
     plan = plan_of(config)
-    for index in range(plan.num_attention_sets):
-        layer = _foreign_layer(config, index)
-        for ours, theirs in (("query",) * 2, ("key",) * 2, ("value",) * 2, ("output", "dense")):
-            modules[f"encoder.attention.{index}.{ours}"] = f"{layer}.attention.{theirs}"
-    for index in range(plan.num_feed_forward_sets):
-        layer = _foreign_layer(config, index)
-        modules[f"encoder.feed_forward.{index}.expand"] = f"{layer}.ffn"
-        modules[f"encoder.feed_forward.{index}.contract"] = f"{layer}.ffn_output"
-    for index in range(plan.num_norm_sets):
-        layer = _foreign_layer(config, index)
-        modules[f"encoder.norms.{index}.attention"] = f"{layer}.attention.LayerNorm"
-        modules[f"encoder.norms.{index}.feed_forward"] = f"{layer}.full_layer_layer_norm"
+    counts = (plan.num_attention_sets, plan.num_feed_forward_sets, plan.num_norm_sets)
+    for (kind, names), count in zip(_BLOCK.items(), counts, strict=True):
+        for index in range(count):
+            group, inner = divmod(index, config.inner_group_num)
+            layer = f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}"
+            for ours, theirs in names.items():
+                modules[f"encoder.{kind}.{index}.{ours}"] = f"{layer}.{theirs}"
     modules["encoder.pooler"] = "albert.pooler"
     return modules
-
-
-def _foreign_layer(config: ModelConfig, index: int) -> str:
-    group, inner = divmod(index, config.inner_group_num)
-    return f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}"
