@@ -348,6 +348,21 @@ def test_sweeps_from_the_command_line(
     assert results == {p: p.stat().st_mtime_ns for p in (tmp_path / "sweep").rglob("result.json")}
 
 
+@pytest.mark.slow
+def test_a_sweep_side_by_side_gives_the_same_table(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = str(EXAMPLES / "classification.toml")
+    rows = []
+    for out, more in (("one", []), ("two", ["--workers", "2"])):
+        main(["sweep", task, "--model", str(tiny_model), "--out", str(tmp_path / out),
+              "--grid", "steps=2,4", "--grid", "threads=1", "--json", *more])  # fmt: skip
+        rows.append(json.loads(capsys.readouterr().out)["rows"])
+    for one, two in zip(*rows, strict=True):
+        assert one | {"seconds": 0} == two | {"seconds": 0}
+    assert len(list((tmp_path / "two" / "jobs").glob("*.log"))) == 2
+
+
 def test_models_of_other_tasks_are_refused(tiny_model: Path, tmp_path: Path) -> None:
     result = finetune(config_of("regression", tiny_model, tmp_path / "run", epochs=1))
     with pytest.raises(CheckpointError, match=r"fine-tuned on hotels \(regression\)"):

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from litebert.commands.flags import RECIPE, SETTINGS, SWITCH
-from litebert.common.config import to_dict
+from litebert.common.config import to_dict, toml_lines
+from litebert.common.errors import ConfigError
+from litebert.common.files import write_text
 from litebert.common.runs import BASELINES, is_main_process
+from litebert.data.corpus.config import EngineName
 from litebert.report.write import write_reports
 from litebert.train.finetuning.config import FinetuneConfig
-from litebert.train.finetuning.sweep import SweepConfig, owned_sweep, sweep_table
+from litebert.train.finetuning.sweep import (
+    SweepConfig,
+    combinations,
+    owned_sweep,
+    run_config,
+    sweep_table,
+)
 from litebert.train.finetuning.sweep import sweep as run_sweep
 
 if TYPE_CHECKING:
@@ -93,6 +104,8 @@ def describe(result: FinetuneResult) -> str:
 def sweep(
     config: Annotated[SweepConfig, Parameter(name="*", negative="")],
     *,
+    workers: int = 1,
+    engine: EngineName = "local",
     json: Annotated[bool, SWITCH] = False,
 ) -> None:
     """Fine-tune over tasks, seeds and a grid of settings; one table at the end.
@@ -103,22 +116,32 @@ def sweep(
         litebert sweep rte mrpc cola --model runs/base/model --data glue --out runs/sweep --seeds 5
         litebert sweep rte --model M --data glue --out runs/lr --grid lr=1e-4,3e-4 --grid epochs=3,6
         litebert sweep sst2 rte --model M --data glue --out R --grid start=weights,random --seeds 3
+        litebert sweep cola rte --model M --data glue --out R --seeds 5 --workers 2
 
     Args:
+        workers: runs side by side, of one thread each; 1: one after the other, with all threads.
+        engine: where they go: processes of this machine, or a Ray cluster with the same files.
         json: print the table as JSON.
     """
     from litebert.dist.runtime import this_process
-    from litebert.train.finetuning import engine
+    from litebert.train.finetuning.engine import finetune as run
 
     def finetune_with_report(one: FinetuneConfig) -> FinetuneResult:
-        result = engine.finetune(one)
+        result = run(one)
         if not result.interrupted_by and is_main_process():
             write_reports(result.run)
         return result
 
+    config = _with_whole_paths(config)
     # One group of processes for all runs.
     with this_process(parallel="ddp") as process, owned_sweep(config, process):
-        rows, signum = run_sweep(config, finetune_with_report)
+        signum = 0
+        if workers > 1 or engine == "ray":
+            if process.world_size > 1:
+                raise ConfigError("--workers and --engine ray are for one process, not torchrun")
+            signum = _run_side_by_side(config, workers, engine)
+        if not signum:  # finished runs are read, those that failed say why
+            rows, signum = run_sweep(config, finetune_with_report)
     if signum:
         print("stopped and saved; go on with the same command", file=sys.stderr)
         sys.exit(128 + signum)
@@ -128,3 +151,39 @@ def sweep(
         print(json_module.dumps({"rows": [vars(row) for row in rows]}))
     else:
         print(sweep_table(rows), end="")
+
+
+def _with_whole_paths(config: SweepConfig) -> SweepConfig:
+    """Names of files and folders that any process understands."""
+
+    def whole(name: str) -> str:
+        return str(Path(name).absolute()) if Path(name).exists() else name
+
+    return replace(
+        config,
+        tasks=tuple(map(whole, config.tasks)),
+        model=whole(config.model),
+        out=config.out.absolute(),
+        data=None if config.data is None else config.data.absolute(),
+    )
+
+
+def _run_side_by_side(config: SweepConfig, workers: int, engine: EngineName) -> int:
+    """Make every run by a `litebert finetune` of its own; the signal that stopped it, or 0."""
+    from litebert.experiments.execute import Job, run_jobs
+
+    folder = config.out / "jobs"
+    folder.mkdir(exist_ok=True)
+    jobs: dict[Path, Job] = {}
+    for task, settings in product(config.tasks, combinations(config.grid)):
+        one = run_config(config, task, settings)
+        name = one.out.relative_to(config.out).as_posix()
+        recipe = folder / f"{name.replace('/', '_')}.toml"
+        defaults = to_dict(FinetuneConfig(task, out=one.out))
+        values = {key: value for key, value in to_dict(one).items() if key != "task"}
+        write_text(recipe, "\n".join(toml_lines(values, defaults | {"out": None})) + "\n")
+        command = ("-m", "litebert", "finetune", task, "--config", str(recipe))
+        start = jobs.get(Path(one.model).parent)
+        after = None if start is None else start.name
+        jobs[one.out] = Job(name, command, recipe.with_suffix(".log"), after)
+    return run_jobs(list(jobs.values()), workers, engine, stops_at_failure=config.strict)

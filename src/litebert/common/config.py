@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import tomllib
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -281,3 +282,20 @@ def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
+
+
+def toml_lines(
+    values: Mapping[str, object], defaults: Mapping[str, object], table: str = ""
+) -> Iterator[str]:
+    """Lines of TOML for what differs, plain values before tables; JSON's values are TOML's."""
+    differing = {k: v for k, v in values.items() if v is not None and v != defaults.get(k)}
+    plain = {k: v for k, v in differing.items() if not isinstance(v, Mapping)}
+    if table and plain:
+        yield f"\n[{table}]"
+    for key, value in plain.items():
+        yield f"{key} = {json.dumps(value)}"
+    for key, value in differing.items():
+        if isinstance(value, Mapping):
+            inner = defaults.get(key)
+            assert isinstance(inner, Mapping), "a table is one in the defaults too"
+            yield from toml_lines(value, inner, f"{table}.{key}" if table else key)

@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import LitebertError
@@ -20,63 +21,103 @@ from litebert.data.corpus.config import EngineName
 from litebert.data.corpus.engines import joined_ray
 from litebert.experiments.plan import JOB_FILE, PlannedRun
 
-Submit = Callable[[Path], "Future[int]"]
-_LOG_FILE = "log.txt"
+Submit = Callable[["Job"], "Future[int]"]
 _SECONDS_TO_LOOK = 0.5
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command of litebert to run, which goes on where it was if it is run again."""
+
+    name: str
+    command: tuple[str, ...]
+    """arguments of Python"""
+    log: Path
+    """what it says; its folder exists"""
+    after: str | None = None
+    """the job that must have ended well before"""
+    cost: float = 1.0
+    """beside that of the others, for the time that is left"""
 
 
 def execute(
     runs: Sequence[PlannedRun], workers: int, engine: EngineName = "local", vocab_size: int = 8192
 ) -> int:
-    """Make all runs that have not come to their end; the signal that stopped it, or 0.
+    """Make all runs that have not come to their end; the signal that stopped it, or 0."""
+    jobs, done = [], set[str]()
+    for run in runs:
+        if run.measures() is not None:
+            done.add(run.key)
+            continue
+        run.folder.mkdir(parents=True, exist_ok=True)
+        write_json(run.folder / JOB_FILE, run.job())
+        command = ("-m", "litebert.experiments.work", str(run.folder))
+        start = None if run.start is None else run.start.key
+        cost = 1.0 + run.flops(vocab_size)
+        jobs.append(Job(run.key, command, run.folder / "log.txt", start, cost))
+    return run_jobs(jobs, workers, engine, done)
 
-    A run begins when its start has ended. Progress goes to standard error.
+
+def run_jobs(
+    jobs: Sequence[Job],
+    workers: int,
+    engine: EngineName = "local",
+    done: Set[str] = frozenset(),
+    *,
+    stops_at_failure: bool = True,
+) -> int:
+    """Run all jobs, each when the one it comes after has ended; the signal that stopped it, or 0.
+
+    Progress goes to standard error. A job that failed is said; what comes after it is left out.
     """
-    done = {run.key for run in runs if run.measures() is not None}
-    total, cost = len(runs), {run.key: 1.0 + run.flops(vocab_size) for run in runs}
-    waiting = [run for run in runs if run.key not in done]
-    pending: dict[Future[int], PlannedRun] = {}
+    ended, waiting = set(done), list(jobs)
+    total, pending = len(ended) + len(jobs), dict[Future[int], Job]()
     began, finished_cost = time.monotonic(), 0.0
     with stop_request() as stop, _engine(engine, workers) as (submit, leave):
-        while waiting or pending:
-            for run in [r for r in waiting if r.start is None or r.start.key in done]:
+        while pending or any(_may_begin(job, ended) for job in waiting):
+            for job in [job for job in waiting if _may_begin(job, ended)]:
                 if len(pending) < workers:
-                    waiting.remove(run)
-                    run.folder.mkdir(parents=True, exist_ok=True)
-                    write_json(run.folder / JOB_FILE, run.job())
-                    pending[submit(run.folder)] = run
+                    waiting.remove(job)
+                    pending[submit(job)] = job
             for future in wait(pending, _SECONDS_TO_LOOK, FIRST_COMPLETED).done:
-                run = pending.pop(future)
+                job = pending.pop(future)
+                finished_cost += job.cost
                 if code := future.result():
+                    if not stop.signum and not stops_at_failure:
+                        say(_failure(job, code))
+                        continue
                     leave()
                     if stop.signum:
                         return stop.signum
-                    raise LitebertError(_failure(run.folder, code))
-                done.add(run.key)
-                finished_cost += cost[run.key]
-                left = sum(cost[r.key] for r in [*waiting, *pending.values()])
+                    raise LitebertError(_failure(job, code))
+                ended.add(job.name)
+                left = sum(other.cost for other in [*waiting, *pending.values()])
                 eta_s = (time.monotonic() - began) * left / finished_cost
-                say(f"run {len(done):,} of {total:,} ({run.key}), {format_duration(eta_s)} left")
+                say(f"run {len(ended):,} of {total:,} ({job.name}), {format_duration(eta_s)} left")
             if stop.signum:
                 leave()
                 return stop.signum
     return 0
 
 
-def _failure(folder: Path, code: int) -> str:
-    log = folder / _LOG_FILE
-    lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
-    said = lines[-1] if lines else f"exit status {code}"
-    return f"run {folder} failed: {said}; all of it is in {log}"
+def _may_begin(job: Job, ended: Set[str]) -> bool:
+    return job.after is None or job.after in ended
 
 
-def run_worker(folder: Path, started: list[subprocess.Popen[bytes]] | None = None) -> int:
-    """Run the worker of a folder in a process of one thread; its exit status."""
-    command = [sys.executable, "-m", "litebert.experiments.work", str(folder)]
+def _failure(job: Job, code: int) -> str:
+    lines = job.log.read_text(errors="replace").splitlines() if job.log.is_file() else []
+    said = next((line for line in reversed(lines) if line.strip()), f"exit status {code}")
+    return f"run {job.name} failed: {said}; all of it is in {job.log}"
+
+
+def run_job(job: Job, started: list[subprocess.Popen[bytes]] | None = None) -> int:
+    """Run a job in a process of one thread; its exit status."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with (folder / _LOG_FILE).open("ab") as log:
+    with job.log.open("ab") as log:
         with interrupts_held():
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            process = subprocess.Popen(
+                [sys.executable, *job.command], stdout=log, stderr=log, env=environment
+            )
         if started is not None:
             started.append(process)
         return process.wait()
@@ -87,8 +128,8 @@ def _engine(name: EngineName, workers: int) -> Iterator[tuple[Submit, Callable[[
     """How to begin a run, and how to let all that are going save and leave."""
     if name == "ray":  # all nodes need the same files under the same paths
         with joined_ray() as ray:
-            remote = ray.remote(num_cpus=1, max_retries=3)(run_worker)
-            yield (lambda folder: remote.remote(folder).future()), lambda: None
+            remote = ray.remote(num_cpus=1, max_retries=3)(run_job)
+            yield (lambda job: remote.remote(job).future()), lambda: None
         return
     started: list[subprocess.Popen[bytes]] = []
     pool = ThreadPoolExecutor(workers)
@@ -99,7 +140,7 @@ def _engine(name: EngineName, workers: int) -> Iterator[tuple[Submit, Callable[[
                 process.send_signal(signal.SIGTERM)
 
     try:
-        yield lambda folder: pool.submit(run_worker, folder, started), leave
+        yield lambda job: pool.submit(run_job, job, started), leave
     finally:
         leave()
         pool.shutdown()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from litebert.common.config import from_dict, read_toml, recipe_path, to_dict
+from litebert.common.config import from_dict, read_toml, recipe_path, to_dict, toml_lines
 from litebert.common.errors import ConfigError
 from litebert.common.files import read_json, write_text
 from litebert.data.corpus.shards import ShardSet
@@ -196,22 +196,5 @@ def write_recipe(folder: Path, name: str, config: PretrainConfig) -> Path:
     if config.steps is not None:
         del defaults["steps"]
     path = folder / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}.toml"
-    write_text(path, "\n".join(_lines(values, defaults)) + "\n")
+    write_text(path, "\n".join(toml_lines(values, defaults)) + "\n")
     return path
-
-
-def _lines(
-    values: Mapping[str, object], defaults: Mapping[str, object], table: str = ""
-) -> Iterator[str]:
-    """Lines of TOML for what differs, plain values before tables; JSON's values are TOML's."""
-    differing = {k: v for k, v in values.items() if v is not None and v != defaults.get(k)}
-    plain = {k: v for k, v in differing.items() if not isinstance(v, Mapping)}
-    if table and plain:
-        yield f"\n[{table}]"
-    for key, value in plain.items():
-        yield f"{key} = {json.dumps(value)}"
-    for key, value in differing.items():
-        if isinstance(value, Mapping):
-            inner = defaults.get(key)
-            assert isinstance(inner, Mapping), "a table is one in the defaults too"
-            yield from _lines(value, inner, f"{table}.{key}" if table else key)
