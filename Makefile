@@ -44,7 +44,7 @@ test-lowest:  ## the default tests with the lowest versions that pyproject.toml 
 	@$(VENV)-lowest/bin/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) --no-deps torch
 	@$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct \
 		"$$($(VENV)-lowest/bin/pip freeze | grep '^torch==')" --editable ".[train,onnx,serve,data,plot,dev]"
-	@OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n $(WORKERS)
+	@OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n $(WORKERS) -W default::DeprecationWarning -W default::PendingDeprecationWarning
 
 test-all: $(DEV) browser web peers  ## every test, with ray and a browser
 	@$(PIP) --editable ".[ray]"

@@ -42,6 +42,8 @@ strict = true
 ignore_errors = true
 [mypy-torch.*,transformers.*]
 follow_imports = skip
+[mypy-faiss.*]
+ignore_missing_imports = true
 """
 
 
