@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json as json_module
 import sys
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from litebert.commands.flags import RECIPE, SETTINGS, SWITCH
+from litebert.commands.flags import AT_ONCE, RECIPE, SETTINGS, SWITCH
 from litebert.common.config import to_dict, toml_lines
 from litebert.common.errors import ConfigError
 from litebert.common.files import write_text
@@ -104,7 +103,7 @@ def describe(result: FinetuneResult) -> str:
 def sweep(
     config: Annotated[SweepConfig, Parameter(name="*", negative="")],
     *,
-    workers: int = 1,
+    workers: Annotated[int, AT_ONCE] = 1,
     engine: EngineName = "local",
     json: Annotated[bool, SWITCH] = False,
 ) -> None:
@@ -132,7 +131,6 @@ def sweep(
             write_reports(result.run)
         return result
 
-    config = _with_whole_paths(config)
     # One group of processes for all runs.
     with this_process(parallel="ddp") as process, owned_sweep(config, process):
         signum = 0
@@ -151,21 +149,6 @@ def sweep(
         print(json_module.dumps({"rows": [vars(row) for row in rows]}))
     else:
         print(sweep_table(rows), end="")
-
-
-def _with_whole_paths(config: SweepConfig) -> SweepConfig:
-    """Names of files and folders that any process understands."""
-
-    def whole(name: str) -> str:
-        return str(Path(name).absolute()) if Path(name).exists() else name
-
-    return replace(
-        config,
-        tasks=tuple(map(whole, config.tasks)),
-        model=whole(config.model),
-        out=config.out.absolute(),
-        data=None if config.data is None else config.data.absolute(),
-    )
 
 
 def _run_side_by_side(config: SweepConfig, workers: int, engine: EngineName) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from litebert.commands.flags import SWITCH
+from litebert.commands.flags import AT_ONCE, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
@@ -39,7 +39,7 @@ def reproduce(
     seeds: int | None = None,
     out: Path = Path("evidence"),
     evidence: Path | None = None,
-    workers: int = 2,
+    workers: Annotated[int, AT_ONCE] = 2,
     engine: Literal["local", "ray"] = "local",
     gpus: int = 64,
     dry_run: Annotated[bool, SWITCH] = False,

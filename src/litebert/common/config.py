@@ -293,7 +293,7 @@ def toml_lines(
     if table and plain:
         yield f"\n[{table}]"
     for key, value in plain.items():
-        yield f"{key} = {json.dumps(value)}"
+        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
     for key, value in differing.items():
         if isinstance(value, Mapping):
             inner = defaults.get(key)

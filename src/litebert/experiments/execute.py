@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from litebert.common.errors import LitebertError
@@ -38,6 +38,8 @@ class Job:
     """the job that must have ended well before"""
     cost: float = 1.0
     """beside that of the others, for the time that is left"""
+    where: Path = field(default_factory=Path.cwd)
+    """folder that relative paths start from, on this machine and on any other"""
 
 
 def execute(
@@ -112,11 +114,12 @@ def _failure(job: Job, code: int) -> str:
 
 def run_job(job: Job, started: list[subprocess.Popen[bytes]] | None = None) -> int:
     """Run a job in a process of one thread; its exit status."""
+    command = [sys.executable, *job.command]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with job.log.open("ab") as log:
+    with (job.where / job.log).open("ab") as log:
         with interrupts_held():
             process = subprocess.Popen(
-                [sys.executable, *job.command], stdout=log, stderr=log, env=environment
+                command, stdout=log, stderr=log, env=environment, cwd=job.where
             )
         if started is not None:
             started.append(process)

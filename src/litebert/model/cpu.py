@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Protocol
 
@@ -106,34 +106,29 @@ def _gate(x: Tensor, square: Tensor, out: Tensor) -> Tensor:
 
 
 def prefers_slices(x: Tensor) -> bool:
-    """Whether `sliced_attention` is the fastest way here: in bfloat16 on a CPU."""
+    """Whether attention `in_slices` is the fastest way here: in bfloat16 on a CPU."""
     is_narrow = x.device.type == "cpu" and x.dtype == torch.bfloat16
     return is_narrow and not torch.compiler.is_compiling()
 
 
-def sliced_attention(
+def in_slices(
+    attend: Callable[..., Tensor],
     query_BASD: Tensor,
     key_BASD: Tensor,
     value_BASD: Tensor,
     mask_B11S: Tensor | None,
     dropout: float,
 ) -> Tensor:
-    """Attention by plain products, a few texts at a time.
+    """Attention that is written out, for a few texts at a time.
 
     torch's fused kernel takes four times as long for 128 tokens in bfloat16, most of it in its
     backward pass, and twice as long for 512 (docs/experiments-log.md).
     """
-    _, heads, length, width = query_BASD.shape
+    _, heads, length, _ = query_BASD.shape
     texts = max(1, _SCORES_AT_A_TIME // (heads * length * length))
-    slices = [torch.split(x, texts) for x in (query_BASD / math.sqrt(width), key_BASD, value_BASD)]
+    slices = [torch.split(x, texts) for x in (query_BASD, key_BASD, value_BASD)]
     masks = repeat(None) if mask_B11S is None else torch.split(mask_B11S, texts)
-    mixed = []
-    for query, key, value, mask in zip(*slices, masks, strict=False):
-        scores = torch.matmul(query, key.transpose(-1, -2))
-        if mask is not None:
-            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-        mixed.append(torch.matmul(F.dropout(F.softmax(scores, dim=-1), dropout), value))
-    return torch.cat(mixed)
+    return torch.cat([attend(*one, dropout) for one in zip(*slices, masks, strict=False)])
 
 
 class PackedLinear(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Literal, NamedTuple, cast
 
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.model.config import ModelConfig
-from litebert.model.cpu import gelu_tanh, prefers_slices, sliced_attention
+from litebert.model.cpu import gelu_tanh, in_slices, prefers_slices
 from litebert.model.sharing import BlockSets
 
 AttentionImplementation = Literal["sdpa", "eager"]
@@ -133,7 +134,7 @@ class Attention(nn.Module):
         # torch's fused kernel never holds the [S, S] weights; for bfloat16 a CPU has a faster way.
         fused = context.implementation == "sdpa"
         by_torch = F.scaled_dot_product_attention if fused else eager_attention
-        attend = sliced_attention if fused and prefers_slices(query_BASD) else by_torch
+        attend = _narrow_attention if fused and prefers_slices(query_BASD) else by_torch
         mixed_BASD = attend(query_BASD, key_BASD, value_BASD, context.mask_B11S, dropout)
         return mixed_BASD.transpose(1, 2).reshape(batch, length, hidden)
 
@@ -155,14 +156,24 @@ def eager_attention(
     value_BASD: Tensor,
     mask_B11S: Tensor | None,
     dropout: float,
+    *,
+    widen: bool = True,
 ) -> Tensor:
-    """Attention written out: the reference that the fused kernel is tested against."""
+    """Attention written out: the reference that the fused kernel is tested against.
+
+    `widen`: the scores are float32 at least.
+    """
     scale = 1.0 / math.sqrt(query_BASD.shape[-1])
-    scores_BASS = at_least_float32(torch.matmul(query_BASD, key_BASD.transpose(-1, -2)) * scale)
+    scores_BASS = torch.matmul(query_BASD * scale, key_BASD.transpose(-1, -2))
+    if widen:
+        scores_BASS = at_least_float32(scores_BASS)
     if mask_B11S is not None:
         scores_BASS = scores_BASS.masked_fill(~mask_B11S, torch.finfo(scores_BASS.dtype).min)
     weights_BASS = F.dropout(F.softmax(scores_BASS, dim=-1), dropout)
     return torch.matmul(weights_BASS.to(value_BASD.dtype), value_BASD)
+
+
+_narrow_attention = partial(in_slices, partial(eager_attention, widen=False))
 
 
 class FeedForward(nn.Module):

@@ -30,6 +30,17 @@ def test_a_job_begins_when_its_start_has_ended(
     assert "run 4 of 4" in capfd.readouterr().err
 
 
+def test_relative_paths_start_where_the_job_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = Job("a", ("-c", "open('made', 'w').close()"), Path("a.log"))
+    monkeypatch.chdir("/")
+    assert run_jobs([one], workers=1) == 0
+    assert (tmp_path / "made").is_file()
+    assert (tmp_path / "a.log").is_file()
+
+
 def test_a_failure_stops_the_rest_and_says_why(tmp_path: Path) -> None:
     jobs = [job(tmp_path, "a", fails=True), job(tmp_path, "b", after="a")]
     with pytest.raises(LitebertError, match=r"run a failed: out of luck; all of it is in .*a\.log"):

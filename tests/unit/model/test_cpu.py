@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,8 +11,9 @@ from torch import nn
 
 from litebert.model import cpu
 from litebert.model.config import ModelConfig
-from litebert.model.cpu import PackedLinear, can_pack, gelu_tanh, packed, sliced_attention
+from litebert.model.cpu import PackedLinear, can_pack, gelu_tanh, in_slices, packed
 from litebert.model.encoder import Encoder
+from litebert.model.layers import eager_attention
 
 CONFIG = ModelConfig(vocab_size=50, hidden_size=64, num_heads=2, num_layers=3, embedding_size=16)
 IDS = torch.arange(14).view(2, 7)
@@ -62,7 +65,7 @@ def test_attention_in_slices_equals_the_fused_kernel_with_gradients(
     mask[1, ..., 4:] = False
     inputs = [torch.randn(3, 2, 7, 8, dtype=torch.float64) for _ in range(3)]
     found = []
-    for attend in (F.scaled_dot_product_attention, sliced_attention):
+    for attend in (F.scaled_dot_product_attention, partial(in_slices, eager_attention)):
         query, key, value = leaves = [x.clone().requires_grad_() for x in inputs]
         mixed = attend(query, key, value, mask if masked else None, 0.0)
         torch.autograd.backward(mixed.square().sum())
