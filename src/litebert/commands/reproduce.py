@@ -16,8 +16,10 @@ from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.config import experiment_names, load_experiment
+from litebert.experiments.evidence import conclude, records_path, write_evidence
 from litebert.experiments.execute import execute
 from litebert.experiments.plan import Assignment, distinct, paper_config, plan_runs, write_recipe
+from litebert.experiments.records import read_records, write_records
 from litebert.model.counts import count_parameters
 from litebert.train.estimate import ClusterRun, estimate_training, measured_gemm_rate
 
@@ -48,7 +50,8 @@ def reproduce(
 
     Runs are kept by their configuration: what has come to its end is not run again, and the same
     command continues after an interruption. Each experiment gets a page, OUT/NAME/report.html, and
-    all together OUT/evidence.md.
+    all together OUT/evidence.md. Beside it lies evidence.jsonl with what was measured of each run:
+    on another machine runs that are in it are not made again.
 
     Examples:
         litebert reproduce table4 --data shards/wiki shards/novels --dev shards/squad shards/race
@@ -66,7 +69,8 @@ def reproduce(
         tokens: length of a run, such as 20k or 1.5M; default: the recipe's.
         seeds: runs of each condition; default: the experiment's.
         out: folder for runs, tables and pages.
-        evidence: file for all results; default: evidence.md in --out.
+        evidence: page of all results, with the records of the runs beside it (.jsonl); default:
+            evidence.md in --out.
         workers: runs side by side, of one thread each.
         engine: where runs go: processes of this machine, or a Ray cluster with the same files.
         gpus: for --scale paper: GPUs that the planner counts with.
@@ -77,7 +81,9 @@ def reproduce(
         raise ConfigError("reproduce what? table1 to table14, figure1, figure2a, figure2b or all")
     for name in names:
         load_experiment(name)
-    request = Assignment(out, scale, data, dev, task_data, _number(tokens), seeds)
+    evidence = evidence or out / "evidence.md"
+    known = read_records(records_path(evidence))
+    request = Assignment(out, scale, data, dev, task_data, _number(tokens), seeds, known)
     if scale == "paper":
         if not dry_run:
             raise ConfigError(
@@ -88,7 +94,7 @@ def reproduce(
         return
     if not data:
         raise ConfigError("reproduce needs --data SHARDS: `litebert prepare` makes them")
-    _run(names, request, evidence or out / "evidence.md", workers, engine, dry_run)
+    _run(names, request, evidence, workers, engine, dry_run)
 
 
 def _run(
@@ -99,8 +105,6 @@ def _run(
     engine: Literal["local", "ray"],
     dry_run: bool,
 ) -> None:
-    from litebert.experiments.evidence import conclude, write_evidence
-
     plans = {name: plan_runs(load_experiment(name), request) for name in names}
     runs, vocab_size = distinct(plans.values()), ShardSet.open(request.data[0], "train").vocab_size
     if dry_run:
@@ -109,6 +113,8 @@ def _run(
     inputs = [("--data", folder) for folder in (*request.data, *request.dev)]
     with owned_folder(request.out, _is_evidence, inputs, early=("paper", "runs")):
         signum = execute(runs, workers, engine, vocab_size)
+        records = request.known | {one.key: one for run in runs if (one := run.record())}
+        write_records(records_path(evidence), records.values())
         if signum:
             print("stopped and saved; go on with the same command", file=sys.stderr)
             sys.exit(128 + signum)
@@ -118,7 +124,7 @@ def _run(
             print(f"{load_experiment(name).title}: {request.out / name / 'report.html'}")
             for finding in result.findings:
                 print(f"  {finding.claim}: {finding.answer}; {finding.detail}")
-        write_evidence(request.out, evidence)
+        write_evidence(request.out, evidence, records)
         print(f"evidence: {evidence}")
 
 
@@ -134,7 +140,7 @@ def _list(names: list[str], request: Assignment, workers: int, vocab_size: int) 
         runs = plan_runs(load_experiment(name), request)
         new = [run for run in distinct([runs]) if run.key not in seen]
         seen |= {run.key for run in new}
-        left = [run for run in new if run.measures() is None]
+        left = [run for run in new if run.record() is None]
         seconds = sum(
             run.flops(vocab_size) / rate if run.config.budget_s is None else run.config.budget_s
             for run in left

@@ -6,7 +6,7 @@ import base64
 import html
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -15,13 +15,13 @@ from litebert.common.config import from_dict, load_toml, recipe_path
 from litebert.common.files import read_json, write_json, write_text
 from litebert.experiments.config import Exact, Experiment, experiment_names, load_experiment
 from litebert.experiments.judge import Values, judge
-from litebert.experiments.plan import MEASURES_FILE, Assignment, Runs
-from litebert.experiments.work import LAYERS_FILE
+from litebert.experiments.plan import Assignment, Runs
+from litebert.experiments.records import Record, Records
 from litebert.model.config import PRESETS
 from litebert.model.counts import count_parameters
-from litebert.report.log import Points, number
+from litebert.report.log import Points
 from litebert.report.page import markdown_table, page, table, tiles
-from litebert.report.plots import curve, plot_curves
+from litebert.report.plots import plot_curves
 from litebert.train.finetuning.config import Recipe
 
 RESULT_FILE = "result.json"
@@ -66,8 +66,8 @@ def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result
     """Judge an experiment by its runs; write its result, table, picture and page."""
     experiment, folder = load_experiment(name), request.out / name
     folder.mkdir(parents=True, exist_ok=True)
-    measured = {key: run.measures() for key, run in runs.items()}
-    found = {key: values for key, values in measured.items() if values is not None}
+    records = {key: one for key, run in runs.items() if (one := run.record()) is not None}
+    found = {key: one.measures for key, one in records.items()}
     heading, rows = _table(experiment, found)
     findings = [_exact(one) for one in experiment.exact]
     for contrast in experiment.contrasts:
@@ -85,7 +85,7 @@ def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result
         minutes=sum(values["seconds"] for values in once.values()) / 60,
         tokens=sum(values["tokens"] for values in once.values()),
         note=_note(experiment, request, runs),
-        picture=_draw(experiment, runs, folder) if found else "",
+        picture=_draw(experiment, records, folder) if found else "",
     )
     write_json(folder / RESULT_FILE, asdict(result))
     write_text(folder / "table.md", markdown_table(heading, rows))
@@ -93,8 +93,8 @@ def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result
     return result
 
 
-def write_evidence(out: Path, target: Path) -> None:
-    """Write all results of a folder as one Markdown page."""
+def write_evidence(out: Path, target: Path, records: Records) -> None:
+    """Write all results of a folder as one Markdown page; ``records`` are of all runs ever made."""
     parts = [
         "# Evidence: the paper's tables and figures\n",
         "Written by `litebert reproduce`: for each finding of the paper what small runs say.",
@@ -102,18 +102,19 @@ def write_evidence(out: Path, target: Path) -> None:
         "whole 95 % interval on one side, all else is *cannot tell*",
         "([decision 0013](decisions/0013-the-judge.md)).\n",
     ]
-    results = [one for name in experiment_names() if (one := _read(out / name)) is not None]
-    rows = [
-        [experiment.title, finding.claim, finding.answer]
-        for result in results
-        for experiment in [load_experiment(result.name)]
-        for finding in result.findings or [Finding(experiment.finding, "not run", "")]
-    ]
+    found = {name: _read(out / name) for name in experiment_names()}
+    results = [result for result in found.values() if result is not None]
+    rows = []
+    for name, result in found.items():
+        experiment = load_experiment(name)
+        not_run = [Finding(experiment.finding, "not run", "")]
+        findings = (result and result.findings) or not_run
+        rows += [[experiment.title, finding.claim, finding.answer] for finding in findings]
     parts.append(markdown_table(["", "finding", "verdict"], rows))
-    costs = [number(read_json(path), "seconds") for path in out.glob(f"runs/*/{MEASURES_FILE}")]
+    hours = sum(record.measures["seconds"] for record in records.values()) / 3600
     parts.append(
-        f"{len(costs)} runs, {sum(costs) / 3600:.1f} hours of one thread; a run of two tables is "
-        "counted in both below.\n"
+        f"{len(records)} runs, {hours:.1f} hours of one thread; a run of two tables is counted in "
+        f"both below. Measures and curves of each run: `{records_path(target).name}`.\n"
     )
     for result in results:
         experiment = load_experiment(result.name)
@@ -135,6 +136,11 @@ def write_evidence(out: Path, target: Path) -> None:
                 f"thread, {result.tokens / 1e6:.0f} M tokens: `{result.command}`\n"
             )
     write_text(target, "\n".join(parts))
+
+
+def records_path(evidence: Path) -> Path:
+    """The records of the runs beside the page: what they hold is not run again."""
+    return evidence.with_suffix(".jsonl")
 
 
 def _wrapped(text: str) -> str:
@@ -209,25 +215,23 @@ def _note(experiment: Experiment, request: Assignment, runs: Runs) -> str:
     return missing + experiment.note
 
 
-def _draw(experiment: Experiment, runs: Runs, folder: Path) -> str:
+def _draw(experiment: Experiment, records: Mapping[tuple[str, int], Record], folder: Path) -> str:
     """Draw the curves of all runs, or Figure 1; the file's name, nothing without matplotlib."""
     rows = [one.name for one in experiment.rows("cpu")]
     try:
         if experiment.layers:
             from litebert.predict.layers import LayerAnalysis, plot_layers
 
-            paths = {name: runs[name, 0].folder / LAYERS_FILE for name in rows}
             analyses = [
-                replace(from_dict(LayerAnalysis, read_json(path), str(path)), model=name)
-                for name, path in paths.items()
-                if path.is_file()
+                replace(from_dict(LayerAnalysis, records[name, 0].layers, name), model=name)
+                for name in rows
             ]
             plot_layers(analyses, folder / PICTURE_FILE)
         else:
             curves: dict[str, list[Points]] = {name: [] for name in rows}
-            for (name, _), run in runs.items():
+            for (name, _), record in records.items():
                 if name in curves:
-                    curves[name].append(curve(run.config.out, experiment.curve))
+                    curves[name].append(record.curves[experiment.curve])
             plot_curves(curves, folder / PICTURE_FILE, experiment.curve)
     except ModuleNotFoundError:
         return ""

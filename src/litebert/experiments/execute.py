@@ -46,11 +46,9 @@ def execute(
     runs: Sequence[PlannedRun], workers: int, engine: EngineName = "local", vocab_size: int = 8192
 ) -> int:
     """Make all runs that have not come to their end; the signal that stopped it, or 0."""
-    jobs, done = [], set[str]()
-    for run in runs:
-        if run.measures() is not None:
-            done.add(run.key)
-            continue
+    jobs, to_do = [], unfinished(runs)
+    done = {run.key for run in runs} - to_do
+    for run in (run for run in runs if run.key in to_do):
         run.folder.mkdir(parents=True, exist_ok=True)
         write_json(run.folder / JOB_FILE, run.job())
         command = ("-m", "litebert.experiments.work", str(run.folder))
@@ -58,6 +56,15 @@ def execute(
         cost = 1.0 + run.flops(vocab_size)
         jobs.append(Job(run.key, command, run.folder / "log.txt", start, cost))
     return run_jobs(jobs, workers, engine, done)
+
+
+def unfinished(runs: Sequence[PlannedRun]) -> set[str]:
+    """Runs without a record, and those of known ones whose model such a run starts from."""
+    found = {run.key for run in runs if run.record() is None}
+    for run in reversed(runs):  # a start comes before what needs it
+        if run.key in found and run.start is not None and not run.start.model.is_dir():
+            found.add(run.start.key)
+    return found
 
 
 def run_jobs(

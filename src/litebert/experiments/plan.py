@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from litebert.common.config import from_dict, read_toml, recipe_path, to_dict, toml_lines
@@ -14,15 +14,20 @@ from litebert.common.errors import ConfigError
 from litebert.common.files import read_json, write_text
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.config import RECIPES, Experiment, Scale
+from litebert.experiments.records import Record, Records
 from litebert.model.config import ModelConfig
 from litebert.report.log import number
+from litebert.report.plots import curve
 from litebert.train.estimate import MASK_RATE, step_flops
 from litebert.train.pretraining.config import PretrainConfig, parse_duration
 from litebert.train.pretraining.curriculum import stage_at
 
 JOB_FILE = "job.json"
 MEASURES_FILE = "measures.json"
+LAYERS_FILE = "layers.json"
 PAPER_PIECES = 30_000
+_CURVES = ("dev_masked_loss", "dev_mlm_accuracy", "dev_sop_accuracy")
+"""What some experiment draws."""
 _IN_PROPORTION = (
     "evaluation.every_steps", "evaluation.final_examples", "checkpoint.every_steps",
 )  # fmt: skip
@@ -49,6 +54,8 @@ class Assignment:
     """length of a run; default: the recipe's"""
     seeds: int | None = None
     """default: the experiment's"""
+    known: Records = field(default_factory=dict)
+    """runs that were made elsewhere"""
 
 
 @dataclass(frozen=True)
@@ -62,11 +69,18 @@ class PlannedRun:
     tasks: tuple[str, ...]
     task_data: Path | None
     layers: bool
+    known: Record | None = None
+    """what another machine found"""
 
     @property
     def folder(self) -> Path:
         """Job, log and measures; the run folder of pretraining lies in it."""
         return self.config.out.parent
+
+    @property
+    def model(self) -> Path:
+        """What others start from; it is not there if only the record is."""
+        return self.config.out / "model"
 
     def job(self) -> dict[str, object]:
         """What the worker reads."""
@@ -77,14 +91,20 @@ class PlannedRun:
             "layers": self.layers,
         }
 
-    def measures(self) -> dict[str, float] | None:
-        """What was measured, None before the run has come to its end with all of it."""
+    def record(self) -> Record | None:
+        """What was found, None before the run has come to its end with all that is asked."""
         path = self.folder / MEASURES_FILE
         found = read_json(path) if path.is_file() else {}
-        wanted = {"masked_loss", *(f"{task}.score" for task in self.tasks)}
-        wanted |= {"distance_step"} if self.layers else set()
-        is_whole = wanted <= found.keys()
-        return {k: float(v) for k, v in found.items()} if is_whole else None  # type: ignore[arg-type]
+        if not self._is_whole(found):
+            return self.known if self.known and self._is_whole(self.known.measures) else None
+        measures = {name: float(value) for name, value in found.items()}  # type: ignore[arg-type]
+        curves = {metric: curve(self.config.out, metric) for metric in _CURVES}
+        layers = self.folder / LAYERS_FILE
+        return Record(self.key, measures, curves, read_json(layers) if layers.is_file() else {})
+
+    def _is_whole(self, measures: Container[str]) -> bool:
+        wanted = ["masked_loss", *(f"{task}.score" for task in self.tasks)]
+        return all(name in measures for name in wanted + ["distance_step"] * self.layers)
 
     def flops(self, vocab_size: int) -> float:
         """Operations of the pretraining, about; 0 if it is as long as a time."""
@@ -124,14 +144,14 @@ def plan_runs(experiment: Experiment, request: Assignment) -> Runs:
                 continue
             start = runs[variant.start, seed] if variant.start else None
             config = _config(experiment, condition.name, request, seed, runs)
-            settings = {k: v for k, v in to_dict(config).items() if k not in _OTHER_SETTINGS}
             used = prints[: variant.corpora or None]
-            decided = [settings, used, dev, "" if start is None else start.key]
-            key = hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:16]
+            decided = [_differing(config, _OTHER_SETTINGS), used, dev, start.key if start else ""]
+            key = hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:16]
             config = replace(config, out=request.out / "runs" / key / "pretrain")
             tasks = experiment.tasks if request.task_data and condition.is_row else ()
             layers = experiment.layers and condition.is_row
-            run = PlannedRun(key, config, start, tasks, request.task_data, layers)
+            known = request.known.get(key)
+            run = PlannedRun(key, config, start, tasks, request.task_data, layers, known)
             runs[condition.name, seed] = run
     return runs
 
@@ -175,7 +195,7 @@ def _config(
     if request.scale == "cpu":
         decided |= {"dev_data": [str(folder) for folder in request.dev], "resume": "auto"}
     if variant.start and runs:
-        decided["init_from"] = str(runs[variant.start, seed].config.out / "model")
+        decided["init_from"] = str(runs[variant.start, seed].model)
     return from_dict(PretrainConfig, {**values, **decided}, f"{experiment.title}, {name}")
 
 
@@ -191,10 +211,13 @@ def _set(values: dict[str, object], key: str, value: object) -> None:
 
 def write_recipe(folder: Path, name: str, config: PretrainConfig) -> Path:
     """Write what differs from the defaults as TOML, without the folders of a machine; its path."""
-    defaults = to_dict(PretrainConfig(config.data, config.out, steps=config.steps))
-    values = {k: v for k, v in to_dict(config).items() if k not in _OF_A_MACHINE}
-    if config.steps is not None:
-        del defaults["steps"]
     path = folder / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}.toml"
-    write_text(path, "\n".join(toml_lines(values, defaults)) + "\n")
+    write_text(path, "\n".join(_differing(config, _OF_A_MACHINE)) + "\n")
     return path
+
+
+def _differing(config: PretrainConfig, without: Container[str]) -> list[str]:
+    """What differs from the defaults as lines of TOML: a setting added later changes none."""
+    defaults = to_dict(PretrainConfig(config.data, config.out, steps=1)) | {"steps": None}
+    values = {key: value for key, value in to_dict(config).items() if key not in without}
+    return list(toml_lines(values, defaults))

@@ -19,12 +19,11 @@ from litebert.common.files import read_json, write_json
 from litebert.common.ownership import LOCK_FILE, folder_lock
 from litebert.common.runs import RunFolder
 from litebert.data.corpus.shards import ShardSet
-from litebert.experiments.plan import JOB_FILE, MEASURES_FILE
+from litebert.experiments.plan import JOB_FILE, LAYERS_FILE, MEASURES_FILE
 from litebert.model.counts import count_parameters
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.evaluate import Scores
 
-LAYERS_FILE = "layers.json"
 TRAIN_EXAMPLES = 9000
 """Of a task: as many as fit a run of minutes."""
 _LAYER_WINDOWS, _LAYER_TOKENS = 200, 62
@@ -36,7 +35,7 @@ def work(folder: Path) -> int:
     config = from_dict(PretrainConfig, job["pretrain"], str(folder))  # type: ignore[arg-type]
     path = folder / MEASURES_FILE
     found = read_json(path) if path.is_file() else {}
-    if "masked_loss" not in found:
+    if "masked_loss" not in found or not (config.out / "model").is_dir():
         from litebert.train.pretraining.engine import pretrain
 
         result = pretrain(config, quiet=True)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from litebert.cli import run as run_command
+from litebert.common.errors import ConfigError
 from litebert.common.files import write_json
 from litebert.common.runs import RunFolder
 from litebert.experiments.config import load_experiment
+from litebert.experiments.execute import unfinished
 from litebert.experiments.plan import Assignment, plan_runs
 
 LOSSES = {"all": 5.0, "attention": 4.61, "ffn": 4.9, "none": 4.6, "two groups": 4.8}
@@ -65,6 +68,43 @@ def test_a_dry_run_counts_what_is_left(
     lines = capsys.readouterr().out.splitlines()
     assert "18 runs,   0 to do" in lines[0]
     assert "6 runs,   6 to do" in lines[1]
+
+
+def test_runs_of_another_machine_are_not_made_again(
+    finished: Path, tiny_shards_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reproduce", "table4", "--data", str(tiny_shards_dir), "--seeds", "3"]
+    run_command([*arguments, "--out", str(finished)])
+    page = finished.parent / "elsewhere" / "page.md"
+    page.parent.mkdir()
+    shutil.copy(finished / "evidence.jsonl", page.with_suffix(".jsonl"))
+    there = ["--out", str(page.parent / "out"), "--evidence", str(page)]
+    capsys.readouterr()
+    run_command([*arguments, *there, "--dry-run"])
+    assert "18 runs,   0 to do" in capsys.readouterr().out
+    run_command([*arguments, *there])
+    first, second = (path / "table4" / "table.md" for path in (finished, page.parent / "out"))
+    assert first.read_text() == second.read_text()
+    assert (page.parent / "out" / "table4" / "figure.png").is_file()
+    assert "Table 3: embedding size | With nothing shared" in page.read_text()  # not run
+    assert page.with_suffix(".jsonl").read_text() == (finished / "evidence.jsonl").read_text()
+
+
+def test_a_start_that_only_has_a_record_is_trained_for_those_that_need_its_model(
+    finished: Path, tiny_shards_dir: Path
+) -> None:
+    request = Assignment(finished, data=(tiny_shards_dir,), seeds=1)
+    runs = plan_runs(load_experiment("table4"), request)
+    (runs["ffn", 0].folder / "measures.json").unlink()
+    assert unfinished(list(runs.values())) == {runs["start", 0].key, runs["ffn", 0].key}
+    runs["start", 0].model.mkdir()
+    assert unfinished(list(runs.values())) == {runs["ffn", 0].key}
+
+
+def test_records_that_are_not_records(finished: Path, tiny_shards_dir: Path) -> None:
+    (finished / "evidence.jsonl").write_text('{"key": "a", "measures": 3}\n')
+    with pytest.raises(ConfigError, match=r"evidence.jsonl, line 1"):
+        run_command(["reproduce", "table4", "--data", str(tiny_shards_dir), "--out", str(finished)])
 
 
 def test_curves_of_several_runs_in_one_picture(finished: Path, tmp_path: Path) -> None:
