@@ -3,6 +3,8 @@
 #
 #   runs/bundle.sh build/small_cpu/sop-0 build/small_cpu/shards
 #   FINETUNED="runs/sst2 runs/rte" runs/bundle.sh RUN SHARDS     # their scores go into the card
+#   EARLIER="..." EARLIER_TOKENS=45900000 runs/bundle.sh ...     # how the model that RUN continued was trained
+#   GLUE=glue runs/bundle.sh ...                                 # with probes of the frozen states on SST-2
 #
 # SHARDS are the run's, or those of a part of its text with the same --dev-fraction (Wikipedia alone, say):
 # which documents are held out depends on their text only. Their sentences are what the model is asked about.
@@ -17,6 +19,7 @@ python="${PYTHON:-.venv/bin/python}"
 
 # shellcheck disable=SC2086  # FINETUNED is a list
 "$python" tools/bundle.py "$RUN" --shards "$SHARDS" --data "${DATA:-$TEXTS}" \
+  ${EARLIER:+--earlier "$EARLIER"} ${EARLIER_TOKENS:+--earlier-tokens "$EARLIER_TOKENS"} ${GLUE:+--glue "$GLUE"} \
   --finetuned ${FINETUNED:-}
 
 # What a newcomer will do first.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from bundle_card import bundle_card
+from bundle_card import Earlier, bundle_card
 from hidden_words import find_hidden_words
 
 from litebert.bundled import bundled_folder
@@ -16,6 +16,7 @@ from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder
 from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE
 from litebert.text.folder import copy_tokenizer
+from litebert.train.probe import probe
 
 MAX_BYTES = 6_000_000
 """Most that the bundled model's folder may hold: it travels with every installation."""
@@ -28,7 +29,9 @@ def make_bundle(
     *,
     data: str,
     finetuned: Sequence[Path] = (),
-    num_hidden_words: int = 500,
+    earlier: Earlier | None = None,
+    glue: Path | None = None,
+    num_hidden_words: int = 2000,
     max_bytes: int = MAX_BYTES,
 ) -> int:
     """Write the folder; its size in bytes.
@@ -39,6 +42,8 @@ def make_bundle(
         shards: the run's shards: their dev documents are what the model is asked about.
         data: what the texts are and under which licence, for the card.
         finetuned: fine-tuning runs that started from this model, for the card.
+        earlier: what came before the run, if it continued a model.
+        glue: folder with SST-2, on which frozen states are probed for the card.
         num_hidden_words: sentences with one hidden word.
         max_bytes: a larger folder is refused.
     """
@@ -51,7 +56,8 @@ def make_bundle(
         copy_tokenizer(source, temporary)
         # Measured with the weights that are shipped, not with the run's.
         words = find_hidden_words(temporary, shards, num_hidden_words)
-        card = bundle_card(run, temporary, words, data, finetuned)
+        probed = None if glue is None else probe(temporary, "sst2", glue)
+        card = bundle_card(run, temporary, words, data, finetuned, earlier, probed)
         (temporary / "README.md").write_text(card, encoding="utf-8")
         size = sum(path.stat().st_size for path in temporary.iterdir())
         if size > max_bytes:
@@ -88,10 +94,19 @@ def main() -> None:
     parser.add_argument("--shards", type=Path, required=True, help="its token shards")
     parser.add_argument("--data", required=True, help="what the texts are, and their licence")
     parser.add_argument("--finetuned", type=Path, nargs="*", default=[], help="fine-tuning runs")
+    parser.add_argument("--earlier", default="", help="how the start was trained, in a sentence")
+    parser.add_argument("--earlier-tokens", type=int, default=0, help="tokens it has seen")
+    parser.add_argument("--glue", type=Path, help="folder with SST-2, to probe frozen states")
     parser.add_argument("--out", type=Path, default=bundled_folder())
     options = parser.parse_args()
     size = make_bundle(
-        options.run, options.out, options.shards, data=options.data, finetuned=options.finetuned
+        options.run,
+        options.out,
+        options.shards,
+        data=options.data,
+        finetuned=options.finetuned,
+        earlier=Earlier(options.earlier_tokens, options.earlier),
+        glue=options.glue,
     )
     print(f"{options.out}: {size / 1e6:.2f} MB; its card is {options.out / 'README.md'}")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hidden_words import HiddenWords
 
+from litebert.common.config import from_dict
 from litebert.common.errors import DataError
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
@@ -15,6 +17,8 @@ from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config
 from litebert.model.counts import count_parameters
 from litebert.predict.predictor import Predictor
+from litebert.train.finetuning.results import FinetuneResult
+from litebert.train.probe import Features, ProbeResult
 
 PLAIN_SENTENCES = (
     "the capital of france is [MASK].",
@@ -40,8 +44,29 @@ PLAIN_SENTENCES = (
 )
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """The training of the model that a run has continued."""
+
+    tokens: int = 0
+    text: str = ""
+    """how it was trained, in a sentence"""
+
+
+_BESIDE = ("random", "words")
+_STATES: dict[Features, str] = {
+    "cls": "`[CLS]`", "mean": "mean of the tokens", "table": "mean of the word table",
+}  # fmt: skip
+
+
 def bundle_card(
-    run: Path, model: Path, words: HiddenWords, data: str, finetuned: Sequence[Path]
+    run: Path,
+    model: Path,
+    words: HiddenWords,
+    data: str,
+    finetuned: Sequence[Path],
+    earlier: Earlier | None = None,
+    probe: ProbeResult | None = None,
 ) -> str:
     """Return the card of a model folder made from a run.
 
@@ -51,17 +76,22 @@ def bundle_card(
         words: what it finds on held-out sentences.
         data: what the texts are and under which licence.
         finetuned: fine-tuning runs that started from this model.
+        earlier: what came before the run, if it continued a model.
+        probe: what the model's frozen states know of a task.
     """
+    earlier = earlier or Earlier()
     steps, evaluations = _log(run)
     dev = evaluations[-1]
+    seen = int(_number(steps[-1], "tokens")) + earlier.tokens
     parts = [
-        _HEAD.format(tokens=_millions(steps[-1]["tokens"])),
+        _HEAD.format(tokens=_millions(seen)),
         _shape_table(model),
         f"## Data\n\n{data}\n",
-        _recipe(run, steps[-1]),
+        _recipe(run, steps[-1], earlier),
         _curve(evaluations),
         "## What it reaches\n\nOn documents that it was not trained on:\n",
         _scores_table(dev, words),
+        _probe(probe),
         _finetuned(finetuned),
         "## Twenty plain sentences\n\nThe first five guesses as they come, none left out:\n",
         _samples(model),
@@ -128,7 +158,7 @@ def _shape_table(model: Path) -> str:
     )
 
 
-def _recipe(run: Path, last: Mapping[str, object]) -> str:
+def _recipe(run: Path, last: Mapping[str, object], earlier: Earlier) -> str:
     config = RunFolder.open(run).manifest()["config"]
     assert isinstance(config, Mapping), "the run wrote it"
     optimizer, curriculum = config["optimizer"], config["curriculum"]
@@ -137,18 +167,51 @@ def _recipe(run: Path, last: Mapping[str, object]) -> str:
     duration = format_duration(_number(last, "elapsed_s"))
     changes = "".join(
         f"- {name.replace('_', ' ')}: "
-        + ", ".join(f"{value:g} from {share:.0%}" for share, value in table)
+        + ", ".join(f"{_plain(value)} from {share:.0%}" for share, value in table)
         + "\n"
         for name, table in curriculum.items()
         if table
     )
     if changes:
         changes = f"What changed at a share of the time:\n\n{changes}"
+    steps = f"{_number(last, 'step'):,.0f}"
+    before = f"{earlier.text}\n\nThen, from those weights:\n" if earlier.text else ""
     return f"""## Recipe
 
-{_number(last, "step"):,.0f} steps, {_millions(last["tokens"])} tokens, {duration} (h:mm:ss) of
-training, {optimizer["name"]}, masked n-grams and sentence order, seed {config["seed"]}.
+{before}{steps} steps, {_millions(last["tokens"])} tokens, {duration} (h:mm:ss) of
+training, {optimizer["name"]}, {_losses(config["objective"])}, seed {config["seed"]}.
 {changes}"""
+
+
+def _plain(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _losses(objective: Mapping[str, float]) -> str:
+    parts = ["masked n-grams", "the sentence task"]
+    if every := objective["pairs_every_steps"]:
+        size = objective["pairs_batch_size"]
+        parts.append(f"{size} short pairs more for it every {every} steps")
+    if objective["bag_weight"]:
+        parts.append("a bag of words for `[CLS]`")
+    return ", ".join(parts)
+
+
+def _probe(found: ProbeResult | None) -> str:
+    """What linear models read in the frozen states of this model and of random weights."""
+    if found is None:
+        return "Probes: not run.\n"
+    rows = [("frozen states", "this model", "random weights")]
+    for features, name in _STATES.items():
+        own, random = found.find(features), found.find(features, "random")
+        if own is not None and random is not None:
+            rows.append((name, f"{own.score:.1%}", f"{random.score:.1%}"))
+    words = found.find("words", "none")
+    beside = "" if words is None else f" A bag of words without a model: {words.score:.1%}."
+    return (
+        f"Linear models of its frozen states, {found.task}, {found.train_examples:,} training "
+        f"examples, {found.metric} on {found.dev_examples:,}.{beside}\n\n{_table(*rows)}"
+    )
 
 
 def _curve(evaluations: Sequence[Mapping[str, object]]) -> str:
@@ -172,7 +235,7 @@ def _curve(evaluations: Sequence[Mapping[str, object]]) -> str:
 
 def _scores_table(dev: Mapping[str, object], words: HiddenWords) -> str:
     rows = [
-        ("", "this model", "word frequencies alone", "random weights"),
+        ("", "this model", "word frequencies alone", "random weights or a simple rule"),
         (
             "loss at `[MASK]` (nats)",
             f"{_number(dev, 'dev_masked_loss'):.3f}",
@@ -191,6 +254,10 @@ def _scores_table(dev: Mapping[str, object], words: HiddenWords) -> str:
         rule = dev.get("dev_sop_length_rule")  # not in the logs of older runs
         simple = f"{rule:.1%} (length rule)" if isinstance(rule, float) else "50 % (chance)"
         rows.append((name, f"{_number(dev, 'dev_sop_accuracy'):.1%}", "", simple))
+    if isinstance(overlap := dev.get("dev_nsp_overlap_rule"), float):
+        name = f"next sentence or not, of {_number(dev, 'dev_nsp_pairs'):,.0f} pairs"
+        accuracy = f"{_number(dev, 'dev_nsp_accuracy'):.1%}"
+        rows.append((name, accuracy, "", f"{overlap:.1%} (word overlap)"))
     rows += [
         (
             f"one hidden word in each of {words.sentences} sentences: first guess",
@@ -221,14 +288,22 @@ def _log(run: Path) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
 def _finetuned(runs: Sequence[Path]) -> str:
     if not runs:
         return "Fine-tuned scores: not run.\n"
-    rows = [("task", "metric", "this model", "always the same")]
+    heading = ("task", "metric", "examples", "this model", "random weights", "bag of words")
+    rows: list[tuple[str, ...]] = [(*heading, "always the same")]
     for run in runs:
-        result = read_json(run / RESULT_FILE)
-        scores, baseline, metric = result["scores"], result["baseline"], str(result["metric"])
-        assert isinstance(scores, dict), "fine-tuning wrote it"
-        assert isinstance(baseline, dict), "fine-tuning wrote it"
-        rows.append((str(result["task"]), metric, _score(scores[metric]), _score(baseline[metric])))
-    return "Fine-tuned, on dev:\n\n" + _table(*rows)
+        result = from_dict(FinetuneResult, read_json(run / RESULT_FILE), str(run))
+        metric = result.metric
+        seeds = [scores[metric] for scores in result.by_seed]
+        ends = f" ({_score(min(seeds))} to {_score(max(seeds))})" if seeds else ""
+        beside = [
+            _score(result.baselines[n][metric]) if n in result.baselines else "" for n in _BESIDE
+        ]
+        own = f"{_score(result.scores[metric])}{ends}"
+        always = _score(result.baseline[metric])
+        rows.append((result.task, metric, f"{result.train_examples:,}", own, *beside, always))
+    return "Fine-tuned, on dev; of several seeds the median, lowest and highest:\n\n" + _table(
+        *rows
+    )
 
 
 def _score(value: float) -> str:

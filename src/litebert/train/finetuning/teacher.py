@@ -24,6 +24,8 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.setup import TaskData
 
+_TO_ALIGN = 4096
+"""Texts that tell how to turn a teacher's vectors."""
 _KINDS = ("classification", "multi_label", "regression", "multiple_choice", "similarity")
 
 
@@ -36,8 +38,7 @@ def with_teacher(config: FinetuneConfig, data: TaskData) -> TaskData:
         kind = form.kind.replace("_", " ")
         raise ConfigError(f"--teacher: not for {kind}; it is for {', '.join(_KINDS)}")
     if isinstance(form, SimilarityForm):
-        width = load_config(config.model).hidden_size
-        return replace(data, train=_with_vectors(config.teacher, form, data, width))
+        return replace(data, train=_with_vectors(config, form, data))
     unlabelled = [] if config.teacher_text is None else _unlabelled(task, config.teacher_text)
     examples = [*data.train.examples, *unlabelled]
     said = _said(config.teacher, task, examples)
@@ -92,9 +93,9 @@ def _unlabelled(task: Task, path: Path) -> list[Example]:
     return examples
 
 
-def _with_vectors(teacher: str, form: SimilarityForm, data: TaskData, width: int) -> TaskSplit:
-    """Return the training split with a vector of the teacher for each text, of ``width``."""
-    examples, features = data.train.examples, list(data.train.features)
+def _with_vectors(config: FinetuneConfig, form: SimilarityForm, data: TaskData) -> TaskSplit:
+    """Return the training split with a vector of the teacher for each text, as the student's."""
+    teacher, examples, features = str(config.teacher), data.train.examples, data.train.features
     if isinstance(data.task, CustomTask) and data.task.has_bare_sentences:
         # The teacher knows what they mean: one view is enough.
         features = [replace(f, rows=f.rows[:1], target=np.asarray(f.target)[:1]) for f in features]
@@ -105,10 +106,29 @@ def _with_vectors(teacher: str, form: SimilarityForm, data: TaskData, width: int
     else:
         said = _said(teacher, data.task, examples)
         vectors = [said[f.example]["vectors"][: len(f.rows)] for f in features]
-    wanted = fitted(np.concatenate(vectors), width)
+    wanted = fitted(np.concatenate(vectors), load_config(config.model).hidden_size)
+    own = outputs_of(
+        open_backend(resolve(config.model), packed=False),
+        form,
+        features[:_TO_ALIGN],
+        data.tokenizer.pad_id,
+    )
+    wanted = aligned(wanted, np.concatenate([outputs["vectors"] for outputs in own]))
     ends = np.cumsum([len(own) for own in vectors])[:-1]
     pairs = zip(features, np.split(wanted, ends), strict=True)
     return replace(data.train, features=[replace(f, teacher=own) for f, own in pairs])
+
+
+def aligned(wanted: FloatArray, own: FloatArray) -> FloatArray:
+    """Return the wanted vectors turned towards what the student says of the first texts already.
+
+    A turn keeps every cosine between texts, and the student does not have to learn it: the best
+    one (Procrustes) by how the vectors vary around their means; where they do not, none.
+    """
+    sample = wanted[: len(own)].astype(np.float64)
+    product = (sample - sample.mean(0)).T @ (own - own.mean(0))
+    left, _, right = np.linalg.svd(product + 1e-6 * np.linalg.norm(product) * np.eye(len(product)))
+    return np.asarray(wanted @ (left @ right), np.float32)
 
 
 def fitted(vectors: FloatArray, size: int) -> FloatArray:

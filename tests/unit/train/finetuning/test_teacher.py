@@ -19,7 +19,7 @@ from litebert.model.similarity import match_loss
 from litebert.predict.predictor import Predictor
 from litebert.train.finetuning.engine import finetune
 from litebert.train.finetuning.setup import prepare_data
-from litebert.train.finetuning.teacher import fitted, with_teacher
+from litebert.train.finetuning.teacher import aligned, fitted, with_teacher
 from small_finetuning import EXAMPLES, small_finetuning
 from tiny_models import random_model_folder
 
@@ -71,6 +71,15 @@ def test_vectors_of_any_size_fit_and_keep_their_cosines() -> None:
         assert found.shape == (20, size)
         assert np.abs(found @ found.T - drawn @ drawn.T).max() < 1e-5
     assert np.abs(np.linalg.norm(fitted(drawn, 5), axis=1) - 1).max() < 1e-6
+
+
+def test_vectors_are_turned_to_where_the_student_has_them() -> None:
+    wanted = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]
+    own = (wanted @ turn + 3.0).astype(np.float32)  # the same but for a turn and a common part
+    found = aligned(wanted, own[:30])
+    assert np.abs(found - (own - 3.0)).max() < 1e-1
+    assert np.abs(found @ found.T - wanted @ wanted.T).max() < 1e-4
 
 
 def test_its_logits_come_in_the_order_of_the_task(
