@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("report:runs", "List the runs below a folder, the best first."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
     "probe": ("probe:probe", "What a model's frozen states say about a task, without training."),
-    "predict": ("predict:predict", "Answer JSON lines with a model."),
+    "predict": ("predict:predict", "Answer the rows of a table, or JSON lines."),
     "embed": ("predict:embed", "Turn texts into vectors, for search and comparison."),
     "fill-mask": ("predict:fill_mask", "Fill the [MASK] of a sentence."),
     "analyze.layers": ("analyze:layers", "How far each layer moves the embeddings (Figure 1)."),

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from litebert.bundled import BUNDLED
 from litebert.commands.flags import JSON, SWITCH
+from litebert.common.delimited import NumberedRecords
 from litebert.common.errors import DataError
 from litebert.common.files import plain_suffix
 from litebert.common.ownership import keep_files
@@ -19,7 +20,9 @@ from litebert.common.progress import progress
 from litebert.common.rows import (
     check_writable,
     count_rows,
+    describe_table,
     read_rows_or_errors,
+    row_format,
     text_lines,
     write_rows,
     write_vectors,
@@ -87,10 +90,7 @@ def predict(
     )
     source = "standard input" if input is None else str(input)
     found = find_task(task) if task is not None and Path(task).is_file() else None
-    if input is not None and isinstance(found, CustomTask):
-        rows = found.rows(input, by_name=True)  # written as the task's own files are
-    else:
-        rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
+    rows = _rows(input, found if isinstance(found, CustomTask) else None)
     asked, kept = tee(rows) if with_input else (rows, repeat((0, {})))
     answers = answer_rows(
         predictor, task, asked, source=source, strict=strict, pooling=pooling, top_k=top_k
@@ -150,10 +150,8 @@ def embed(
             raise DataError(f"cannot write {out}; name a .parquet, .jsonl or .npy file")
         keep_files(out, [("--input", input), ("--model", model)])
     predictor = Predictor.load(model, runtime, threads, max_tokens=max_tokens)
-    if input is not None and plain_suffix(input) == ".txt":
-        rows = text_lines(input)
-    else:
-        rows = read_rows_or_errors(input or "/dev/stdin", None if input else "jsonl")
+    is_text = input is not None and plain_suffix(input) == ".txt"
+    rows = text_lines(input) if input is not None and is_text else _rows(input)
     total = None if input is None else count_rows(input)
     asked, kept = tee(
         (number, row if isinstance(row, DataError) else {**row, "text": row.get(column)})
@@ -215,6 +213,19 @@ def fill_mask(
             bar = "█" * max(1, round(40 * candidate.score))
             print(f"  {word:<{max(map(len, shown))}}  {candidate.score:6.1%}  {bar}")
     print(filled.text)
+
+
+def _rows(input: Path | None, task: CustomTask | None = None) -> NumberedRecords:
+    """Return the rows of a table, or of standard input; a line says how the table is written."""
+    if input is None:
+        return read_rows_or_errors("/dev/stdin", "jsonl")
+    if task is not None:  # written as the task's own files are
+        about, rows = task.describe_rows(input), task.rows(input, by_name=True)
+    else:
+        about, rows = describe_table(input, row_format(input)), read_rows_or_errors(input)
+    for line in about:
+        print(line, file=sys.stderr)
+    return rows
 
 
 def _give_answers(

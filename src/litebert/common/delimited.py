@@ -22,6 +22,8 @@ NumberedRecords = Iterator[tuple[int, Record | DataError]]
 
 DELIMITERS = (",", ";", "\t", "|")
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_NO_DELIMITER = "\x1f"
+"""In place of a separator where the header has none: commas in the one column are text."""
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
@@ -44,6 +46,8 @@ _LATIN = ("cp1252", "cp1250", "cp1254", "cp1257", "cp850", "mac_roman")
 """Code pages of Latin letters: bytes beyond ASCII stand alone among others."""
 _TURKISH = re.compile(rb"[\xf0\xfd\xfe\xdd\xd0\xde](?![^\xe6\xc6]*[\xe6\xc6])")
 """Letters of cp1254 that are Icelandic in cp1252, where there is no æ."""
+_MARK_IN_WORD = re.compile(r"[^\W\d_](?:[^\w\s\x00-\x7f’]|ˆ)(?=[^\W\d_])")
+"""What umlauts of cp1252 look like as mac_roman: no word has a sign between two letters."""
 _WESTERN = str.maketrans("ğışĞİŞ", "ðýþÐÝÞ")
 _TAG = re.compile(r"O|[BIESLUMW](-.+)?")
 
@@ -75,7 +79,9 @@ class Dialect:
         parts = []
         if self.encoding not in ("utf-8", "utf-8-sig"):
             parts.append(f"{self.encoding} text" + (f" ({self.sample})" if self.sample else ""))
-        if self.delimiter not in (usual, None):
+        if self.delimiter == _NO_DELIMITER != usual:
+            parts.append("one column")
+        elif self.delimiter not in (usual, None):
             parts.append(f"{_NAMES.get(self.delimiter or '', self.delimiter)} between the cells")
         return ", ".join(parts)
 
@@ -252,7 +258,10 @@ def _strict_records(lines: Sequence[str], delimiter: str) -> list[list[str]]:
 
 
 def _find_delimiter(lines: Sequence[str]) -> str:
-    """Take the separator with which most rows have as many cells as the header, and many."""
+    """Take the separator with which most rows have as many cells as the header, and many.
+
+    A header without any is that of one column.
+    """
     ranked = []
     for delimiter in DELIMITERS:
         sample = _records(iter(lines), Dialect(delimiter))
@@ -261,7 +270,7 @@ def _find_delimiter(lines: Sequence[str]) -> str:
             rows = widths[1 : _SAMPLE_RECORDS + 1] or widths
             ranked.append((sum(width == widths[0] for width in rows) / len(rows), widths[0],
                            delimiter))  # fmt: skip
-    return max(ranked, key=lambda entry: entry[:2])[2] if ranked else ","
+    return max(ranked, key=lambda entry: entry[:2])[2] if ranked else _NO_DELIMITER
 
 
 def _find_encoding(path: Path | str) -> tuple[str, bytes]:
@@ -310,6 +319,9 @@ def _recognise(path: Path | str, sample: bytes) -> str:
     for encoding in ("cp1254", "cp1252") if _TURKISH.search(sample) else ("cp1252",):
         if is_latin and any(_fits(sample, encoding, str(match)) for match in equal):
             return encoding
+    if best.encoding == "mac_roman" and _MARK_IN_WORD.search(str(best)):
+        western = sample.decode("cp1252", "replace")
+        return best.encoding if _MARK_IN_WORD.search(western) else "cp1252"
     return best.encoding
 
 

@@ -72,6 +72,18 @@ def row_format(path: Path | str, text: RowFormat | None = None) -> RowFormat:
     return _BY_SUFFIX[suffix]
 
 
+def describe_table(path: Path, format: RowFormat, dialect: Dialect = ANY_DIALECT) -> list[str]:
+    """Say for people how a table of text is written, where that is not as everybody expects it."""
+    if format not in ("csv", "tsv", "conll"):
+        return []
+    try:
+        found = find_dialect(path, dialect, format == "tsv")
+    except (UnicodeError, csv.Error, *READ_ERRORS):
+        return []  # who reads it says what is wrong
+    about = found.describe({"csv": ",", "tsv": "\t"}.get(format, found.delimiter))
+    return [f"{path}: {about}"] if about else []
+
+
 def read_rows(
     path: Path | str, format: RowFormat | None = None, dialect: Dialect = ANY_DIALECT
 ) -> Iterator[tuple[int, Record]]:

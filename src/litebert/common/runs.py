@@ -86,10 +86,12 @@ class RunFolder:
         if not cls.exists(path):
             return
         if (path / MODEL_FOLDER).is_dir():
+            is_fixed = (path / RESULT_FILE).is_file()  # a fine-tuning keeps its length
+            longer = "" if is_fixed else ", train on with --resume auto and a longer run,"
             raise DataError(
                 f"{path} already holds a run that has finished: its model is "
-                f"{path / MODEL_FOLDER}; choose another --out, train on with --resume auto and a "
-                "longer run, or delete that folder to start over"
+                f"{path / MODEL_FOLDER}; choose another --out{longer} or delete that folder to "
+                "start over"
             )
         raise DataError(
             f"{path} already holds a run; go on with --resume auto or choose another --out"

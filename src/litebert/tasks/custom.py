@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from litebert.common.delimited import Dialect, NumberedRecords, find_dialect
+from litebert.common.delimited import Dialect, NumberedRecords
 from litebert.common.errors import ConfigError, DataError, InputError, MissingFileError, suggestion
 from litebert.common.files import write_json_lines
-from litebert.common.rows import RowFormat, read_rows_or_errors, row_format
+from litebert.common.rows import RowFormat, describe_table, read_rows_or_errors, row_format
 from litebert.tasks.base import Example, Examples, Form, Predictions, Value
 from litebert.tasks.custom_config import CustomConfig, form_kind
 from litebert.tasks.forms.kinds import FORMS
@@ -182,16 +182,16 @@ class CustomTask:
 
     def describe_files(self, data: Path) -> list[str]:
         """Say for people what was found in the training file: how it is written, its labels."""
-        path, lines = self._file(data, "train"), []
-        kind = self._format(path)
-        if kind in ("csv", "tsv", "conll"):
-            dialect = find_dialect(path, self._dialect, kind == "tsv")
-            about = dialect.describe({"csv": ",", "tsv": "\t"}.get(kind, dialect.delimiter))
-            lines += [f"{path}: {about}"] if about else []
+        path = self._file(data, "train")
+        lines = describe_table(path, self._format(path), self._dialect)
         if not self.config.labels and self.form.labels:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.label_counts.items())
             lines.append(f"{path}: labels found: {counts}")
         return lines
+
+    def describe_rows(self, path: Path) -> list[str]:
+        """Say for people how a file of rows to predict is written."""
+        return describe_table(path, self._format(path, by_name=True), self._dialect)
 
     def rows(self, path: Path, *, by_name: bool = False) -> NumberedRecords:
         """Read a file as the task's own are written; ``by_name``: of the format its name says."""

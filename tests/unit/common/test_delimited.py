@@ -13,7 +13,14 @@ import pytest
 
 from litebert.common.delimited import Dialect, find_dialect
 from litebert.common.errors import ConfigError, DataError
-from litebert.common.rows import check_writable, read_rows, read_rows_or_errors, write_rows
+from litebert.common.rows import (
+    check_writable,
+    describe_table,
+    read_rows,
+    read_rows_or_errors,
+    row_format,
+    write_rows,
+)
 
 TEXTS = {
     "cp1252": [
@@ -64,6 +71,30 @@ def test_one_short_word_is_enough_for_western_text(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("text;team\r\nfür;y\r\nplain;x\r\n".encode("cp1252"))
     dialect = find_dialect(tmp_path / "a.csv", Dialect())
     assert dialect.describe() == "cp1252 text (für), semicolons between the cells"
+
+
+def test_umlauts_in_cp1252_are_no_signs_of_a_macintosh(tmp_path: Path) -> None:
+    texts = ["Die Überweisung ist fällig, bitte", "nicht angekommen; ärgerlich", "schöne Grüße"]
+    for encoding in ("cp1252", "mac_roman"):
+        path = tmp_path / f"{encoding}.csv"
+        path.write_bytes("\r\n".join(["text", *texts]).encode(encoding))
+        assert [row["text"] for _, row in read_rows(path)] == texts
+
+
+def test_separators_in_the_only_column_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('text\na, b; c\n"quoted, too"\nplain\n"two\nlines"\n')
+    texts = [row["text"] for _, row in read_rows(path)]
+    assert texts == ["a, b; c", "quoted, too", "plain", "two\nlines"]
+    assert describe_table(path, "csv") == [f"{path}: one column"]
+
+
+def test_what_is_usual_or_cannot_be_read_is_not_described(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,team\na,x\n")
+    (tmp_path / "a.conll").write_text("Peter B-PER\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"text,team\na,x\n")[:-9])
+    for name in ("a.csv", "a.conll", "b.csv.gz"):
+        assert describe_table(tmp_path / name, row_format(name)) == []
 
 
 def test_the_first_line_of_excel_names_the_separator(tmp_path: Path) -> None:

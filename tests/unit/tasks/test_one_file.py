@@ -91,6 +91,7 @@ def test_labels_are_found_counted_and_shown(tmp_path: Path) -> None:
     about = task.describe_files(tmp_path)
     assert about[0].endswith("cp1252 text (für), semicolons between the cells")
     assert about[1].endswith("labels found: Verträge 20, billing 20, repair 20")
+    assert task.describe_rows(tmp_path / "tickets.csv") == about[:1]
     given = CustomTask.load(write_task(tmp_path, rows(60), 'labels = ["billing", "repair"]'))
     assert given.form.labels == ("billing", "repair")
     assert task.with_labels(("b", "a")).form.labels == ("b", "a")

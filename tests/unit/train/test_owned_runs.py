@@ -12,6 +12,7 @@ import pytest
 
 from litebert.common.errors import CheckpointError, DataError, LitebertError
 from litebert.common.ownership import folder_lock, owned_folder
+from litebert.common.runs import RunFolder
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import finetune
 from litebert.train.pretraining.config import PretrainConfig
@@ -86,9 +87,12 @@ def test_a_finished_run_without_its_checkpoints_is_not_started_over(
     before = content(run)
     with pytest.raises(CheckpointError, match="checkpoints are gone"):
         pretrain(config, quiet=True)
-    with pytest.raises(DataError, match="already holds a run that has finished"):
+    with pytest.raises(DataError, match=r"a run that has finished: .* --resume auto and a longer"):
         pretrain(replace(config, resume="no"), quiet=True)
     assert content(run) == before
+    (run / "result.json").write_text("{}")
+    with pytest.raises(DataError, match="choose another --out or delete that folder"):
+        RunFolder.refuse_existing(run)
 
 
 @pytest.mark.parametrize("name", ["report.html", "model/config.json", "metrics.jsonl", "notes.txt"])

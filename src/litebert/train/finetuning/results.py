@@ -183,6 +183,11 @@ def write_predictions(
     if split.name != data.evals[0].name:
         return
     form = data.task.form
+    values = {prediction.value for prediction in predictions}
+    if form.needs_labels and len(values) == 1 and len({e.gold for e in split.examples}) > 1:
+        said = f"every {split.name} example gets the same answer, {form.named(None, *values)}"
+        remedy = "train longer (--epochs) or with another rate (--lr)"
+        print(f"warning: {said}; {remedy}", file=sys.stderr)
     content = {
         "split": split.name,
         "kind": form.kind,

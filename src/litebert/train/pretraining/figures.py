@@ -111,14 +111,16 @@ def watch_plateau(
         return "on_plateau", (
             f"step {state.step:,}: still on the unigram plateau after {share:.0%} of the run (dev "
             f"loss at masks {scores.masked_loss:.2f}, word frequencies alone "
-            f"{scores.unigram_loss:.2f}). {advice(config, layers)}"
+            f"{scores.unigram_loss:.2f}). {advice(config, layers, is_over=share >= 1)}"
         )
     return None
 
 
-def advice(config: PretrainConfig, layers: int) -> str:
+def advice(config: PretrainConfig, layers: int, *, is_over: bool = False) -> str:
     """What usually frees a model, most promising first, as far as this run does not do it."""
     hints = []
+    if is_over:
+        hints.append("train longer (--steps, --tokens or --budget)")
     if config.initial.attention != "neighbours":
         hints.append('let heads begin at their neighbours (initial.attention = "neighbours")')
     if layers > 2:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from litebert.common.errors import ConfigError, DataError
-from litebert.tasks.base import Example, Feature, Row
+from litebert.tasks.base import Example, Feature, Prediction, Row
 from litebert.tasks.registry import find_task
 from litebert.tasks.scoring import TaskSplit, sample
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.finetuning.results import write_predictions
 from litebert.train.finetuning.setup import load_task_data
 
 
@@ -76,3 +77,25 @@ def test_every_split_of_a_run_has_labels(tmp_path: Path, tiny_tokenizer: Tokeniz
         (tmp_path / f"{split}.high.jsonl").write_text(json.dumps(passage) + "\n")
     with pytest.raises(DataError, match=r"race-high's train split .* \(first: high1-0\)"):
         load_task_data(find_task("race-high"), tmp_path, tiny_tokenizer, 16, None, strict=False)
+
+
+def test_a_model_that_always_says_the_same_is_noticed(
+    tmp_path: Path, tiny_tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text("sentence\tlabel\nfine\t1\ndull\t0\n")
+    data = load_task_data(find_task("sst2"), tmp_path, tiny_tokenizer, 16, None, strict=False)
+    (dev,) = data.evals
+    label = data.task.form.labels[1]
+    for values, said in (
+        ((1, 0), ""),
+        ((1, 1), f"every dev example gets the same answer, {label}"),
+    ):
+        predictions = [
+            Prediction(example.id, value, (0.5, 0.5))
+            for example, value in zip(dev.examples, values, strict=True)
+        ]
+        write_predictions(tmp_path, data, dev, predictions)
+        error = capsys.readouterr().err
+        assert said in error
+        assert bool(said) == bool(error)

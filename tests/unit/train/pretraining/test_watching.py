@@ -70,8 +70,14 @@ def test_advice_names_only_what_is_not_done() -> None:
     )
     little = advice(done, layers=2)
     assert "learning rate" in little
-    for word in ("layers and deepen", "neighbours", "smaller batches", "shorter"):
+    for word in ("layers and deepen", "neighbours", "smaller batches", "shorter", "longer"):
         assert word not in little
+
+
+def test_a_run_that_is_over_may_have_been_too_short() -> None:
+    news = watch_plateau(CONFIG, 12, RunState(step=30), scores(6.95), share=1.0)
+    assert news is not None
+    assert "Advice: train longer" in news[1]
 
 
 def test_averages_weigh_tokens_and_pairs() -> None:
