@@ -73,21 +73,24 @@ class Embeddings(nn.Module):
         self.project_words_first = config.embedding_layout == "projected_words"
         self.dropout = config.hidden_dropout
 
-    def forward(self, input_ids_BS: Tensor, token_type_ids_BS: Tensor | None) -> Tensor:
+    def forward(
+        self, input_ids_BS: Tensor, token_type_ids_BS: Tensor | None, first_position: int = 0
+    ) -> Tensor:
         """ids (int64) -> [B, S, H]; without segment ids every token is in segment 0."""
-        length = input_ids_BS.shape[1]
-        if length > self.position.num_embeddings:
+        end = first_position + input_ids_BS.shape[1]
+        if end > self.position.num_embeddings:
             raise InputError(
-                f"a sequence of {length} tokens is longer than the model's "
+                f"a sequence of {end} tokens is longer than the model's "
                 f"{self.position.num_embeddings} positions: truncate it."
             )
+        positions_SE = self.position.weight[first_position:end]
         x = self.word(input_ids_BS)
         if self.project_words_first:
             x = self._project(x)
         if token_type_ids_BS is None:
-            x = x + (self.position.weight[:length] + self.segment.weight[0])
+            x = x + (positions_SE + self.segment.weight[0])
         else:
-            x = x + self.position.weight[:length] + self.segment(token_type_ids_BS)
+            x = x + positions_SE + self.segment(token_type_ids_BS)
         x = F.dropout(self.norm(x), self.dropout, self.training)
         return x if self.project_words_first else self._project(x)
 
@@ -145,6 +148,7 @@ class Encoder(nn.Module):
         num_layers: int | None = None,
         return_hidden_states: bool = False,
         rows_R: Tensor | None = None,
+        first_position: int = 0,
     ) -> EncoderOutput:
         """Encode token ids.
 
@@ -159,12 +163,13 @@ class Encoder(nn.Module):
             rows_R: int64 indices into the flattened B * S tokens. With them the last block runs
                 only there, after its attention: the same numbers for less work (a twentieth of
                 a step for base, a tenth for small). Excludes hidden states.
+            first_position: where the sequences begin; other than 0 only in training.
         """
         if rows_R is not None and return_hidden_states:
             raise ValueError("hidden states are of all tokens: ask for them without rows_R")
         mask_B11S = None if attention_mask_BS is None else attention_mask_BS.bool()[:, None, None]
         context = AttentionContext(self.attention_implementation, mask_B11S)
-        x_BSH = self.embeddings(input_ids_BS, token_type_ids_BS)
+        x_BSH = self.embeddings(input_ids_BS, token_type_ids_BS, first_position)
         return self._run_blocks(x_BSH, context, num_layers, rows_R, return_hidden_states)
 
     def forward_ragged(

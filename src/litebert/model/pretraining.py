@@ -91,11 +91,12 @@ class PretrainingModel(nn.Module):
         all_positions: bool = False,
         bag_words_BS: Tensor | None = None,
         bag_shares_BS: Tensor | None = None,
+        first_position: int = 0,
     ) -> PretrainingOutput:
         """Predict masked words and the sentence relation.
 
         Args:
-            input_ids, attention_mask, token_type_ids, num_layers: as in `Encoder`.
+            input_ids, attention_mask, token_type_ids, num_layers, first_position: as in `Encoder`.
             masked_positions_M: int64 indices into the flattened B * S tokens.
             masked_labels_M: int64 words at these positions; -100 does not count.
             sentence_labels_B: int64; leave out to train without a sentence loss.
@@ -109,7 +110,12 @@ class PretrainingModel(nn.Module):
         if not all_positions:  # the last block computes only these, for no others are read
             rows_R = self.rows(HeadInputs(input_ids, masked_M=masked_positions_M))
         states = self.encoder(
-            input_ids, attention_mask, token_type_ids, num_layers, rows_R=rows_R
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            num_layers,
+            rows_R=rows_R,
+            first_position=first_position,
         ).sequence_BSH
         if all_positions:
             first_BH, hidden_MH = states[:, 0], states.flatten(0, 1)

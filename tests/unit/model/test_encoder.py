@@ -146,6 +146,16 @@ def test_segments_matter_and_default_to_the_first() -> None:
     assert difference.abs().max() > 1e-3
 
 
+def test_a_sequence_may_begin_at_another_position() -> None:
+    encoder, ids = _encoder().eval(), _ids(length=4)
+    moved = encoder(ids, first_position=5).sequence_BSH
+    with torch.no_grad():
+        encoder.embeddings.position.weight[:4] = encoder.embeddings.position.weight[5:9].clone()
+    assert torch.equal(moved, encoder(ids).sequence_BSH)
+    with pytest.raises(InputError, match="positions"):
+        encoder(ids, first_position=9)
+
+
 def test_too_long_a_sequence_is_refused() -> None:
     with pytest.raises(InputError, match=r"13 tokens .* 12 positions: truncate"):
         _encoder()(_ids(length=13))

@@ -65,6 +65,9 @@ order, swapped, from elsewhere; the label says in order or not), or one segment 
     """probability of a shorter example: per example (paper), per document and epoch (official)"""
     mask: MaskConfig = field(default_factory=MaskConfig)
     """which tokens are predicted"""
+    positions: int = 0
+    """half of the batches begin somewhere within this many positions instead of at the first, so \
+that examples shorter than the model's positions train all of them; 0: none does"""
     stretch_tokens: int = 1 << 18
     """tokens of a stretch of whole documents, the unit that is shuffled across the corpus"""
     buffer_stretches: int = 32
@@ -75,6 +78,7 @@ order, swapped, from elsewhere; the label says in order or not), or one segment 
             raise ConfigError(f"length {self.length} is too short for two segments; use 8 or more")
         check_range(self, "1 or more", "length", "micro_batch_size", most=1 << 20)
         check_range(self, "1 or more", "stretch_tokens", most=1 << 32)
+        check_range(self, "0 or more", "positions", most=1 << 20)
         check_range(self, "2 or more", "buffer_stretches", most=1 << 20)
         check_range(self, "0 to 1", "short_probability")
 
@@ -139,6 +143,8 @@ class Batch:
     """the batch's number in the loader's endless order"""
     source: int = 0
     """index of the corpus it comes from"""
+    first_position: int = 0
+    """the model's position of its first tokens"""
 
     @property
     def num_tokens(self) -> int:

@@ -190,7 +190,16 @@ class Loader:
             addresses=addresses,
             position=position,
             source=source,
+            first_position=self._first_position(input_ids.shape[1], position),
         )
+
+    def _first_position(self, length: int, position: int) -> int:
+        """0 for every second batch, for the others anywhere that leaves room for its length."""
+        last = self.config.positions - length
+        if last <= 0:
+            return 0
+        generator = rng(self.seed, "positions", self.stage, position)
+        return int(generator.integers(0, last + 1)) if generator.random() < 0.5 else 0
 
     def _lay_out(self, content: Ints, segment_lengths: Ints) -> tuple[Ints, Ints, Ints]:
         """Put specials around the segments and pad.

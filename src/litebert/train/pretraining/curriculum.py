@@ -110,6 +110,11 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
         )
     lengths = [int(value) for _, value in table.length] + [config.examples.length]
     lengths += [config.objective.pairs_length] * bool(config.objective.pairs_every_steps)
+    if config.examples.positions > model.max_positions:
+        raise ConfigError(
+            f"examples.positions is {config.examples.positions} but the model has "
+            f"{model.max_positions} positions: give at most these, or raise model.max_positions."
+        )
     if max(lengths) > model.max_positions:
         raise ConfigError(
             f"examples of {max(lengths)} tokens exceed the {model.max_positions} positions of the "

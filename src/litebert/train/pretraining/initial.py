@@ -54,7 +54,7 @@ def look_at_neighbours(encoder: Encoder, generator: torch.Generator, most_heads:
     """
     config, embeddings = encoder.config, encoder.embeddings
     width = config.position_size
-    waves = _wave_numbers(width // 2)
+    waves = wave_numbers(width // 2)
     with torch.no_grad():
         amplitude = POSITION_TO_WORD * config.initializer_range
         embeddings.position.weight.copy_(amplitude * _positions(config.max_positions, width, waves))
@@ -153,7 +153,7 @@ def _set_heads(
         attention.key.weight[part] = keys @ back
 
 
-def _wave_numbers(count: int) -> Tensor:
+def wave_numbers(count: int) -> Tensor:
     """Radians per token, geometric from the shortest wave to the longest."""
     shortest, longest = 2 * math.pi / SHORTEST_WAVE_TOKENS, 2 * math.pi / LONGEST_WAVE_TOKENS
     return torch.exp(torch.linspace(math.log(shortest), math.log(longest), count))

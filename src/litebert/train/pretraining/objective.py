@@ -161,6 +161,7 @@ class PretrainingLoss:
                 torch.from_numpy(batch.masked_labels).to(self.device),
                 labels if has_pairs else None,
                 self.layers,
+                first_position=batch.first_position,
                 **({} if self.bag is None else self.bag.inputs(batch)),
             )
         loss = out.mlm_loss_sum * (self.objective.mlm_weight / max(1, self.num_predictions))

@@ -398,6 +398,20 @@ def test_with_mask_rate_changes_the_masks_alone(corpus: ShardSet) -> None:
         assert len(few.masked_labels) < len(many.masked_labels) == budget
 
 
+def test_half_of_the_batches_begin_somewhere_within_the_positions(corpus: ShardSet) -> None:
+    plain, moved = loader_of(corpus), loader_of(corpus, replace(CONFIG, positions=64))
+    first = []
+    for one, other in islice(zip(plain.iterate(), moved.iterate(), strict=True), 200):
+        assert equal(one, replace(other, first_position=0))  # nothing else changes
+        assert other.first_position + other.input_ids.shape[1] <= 64
+        first.append(other.first_position)
+    assert 70 < sum(place > 0 for place in first) < 130
+    assert max(first) > 25
+    assert moved.batch(3).first_position == moved.batch(3).first_position
+    too_few = loader_of(corpus, replace(CONFIG, positions=8))
+    assert all(batch.first_position == 0 for batch in islice(too_few.iterate(), 20))
+
+
 def test_a_stage_has_an_order_of_its_own(corpus: ShardSet) -> None:
     vocabulary = vocabulary_of(corpus)
     first, second = (Loader([(corpus, 1.0)], CONFIG, 1, vocabulary, stage) for stage in (0, 1))

@@ -89,6 +89,8 @@ def test_contradictions_are_refused() -> None:
         check(config(curriculum=deepen), preset("albert-small"))
     with pytest.raises(ConfigError, match="512 positions"):
         check(config(examples=ExampleConfig(length=1024)), ModelConfig())
+    with pytest.raises(ConfigError, match="positions is 513 but the model has 512"):
+        check(config(examples=ExampleConfig(positions=513)), ModelConfig())
     with pytest.raises(ConfigError, match="mask_rate"):
         check(config(curriculum=Curriculum(mask_rate=((0.0, 1.5),))), ModelConfig())
 
