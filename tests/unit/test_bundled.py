@@ -1,4 +1,4 @@
-"""The bundled model: found by its name and by default, and part of the wheel."""
+"""The bundled models: found by their names and by default, and part of the wheel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from litebert import bundled
@@ -24,14 +25,14 @@ TASK = REPOSITORY / "examples" / "custom_task" / "classification.toml"
 def installed(model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pretend that the package carries a tiny model."""
     folder = model_folder("pretraining")
-    monkeypatch.setattr(bundled, "bundled_folder", lambda: folder)
+    monkeypatch.setattr(bundled, "bundled_folder", lambda name="": folder)
     return folder
 
 
 def test_without_weights_one_line_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundled, "bundled_folder", lambda: tmp_path / "model")
+    monkeypatch.setattr(bundled, "bundled_folder", lambda name="": tmp_path / "model")
     for arguments in (
         ["fill-mask", "a [MASK]."],
         ["predict", "embed"],
@@ -49,6 +50,7 @@ def test_without_weights_one_line_says_what_to_do(
 def test_its_name_is_a_model(installed: Path) -> None:
     assert resolve("bundled") == installed
     assert resolve(Path("bundled")) == installed
+    assert resolve("bundled-sentences") == installed
 
 
 def test_commands_take_it_by_default(
@@ -79,7 +81,30 @@ def test_what_is_shipped_knows_some_english(capsys: pytest.CaptureFixture[str]) 
     assert "president" in [guess["token"] for guess in guesses]
 
 
-def test_the_wheel_takes_it_along() -> None:
+def test_what_is_shipped_knows_which_sentences_are_near(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["A man is playing a guitar.", "A person plays music.", "The senate passed the law."]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    found = {}
+    for command in (["embed"], ["predict", "embed"]):
+        file = "texts.txt" if command == ["embed"] else "texts.jsonl"
+        (tmp_path / "texts.jsonl").write_text(
+            "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        )
+        run([*command, "--input", str(tmp_path / file)])
+        lines = capsys.readouterr().out.splitlines()
+        found[file] = np.array([json.loads(line)["embedding"] for line in lines])
+    vectors = found["texts.txt"]
+    assert np.array_equal(vectors, found["texts.jsonl"])
+    near, far = (np.dot(vectors[0], other) for other in vectors[1:])
+    assert near > far + 0.1
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_wheel_takes_them_along() -> None:
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = settings["tool"]["setuptools"]["package-data"]["litebert"]
-    assert "bundled/model/*" in patterns
+    package = REPOSITORY / "src" / "litebert"
+    packed = {path for pattern in patterns for path in package.glob(pattern)}
+    assert {path for path in (package / "bundled").glob("*/**/*") if path.is_file()} <= packed

@@ -10,7 +10,7 @@ from itertools import repeat, tee
 from pathlib import Path
 from typing import Annotated
 
-from litebert.bundled import BUNDLED
+from litebert.bundled import BUNDLED, SENTENCES
 from litebert.commands.flags import JSON, SWITCH
 from litebert.common.delimited import NumberedRecords
 from litebert.common.errors import DataError
@@ -38,7 +38,7 @@ from litebert.tasks.registry import find_task
 def predict(
     task: str | None = None,
     *,
-    model: str = BUNDLED,
+    model: str | None = None,
     input: Path | None = None,
     out: Path | None = None,
     with_input: Annotated[bool, SWITCH] = False,
@@ -67,7 +67,7 @@ def predict(
         task: a task's name or .toml file; or order, embed, fill-mask; left out, what the model
             was fine-tuned for. Rows may have the columns of the task's own files.
         model: a model folder, an ONNX folder, a run folder or a hub name; default: the small model
-            that comes with litebert.
+            that comes with litebert, for embed that of sentence vectors (bundled-sentences).
         input: a .jsonl, .csv, .tsv, .parquet or .conll file (also compressed); JSON lines on
             standard input if left out.
         out: write the answers to this .csv, .tsv, .jsonl or .parquet file, all or nothing;
@@ -82,6 +82,7 @@ def predict(
         top_k: candidates of fill-mask.
         strict: stop at a row that cannot be answered, after the answers to those before it.
     """
+    model = model or (SENTENCES if task == "embed" else BUNDLED)
     if out is not None:
         check_writable(out)  # known before the work is done
         keep_files(out, [("--input", input), ("--model", model), ("the task file", task)])
@@ -109,7 +110,7 @@ def predict(
 
 def embed(
     *,
-    model: str = BUNDLED,
+    model: str = SENTENCES,
     input: Path | None = None,
     out: Path | None = None,
     column: str = "text",
@@ -132,7 +133,7 @@ def embed(
 
     Args:
         model: a model folder, an ONNX folder, a run folder or a hub name; default: the small model
-            that comes with litebert.
+            of sentence vectors that comes with litebert (bundled-sentences).
         input: a .txt file (a text on each line), or .jsonl, .csv, .tsv, .parquet (also
             compressed); JSON lines on standard input if left out.
         out: write to this .parquet (id, text, error, embedding), .jsonl or .npy file, all or

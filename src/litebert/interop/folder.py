@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from litebert.bundled import BUNDLED, bundled_model
+from litebert.bundled import bundled_model, is_bundled
 from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import CheckpointError, install_command
 from litebert.common.files import near_folders
@@ -230,12 +230,13 @@ def resolve(source: Path | str) -> Path:
     """Return the folder of a model: its path, a run folder's, or a hub name's in the cache.
 
     The one meaning of ``--model`` in every command and function. What does not exist is never
-    replaced by something else. The name ``bundled`` is the model that comes with the package; a
-    folder of that name has to be given by its absolute path. A ``Path`` is never a hub name.
+    replaced by something else. The names ``bundled`` and ``bundled-sentences`` are the models that
+    come with the package; a folder of that name has to be given by its absolute path. A ``Path`` is
+    never a hub name.
     """
     name = str(source)
-    if name == BUNDLED:
-        folder = bundled_model()
+    if is_bundled(name):
+        folder = bundled_model(name)
         _say_once("using the small model that comes with litebert; --model names another")
         return folder
     path = Path(source).expanduser()
