@@ -100,6 +100,12 @@ def value_at(table: Sequence[tuple[float, V]], share: float, default: V) -> V:
     return value
 
 
+def longest_example(config: PretrainConfig) -> int:
+    """Tokens of the longest example of a run, in any of its stages."""
+    lengths = [int(value) for _, value in config.curriculum.length] + [config.examples.length]
+    return max([*lengths, config.objective.pairs_length * bool(config.objective.pairs_every_steps)])
+
+
 def check(config: PretrainConfig, model: ModelConfig) -> None:
     """Refuse settings that contradict each other or the model."""
     table = config.curriculum
@@ -108,16 +114,15 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
             f"curriculum.layers ends with {table.layers[-1][1]:g} layers but the model has "
             f"{model.num_layers}: make the last row {model.num_layers}, or set model.num_layers."
         )
-    lengths = [int(value) for _, value in table.length] + [config.examples.length]
-    lengths += [config.objective.pairs_length] * bool(config.objective.pairs_every_steps)
+    longest = longest_example(config)
     if config.examples.positions > model.max_positions:
         raise ConfigError(
             f"examples.positions is {config.examples.positions} but the model has "
             f"{model.max_positions} positions: give at most these, or raise model.max_positions."
         )
-    if max(lengths) > model.max_positions:
+    if longest > model.max_positions:
         raise ConfigError(
-            f"examples of {max(lengths)} tokens exceed the {model.max_positions} positions of the "
+            f"examples of {longest} tokens exceed the {model.max_positions} positions of the "
             "model: shorten them (examples.length, curriculum.length), or raise "
             "model.max_positions."
         )

@@ -21,7 +21,13 @@ from litebert.train.display import Display, StatusLine, display
 from litebert.train.estimate import measured_gemm_rate, step_flops
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.pretraining.config import PretrainConfig
-from litebert.train.pretraining.curriculum import Stage, pairs_stage, progress_share, stage_at
+from litebert.train.pretraining.curriculum import (
+    Stage,
+    longest_example,
+    pairs_stage,
+    progress_share,
+    stage_at,
+)
 from litebert.train.pretraining.evaluate import (
     DevSet,
     EvaluationStopped,
@@ -167,6 +173,7 @@ class Pretraining:
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
         if self.corpora.dev_note:
             self.screen.note(self.corpora.dev_note)
+        self._note_positions()
         self._note_speed()
         try:
             signum = self.loop.train()
@@ -326,6 +333,15 @@ class Pretraining:
         if not weight:
             return None
         return Bag(weight, num_examples, self.piece_weights, objective.bag_words == "masked")
+
+    def _note_positions(self) -> None:
+        """Say so if the model has positions that no example of the run reaches."""
+        trained = max(longest_example(self.config), self.config.examples.positions)
+        if trained < self.shape.max_positions and self.config.init_from is None:
+            self.screen.note(
+                f"positions from {trained} on are not trained: the model will read inputs of more "
+                f"tokens badly; --examples.positions {self.shape.max_positions} trains all"
+            )
 
     def _note_speed(self) -> None:
         """Before the first step has passed: what this machine can do, and what it cannot."""
