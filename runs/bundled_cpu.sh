@@ -1,28 +1,45 @@
 #!/usr/bin/env bash
-# More training for the model that comes with litebert: it starts from the one that is shipped.
+# More training for the model that comes with litebert, from the one that is shipped: words, then sentence order.
 #
-#   SHARDS=build/evidence-shards runs/bundled_cpu.sh     # 30 million tokens, about 85 minutes of one core
-#   TOKENS=200000 OUT=build/try runs/bundled_cpu.sh      # a rehearsal
+#   runs/bundled_cpu.sh                                   # 9.5 and 6.8 million tokens, about 50 minutes of one core
+#   WORDS=30000000 ORDER=10000000 runs/bundled_cpu.sh     # longer
+#   WORDS=100000 ORDER=100000 OUT=build/try runs/bundled_cpu.sh   # a rehearsal
 #
-# Adds what the first training lacked: a bag of words for [CLS], batches of short pairs for the sentence task
-# (BERT's next sentence first, sentence order from 30 % on), and 512 positions in the middle of the run, so that
-# the end is spent on the usual length. One thread on one core; an interrupted run goes on to the same bits.
-# bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
-# `runs/bundle.sh RUN SHARDS` then ships it.
+# SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
+# go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
+# REFIT=1 first lets positions that were never trained continue the learned pattern (needed once, for 0.1.0's model).
+# `runs/bundle.sh OUT/order SHARDS/wiki` then ships it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-SHARDS="${SHARDS:-build/evidence-shards}" # wiki and novels, as runs/reproduce_cpu.sh prepares them
-OUT="${OUT:-build/bundled/run}"
-CORE="${CORE:-1}"
+SHARDS="${SHARDS:-build/evidence-shards}"
+OUT="${OUT:-build/bundled}"
+START="${START:-bundled}"
 litebert="${LITEBERT:-.venv/bin/litebert}"
+python="${PYTHON:-.venv/bin/python}"
+export OMP_NUM_THREADS=1
 
-OMP_NUM_THREADS=1 exec taskset -c "$CORE" "$litebert" pretrain --config bundled --init-from "${START:-bundled}" \
-  --data "$SHARDS/wiki" --extra-data "$SHARDS/novels" --out "$OUT" --resume auto --threads 1 \
-  --tokens "${TOKENS:-30000000}" --seed "${SEED:-1}" --precision "${PRECISION:-bfloat16}" \
-  --examples.micro-batch-size 16 --optimizer.lr 4e-4 --schedule.decay-share 0.35 \
-  --curriculum.layers 0 6 --curriculum.lr-factor 0 1 \
-  --curriculum.length 0 128 0.3 512 0.6 128 --curriculum.batch-size 0 16 0.3 4 0.6 16 \
-  --curriculum.mask-rate 0 0.3 0.6 0.2 --curriculum.task 0 nsp 0.3 sop \
-  --objective.bag-weight 1 --objective.pairs-every-steps 3 --objective.pairs-batch-size 64 \
-  --evaluation.every-steps 1000 --evaluation.examples 1024 --evaluation.final-examples 8192 --checkpoint.every-steps 1000
+if [ -n "${REFIT:-}" ]; then
+  [ -d "$OUT/start" ] || "$python" tools/refit_positions.py src/litebert/bundled/model "$OUT/start"
+  START="$OUT/start"
+fi
+
+train() { # RUN FROM TOKENS SEED [FLAG ...]
+  local run=$1 from=$2 tokens=$3 seed=$4
+  shift 4
+  taskset -c "${CORE:-1}" "$litebert" pretrain --config bundled --init-from "$from" --out "$OUT/$run" --tokens "$tokens" \
+    --seed "$seed" --data "$SHARDS/wiki" --extra-data "$SHARDS/novels" --resume auto --threads 1 \
+    --precision "${PRECISION:-bfloat16}" --schedule.decay-share 0.5 --curriculum.layers 0 6 --curriculum.lr-factor 0 1 \
+    --objective.pairs-batch-size 64 --evaluation.examples 1024 "$@"
+}
+
+# 1. Masked words and a bag of words; every fourth step 64 short pairs of BERT's next-sentence task.
+train words "$START" "${WORDS:-9500000}" 2 --examples.task nsp --objective.pairs-every-steps 4 --optimizer.lr 4e-4 \
+  --batch-size 16 --examples.micro-batch-size 16 --curriculum.batch-size 0 16 --curriculum.mask-rate 0 0.3 0.6 0.2 \
+  --evaluation.every-steps 800 --checkpoint.every-steps 800
+
+# 2. Sentence order: 64 short pairs in every step, a few examples with masks beside them to keep the words.
+train order "$OUT/words/model" "${ORDER:-6800000}" 3 --examples.task sop --objective.pairs-every-steps 1 --optimizer.lr 3e-4 \
+  --batch-size 4 --examples.micro-batch-size 4 --curriculum.batch-size 0 4 --curriculum.mask-rate 0 0.2 \
+  --objective.mlm-weight 0.3 --objective.bag-weight 0.3 --evaluation.every-steps 400 --checkpoint.every-steps 400 \
+  --evaluation.final-examples 8192
