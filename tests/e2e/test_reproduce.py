@@ -37,7 +37,8 @@ def test_table4_killed_and_resumed_is_the_same_table(
     subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
 
     # The same in this process, one run after the other and never interrupted.
-    monkeypatch.setattr("litebert.experiments.execute.run_worker", lambda folder, _: work(folder))
+    in_process = "litebert.experiments.execute.run_job"
+    monkeypatch.setattr(in_process, lambda job, _: work(Path(job.command[-1])))
     run_command([*arguments(tiny_shards_dir, tmp_path / "whole"), "--workers", "1"])
 
     for name in ("table.md", "report.html"):
