@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 RUN="$1"
 SHARDS="$2"
-TEXTS="Articles of the English Wikipedia and novels out of copyright. The articles are under CC BY-SA 4.0, by their authors; the novels are in the public domain. The weights are under Apache-2.0."
+TEXTS="Articles of the English Wikipedia and novels out of copyright. The articles are under CC BY-SA 3.0, by their authors; the novels are in the public domain. The weights are under Apache-2.0."
 python="${PYTHON:-.venv/bin/python}"
 
 # shellcheck disable=SC2086  # FINETUNED is a list

@@ -16,9 +16,21 @@ from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.config import experiment_names, load_experiment
-from litebert.experiments.evidence import conclude, records_path, write_evidence
+from litebert.experiments.evidence import (
+    RESULT_FILE,
+    conclude,
+    records_path,
+    write_evidence,
+)
 from litebert.experiments.execute import execute
-from litebert.experiments.plan import Assignment, distinct, paper_config, plan_runs, write_recipe
+from litebert.experiments.plan import (
+    JOB_FILE,
+    Assignment,
+    distinct,
+    paper_config,
+    plan_runs,
+    write_recipe,
+)
 from litebert.experiments.records import read_records, write_records
 from litebert.model.counts import count_parameters
 from litebert.train.estimate import ClusterRun, estimate_training, measured_gemm_rate
@@ -129,8 +141,9 @@ def _run(
 
 
 def _is_evidence(out: Path) -> bool:
-    """Whether an earlier call made the folder: it has written down the job of a run."""
-    return any(out.glob("runs/*/job.json"))
+    """Whether an earlier call made the folder: the job of a run is in it, or the result of runs."""
+    results = (out / name / RESULT_FILE for name in experiment_names())
+    return any(out.glob(f"runs/*/{JOB_FILE}")) or any(path.is_file() for path in results)
 
 
 def _list(names: list[str], request: Assignment, workers: int, vocab_size: int) -> None:

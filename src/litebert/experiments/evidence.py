@@ -107,14 +107,12 @@ def write_evidence(out: Path, target: Path, records: Records) -> None:
     rows = []
     for name, result in found.items():
         experiment = load_experiment(name)
-        not_run = [Finding(experiment.finding, "not run", "")]
-        findings = (result and result.findings) or not_run
-        rows += [[experiment.title, finding.claim, finding.answer] for finding in findings]
+        rows += [[experiment.title, one.claim, one.answer] for one in _summary(experiment, result)]
     parts.append(markdown_table(["", "finding", "verdict"], rows))
     hours = sum(record.measures["seconds"] for record in records.values()) / 3600
     parts.append(
-        f"{len(records)} runs, {hours:.1f} hours of one thread; a run of two tables is counted in "
-        f"both below. Measures and curves of each run: `{records_path(target).name}`.\n"
+        f"{len(records)} runs, {hours:.1f} hours of one thread by the clock; a run of two tables "
+        f"is counted in both below. Measures and curves: `{records_path(target).name}`.\n"
     )
     for result in results:
         experiment = load_experiment(result.name)
@@ -133,7 +131,7 @@ def write_evidence(out: Path, target: Path, records: Records) -> None:
         if result.runs:
             parts.append(
                 f"{result.runs} runs, {result.seeds} seeds, {result.minutes:.0f} minutes of one "
-                f"thread, {result.tokens / 1e6:.0f} M tokens: `{result.command}`\n"
+                f"thread, {result.tokens / 1e6:.0f} M tokens:\n\n{_code(result.command)}\n"
             )
     write_text(target, "\n".join(parts))
 
@@ -141,6 +139,23 @@ def write_evidence(out: Path, target: Path, records: Records) -> None:
 def records_path(evidence: Path) -> Path:
     """The records of the runs beside the page: what they hold is not run again."""
     return evidence.with_suffix(".jsonl")
+
+
+def _summary(experiment: Experiment, result: Result | None) -> list[Finding]:
+    """What the first table of the page says of an experiment; of counts all in one line."""
+    if result is None or not result.findings:
+        return [Finding(experiment.finding, "not run", "")]
+    if not experiment.exact:
+        return result.findings
+    equal = [finding.answer == "holds" for finding in result.findings]
+    claim = f"{sum(equal)} of {len(equal)} rows equal the paper's, without any run"
+    return [Finding(claim, "holds" if all(equal) else "does not hold", "")]
+
+
+def _code(command: str) -> str:
+    """A command as lines of a code block that a shell reads as one."""
+    lines = textwrap.wrap(command, 130, break_long_words=False, break_on_hyphens=False)
+    return textwrap.indent(" \\\n  ".join(lines), "    ")
 
 
 def _wrapped(text: str) -> str:
@@ -165,7 +180,9 @@ def _table(experiment: Experiment, found: Found) -> tuple[list[str], Rows]:
     if experiment.exact:
         names = dict.fromkeys(key for one in experiment.exact for key in one.expected)
         expected = {one.name: one.expected for one in experiment.exact}
-        rows = [[n, *(str(e.get(key, "")) for key in names)] for n, e in expected.items()]
+        rows = [
+            [n, *(f"{e[k]:,.10g}" if k in e else "" for k in names)] for n, e in expected.items()
+        ]
         return ["", *names], rows
     known = {key for values in found.values() for key in values}
     of_tasks = [f"{task}{kind}" for task in experiment.tasks for kind in _TASK_KINDS]

@@ -16,6 +16,7 @@ from litebert.common.runs import RunFolder
 from litebert.experiments.config import load_experiment
 from litebert.experiments.execute import unfinished
 from litebert.experiments.plan import Assignment, plan_runs
+from litebert.report.plots import curve
 
 LOSSES = {"all": 5.0, "attention": 4.61, "ffn": 4.9, "none": 4.6, "two groups": 4.8}
 
@@ -82,11 +83,15 @@ def test_runs_of_another_machine_are_not_made_again(
     capsys.readouterr()
     run_command([*arguments, *there, "--dry-run"])
     assert "18 runs,   0 to do" in capsys.readouterr().out
-    run_command([*arguments, *there])
+    for _ in range(2):  # the second call finds a folder without runs
+        run_command([*arguments, *there])
     first, second = (path / "table4" / "table.md" for path in (finished, page.parent / "out"))
     assert first.read_text() == second.read_text()
     assert (page.parent / "out" / "table4" / "figure.png").is_file()
     assert "Table 3: embedding size | With nothing shared" in page.read_text()  # not run
+    run_command(["reproduce", "table1", "--data", str(tiny_shards_dir), *there])
+    assert "| Table 1: sizes | 6 of 6 rows equal the paper's" in page.read_text()
+    assert "| albert-base | 11,683,584 | 12 | 768 | 128 |" in page.read_text()
     assert page.with_suffix(".jsonl").read_text() == (finished / "evidence.jsonl").read_text()
 
 
@@ -105,6 +110,13 @@ def test_records_that_are_not_records(finished: Path, tiny_shards_dir: Path) -> 
     (finished / "evidence.jsonl").write_text('{"key": "a", "measures": 3}\n')
     with pytest.raises(ConfigError, match=r"evidence.jsonl, line 1"):
         run_command(["reproduce", "table4", "--data", str(tiny_shards_dir), "--out", str(finished)])
+
+
+def test_a_curve_is_of_the_same_dev_examples(tmp_path: Path) -> None:
+    log = RunFolder.create(tmp_path / "run", {}, {})
+    for step, (loss, size) in enumerate([(9.0, 50), (8.0, 50), (8.5, 400)], 1):
+        log.log(step, {"tokens": step, "dev_masked_loss": loss, "dev_predictions": size})
+    assert curve(tmp_path / "run", "dev_masked_loss") == ((1.0, 9.0), (2.0, 8.0))
 
 
 def test_curves_of_several_runs_in_one_picture(finished: Path, tmp_path: Path) -> None:
