@@ -14,14 +14,14 @@ VECTORS="${VECTORS:?set VECTORS to a Parquet file of sentences and their vectors
 DEV="${DEV:?set DEV to JSON lines with text, text_pair and score}"
 OUT="${OUT:-build/taught_cpu}"
 MODEL="${MODEL:-src/litebert/bundled/model}"
-EPOCHS="${EPOCHS:-2}"
+EPOCHS="${EPOCHS:-3}"
 litebert="${LITEBERT:-.venv/bin/litebert}"
 python="${PYTHON:-.venv/bin/python}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 mkdir -p "$OUT"
 
-# 1. Each sentence with two of its thirty nearest by the teacher, and the teacher's cosine.
-[ -f "$OUT/pairs.jsonl" ] || "$python" tools/teacher_pairs.py "$VECTORS" "$OUT/pairs.jsonl" --draws 2
+# 1. Each sentence with one of its thirty nearest by the teacher, and the teacher's cosine.
+[ -f "$OUT/pairs.jsonl" ] || "$python" tools/teacher_pairs.py "$VECTORS" "$OUT/pairs.jsonl"
 
 # 2. Two layers: all of the model's share one block, so the file of weights stays as it is.
 if [ ! -d "$OUT/start" ]; then
@@ -49,4 +49,5 @@ END
   --epochs "$EPOCHS" --batch-size 64 --lr 2e-3 --eval-every-steps 200 --threads 1 --resume auto \
   --baseline words,untrained --precision "${PRECISION:-auto}"
 
-[ -z "${SHIP:-}" ] || "$python" tools/bundle_sentences.py "$OUT/run" --data "${DATA:?set DATA to what the sentences are}"
+[ -z "${SHIP:-}" ] || "$python" tools/bundle_sentences.py "$OUT/run" --data "${DATA:?set DATA to what the sentences are}" \
+  ${TEACHER_SPEARMAN:+--teacher-spearman "$TEACHER_SPEARMAN"}

@@ -58,6 +58,12 @@ languages other than English, and questions about facts are beyond it.
 """
 
 
+_NAMES = {
+    "words": "cosines of tf-idf, no model",
+    "untrained": "the pretrained model before it was taught",
+}
+
+
 def main() -> None:
     """Command line; `runs/taught_cpu.sh` calls it."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -98,12 +104,6 @@ def main() -> None:
         if size > MAX_BYTES:
             raise CheckpointError(f"the folder would have {size:,} bytes of {MAX_BYTES:,}")
     print(f"{options.out}: {size / 1e6:.2f} MB")
-
-
-_NAMES = {
-    "words": "cosines of tf-idf, no model",
-    "untrained": "the pretrained model before it was taught",
-}
 
 
 if __name__ == "__main__":

@@ -114,9 +114,9 @@ def _with_vectors(config: FinetuneConfig, form: SimilarityForm, data: TaskData) 
         data.tokenizer.pad_id,
     )
     wanted = aligned(wanted, np.concatenate([outputs["vectors"] for outputs in own]))
-    ends = np.cumsum([len(own) for own in vectors])[:-1]
+    ends = np.cumsum([len(found) for found in vectors])[:-1]
     pairs = zip(features, np.split(wanted, ends), strict=True)
-    return replace(data.train, features=[replace(f, teacher=own) for f, own in pairs])
+    return replace(data.train, features=[replace(f, teacher=found) for f, found in pairs])
 
 
 def aligned(wanted: FloatArray, own: FloatArray) -> FloatArray:

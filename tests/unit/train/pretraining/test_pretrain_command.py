@@ -70,6 +70,24 @@ def test_a_run_with_its_report(
     assert "| weights of step | 3 |" in (tmp_path / "last" / "README.md").read_text()
 
 
+def test_positions_that_stay_untrained_are_said(
+    recipe: Path, tiny_shards_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [
+        "pretrain",
+        "--config",
+        str(recipe),
+        "--data",
+        str(tiny_shards_dir),
+        "--steps",
+        "2",
+    ]
+    for positions, is_said in (("0", True), ("512", False)):
+        run([*arguments, "--out", str(tmp_path / positions), "--examples.positions", positions])
+        line = "positions from 32 on are not trained"
+        assert (line in capsys.readouterr().err) == is_said
+
+
 def test_an_estimate_writes_nothing(
     recipe: Path, tiny_shards_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
