@@ -92,8 +92,8 @@ def test_what_is_shipped_knows_which_sentences_are_near(
         run([*command, "--input", str(file)])
         lines = capsys.readouterr().out.splitlines()
         found.append(np.array([json.loads(line)["embedding"] for line in lines]))
-    vectors = found[0]
-    assert np.array_equal(*found)
+    vectors, others = found
+    assert np.array_equal(vectors, others)
     near, far = (np.dot(vectors[0], other) for other in vectors[1:])
     assert near > far + 0.1
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
