@@ -16,12 +16,7 @@ from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.config import experiment_names, load_experiment
-from litebert.experiments.evidence import (
-    RESULT_FILE,
-    conclude,
-    records_path,
-    write_evidence,
-)
+from litebert.experiments.evidence import RESULT_FILE, conclude, write_evidence
 from litebert.experiments.execute import execute
 from litebert.experiments.plan import (
     JOB_FILE,
@@ -31,7 +26,7 @@ from litebert.experiments.plan import (
     plan_runs,
     write_recipe,
 )
-from litebert.experiments.records import read_records, write_records
+from litebert.experiments.records import read_records, records_path, write_records
 from litebert.model.counts import count_parameters
 from litebert.train.estimate import ClusterRun, estimate_training, measured_gemm_rate
 

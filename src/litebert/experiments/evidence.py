@@ -16,7 +16,7 @@ from litebert.common.files import read_json, write_json, write_text
 from litebert.experiments.config import Exact, Experiment, experiment_names, load_experiment
 from litebert.experiments.judge import Values, judge
 from litebert.experiments.plan import Assignment, Runs
-from litebert.experiments.records import Record, Records
+from litebert.experiments.records import Record, Records, records_path
 from litebert.model.config import PRESETS
 from litebert.model.counts import count_parameters
 from litebert.report.log import Points
@@ -134,11 +134,6 @@ def write_evidence(out: Path, target: Path, records: Records) -> None:
                 f"thread, {result.tokens / 1e6:.0f} M tokens:\n\n{_code(result.command)}\n"
             )
     write_text(target, "\n".join(parts))
-
-
-def records_path(evidence: Path) -> Path:
-    """The records of the runs beside the page: what they hold is not run again."""
-    return evidence.with_suffix(".jsonl")
 
 
 def _summary(experiment: Experiment, result: Result | None) -> list[Finding]:

@@ -93,10 +93,12 @@ class PlannedRun:
 
     def record(self) -> Record | None:
         """What was found, None before the run has come to its end with all that is asked."""
+        if self.known and self._is_whole(self.known.measures):
+            return self.known  # also where its model was made again for those that start from it
         path = self.folder / MEASURES_FILE
         found = read_json(path) if path.is_file() else {}
         if not self._is_whole(found):
-            return self.known if self.known and self._is_whole(self.known.measures) else None
+            return None
         measures = {name: float(value) for name, value in found.items()}  # type: ignore[arg-type]
         curves = {metric: curve(self.config.out, metric) for metric in _CURVES}
         layers = self.folder / LAYERS_FILE

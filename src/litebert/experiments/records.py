@@ -29,6 +29,11 @@ Records = dict[str, Record]
 """By key."""
 
 
+def records_path(evidence: Path) -> Path:
+    """The records of the runs beside the page: what they hold is not run again."""
+    return evidence.with_suffix(".jsonl")
+
+
 def read_records(path: Path) -> Records:
     """The records of a file; none if there is no file."""
     rows = read_rows(path) if path.is_file() else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from litebert.common.runs import RunFolder
 from litebert.experiments.config import load_experiment
 from litebert.experiments.execute import unfinished
 from litebert.experiments.plan import Assignment, plan_runs
+from litebert.experiments.records import Record
 from litebert.report.plots import curve
 
 LOSSES = {"all": 5.0, "attention": 4.61, "ffn": 4.9, "none": 4.6, "two groups": 4.8}
@@ -104,6 +106,9 @@ def test_a_start_that_only_has_a_record_is_trained_for_those_that_need_its_model
     assert unfinished(list(runs.values())) == {runs["start", 0].key, runs["ffn", 0].key}
     runs["start", 0].model.mkdir()
     assert unfinished(list(runs.values())) == {runs["ffn", 0].key}
+    more = Record(runs["start", 0].key, {"masked_loss": 1.0, "sst2.score": 0.7})
+    known = replace(runs["start", 0], known=more)
+    assert known.record() == more  # what was measured besides is not lost
 
 
 def test_records_that_are_not_records(finished: Path, tiny_shards_dir: Path) -> None:
