@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from litebert.commands.flags import JSON, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.common.runs import is_main_process
+from litebert.data.batches.example import Rules
 from litebert.data.corpus.parts import raw_texts
 from litebert.data.corpus.sources import find_inputs, fingerprint_sources
 from litebert.predict.backend import Threads
@@ -37,6 +38,7 @@ def evaluate(
     ensemble: Literal["official", "probabilities"] | None = None,
     examples: int | None = None,
     length: int | None = None,
+    rules: Annotated[list[Rules] | None, Parameter(consume_multiple=True, negative="")] = None,
     verify: Annotated[bool, SWITCH] = False,
     out: Path | None = None,
     strict: Annotated[bool, SWITCH] = False,
@@ -58,7 +60,7 @@ def evaluate(
     Args:
         task: a benchmark (cola sst2 mrpc stsb qqp mnli qnli rte wnli ax squad1 squad2 race
             race-middle race-high) or a TOML file that describes your own; pretraining: masked
-            words and sentence tasks on token shards, by both readings of their rules.
+            words and sentence tasks on token shards.
         data: a file with the gold labels, or the folder that holds the task's files; for
             pretraining folders of shards.
         text: pretraining: files, folders or globs of raw text for the loss per character, which
@@ -74,6 +76,7 @@ def evaluate(
             the models that hold a span (official, the default), or probabilities over all.
         examples: pretraining: examples of each sentence task and corpus; default: 4096.
         length: pretraining: longest example in tokens; default: 128.
+        rules: pretraining: readings of the rules for pairs and masks; default: paper official.
         verify: pretraining: check every shard against its checksum; without it, of more than 4 GB
             a tenth.
         out: folder for the predictions, in the official script's or leaderboard's format.
@@ -89,10 +92,12 @@ def evaluate(
             _characters(model[0], text, threads, json_)
             return
         _refuse("--data or several models", {"--text": text or None})
-        _pretraining(model, data, split, examples or 4096, length, verify, threads, json_)
+        readings = rules or ["paper", "official"]
+        drawn = (examples or 4096, length, readings)
+        _pretraining(model, data, split, *drawn, verify, threads, json_)
         return
-    lengths = {"--examples": examples, "--length": length}
-    _refuse("a task", {"--text": text, **lengths, "--verify": verify})
+    drawing = {"--examples": examples, "--length": length, "--rules": rules}
+    _refuse("a task", {"--text": text, **drawing, "--verify": verify})
     if data is not None and len(data) > 1:
         raise ConfigError(f"--data has {len(data)} folders: a task's files are in one")
     source = data[0] if data else None
@@ -157,6 +162,7 @@ def _pretraining(
     split: str | None,
     examples: int,
     length: int | None,
+    rules: list[Rules],
     verify: bool,
     threads: Threads,
     json_: bool,
@@ -175,6 +181,7 @@ def _pretraining(
             every_document=split == "all",
             examples=examples,
             length=length,
+            rules=rules,
             verify=verify,
         )
     if not is_main_process():

@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 Task = Literal["sop", "nsp", "both", "none"]
-Rules = Literal["paper", "official"]
+Rules = Literal["paper", "official", "balanced"]
 WordChoice = Literal["auto", "official", "unicode"]
 
 
@@ -60,9 +60,10 @@ class ExampleConfig:
     """sentence task: order of two segments, BERT's next sentence, both at once (a third each in \
 order, swapped, from elsewhere; the label says in order or not), or one segment and no task"""
     rules: Rules = "paper"
-    """pairs and masks as the paper states them, or with the official code's departures"""
+    """pairs and masks as the paper states them, with the official code's departures, or as the \
+paper's with half of the documents cut from their end, so that lengths do not tell the order"""
     short_probability: float = 0.1
-    """probability of a shorter example: per example (paper), per document and epoch (official)"""
+    """probability of a shorter example: per example, or per document and epoch (official)"""
     mask: MaskConfig = field(default_factory=MaskConfig)
     """which tokens are predicted"""
     positions: int = 0

@@ -48,13 +48,61 @@ def form_pairs(
     SOP swaps half of the pairs. NSP takes B from another document for half of them and gives the
     unused sentences back to the walk. ``paper`` draws the target for each chunk and splits a chunk
     of one sentence between two of its tokens; ``official`` draws the target once for a document
-    and gives a chunk of one sentence a B from another document, label 1, in SOP too. A pair whose
-    B would be empty (a chunk of one token) is left out.
+    and gives a chunk of one sentence a B from another document, label 1, in SOP too. ``balanced``
+    is ``paper`` with half of the documents cut from their end. A pair whose B would be empty (a
+    chunk of one token) is left out.
 
     Args:
         sentence_offsets: int64 [num_sentences + 1], into tokens; no sentence is empty.
         document_offsets: int64 [num_documents + 1], into sentences; no document is empty.
     """
+    cut = _cut_from_either_end if config.rules == "balanced" else _cut
+    return cut(sentence_offsets, document_offsets, config, generator)
+
+
+def _cut_from_either_end(
+    sentence_offsets: Ints,
+    document_offsets: Ints,
+    config: ExampleConfig,
+    generator: np.random.Generator,
+) -> Pairs:
+    """Cut documents, half of them mirrored: lengths of segments do not tell their order.
+
+    The sentence that reaches the target is longer than most, and it is the last of its chunk: the
+    later segment is the longer one too often. In a mirrored document it is the first.
+    """
+    borders = sentence_offsets[document_offsets]
+    mirrored = generator.random(len(borders) - 1) < 0.5
+    counts = np.diff(document_offsets)
+    sentence = np.arange(len(sentence_offsets) - 1)
+    opposite = np.repeat(document_offsets[:-1] + document_offsets[1:] - 1, counts) - sentence
+    lengths = np.diff(sentence_offsets)
+    lengths = np.where(np.repeat(mirrored, counts), lengths[opposite], lengths)
+    offsets = sentence_offsets[0] + np.concatenate(([0], np.cumsum(lengths)))
+    pairs = _cut(offsets, document_offsets, config, generator)
+
+    document = np.searchsorted(borders[:-1], pairs.starts, side="right") - 1
+    ends = pairs.starts + pairs.lengths
+    mirror = (borders[:-1] + borders[1:])[document]
+    starts = np.where(mirrored[document], mirror - ends, pairs.starts)
+    # What came first in the mirror comes last; a B from elsewhere stays B.
+    turned = mirrored[document[:, 0]] & (document[:, 0] == document[:, 1])
+    turned = np.flatnonzero(turned & (pairs.lengths[:, 1] > 0))
+    starts[turned] = starts[turned, ::-1]
+    pairs.lengths[turned] = pairs.lengths[turned, ::-1]
+    own = np.searchsorted(document_offsets, pairs.chunks[:, :1], side="right") - 1
+    mirror = document_offsets[own] + document_offsets[own + 1]
+    chunks = np.where(mirrored[own], mirror - pairs.chunks[:, ::-1], pairs.chunks)
+    return Pairs(starts, pairs.lengths, pairs.labels, chunks)
+
+
+def _cut(
+    sentence_offsets: Ints,
+    document_offsets: Ints,
+    config: ExampleConfig,
+    generator: np.random.Generator,
+) -> Pairs:
+    """Cut documents into chunks, and chunks into segments that fit an example."""
     room = config.length - config.num_specials
     sentences_of_document = np.diff(document_offsets)
     target = _targets(sentences_of_document, room, config, generator)

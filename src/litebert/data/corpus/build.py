@@ -35,7 +35,8 @@ class BuildRequest:
         """Say what changed since ``old``, or None if nothing did."""
         if self.tokenizer != old.tokenizer:
             return f"the tokenizer changed (fingerprint {old.tokenizer[:12]} before)"
-        for key, value in self.settings.items():
+        for key in {**old.settings, **self.settings}:
+            value = self.settings.get(key)
             if old.settings.get(key) != value:
                 flag = "--dev-fraction" if key == "dev_share" else f"--{key.replace('_', '-')}"
                 return f"{flag} was {old.settings.get(key)} and is now {value}"

@@ -38,6 +38,9 @@ or the passages of SQuAD (.json) and RACE (.jsonl); also .gz, .xz or .zst"""
     """text that makes the dev split instead of a share of the input"""
     dev_fraction: float | None = None
     """share of the documents for the dev split, by hash; 0.005, or 0 with --dev-input"""
+    dev_group: str | None = None
+    """documents that go to one split together: those of a file (file), or with one value of a \
+column in JSON lines and Parquet (book, site); default: each document by itself"""
     dedup: bool = True
     """keep only the first of identical documents"""
     workers: int | None = None
@@ -61,6 +64,8 @@ one list in which -1 ends a sentence"""
     def __post_init__(self) -> None:
         if not self.input:
             raise ConfigError("no input given; name files, folders or globs with --input")
+        if self.ids and self.dev_group not in (None, "file"):
+            raise ConfigError(f"--dev-group {self.dev_group}: ids have no columns; use file")
         check_range(self, "0 or more and less than 1", "dev_fraction")
         check_range(self, "1 or more", "workers", most=MOST_PROCESSES)
         check_range(self, "1 or more", "part_bytes", most=1 << 28)

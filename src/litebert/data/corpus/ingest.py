@@ -79,6 +79,8 @@ class Excerpt:
     end_offset: int
     end_line: int
     problems: tuple[Problem, ...] = ()
+    groups: tuple[object, ...] = ()
+    """the group column's values of Parquet rows, if there is one"""
     ends_source: bool = False
     """nothing more is read of the source, whatever it still holds"""
 
@@ -107,17 +109,18 @@ def read_raw_parts(
     first_index: int = 0,
     start: Position = BEGINNING,
     part_bytes: int = PrepareConfig.part_bytes,
+    group: str | None = None,
 ) -> Iterator[RawPart]:
     """Yield the raw parts of a corpus from part ``first_index`` on, which begins at ``start``.
 
-    A part has half of ``part_bytes`` to four times as many.
+    A part has half of ``part_bytes`` to four times as many. ``group`` is a second column to read.
     """
     index, excerpts, num_bytes = first_index, list[Excerpt](), 0
     end = start
     for number in range(start.source, len(sources)):
         source = sources[number]
         offset, line = (start.offset, start.line) if number == start.source else (0, 1)
-        for found in _excerpts(source, column, offset, line, part_bytes):
+        for found in _excerpts(source, column, group, offset, line, part_bytes):
             excerpts.append(found)
             num_bytes += found.num_bytes
             end = Position(number, found.end_offset, found.end_line)
@@ -131,13 +134,13 @@ def read_raw_parts(
 
 
 def _excerpts(
-    source: Source, column: str, offset: int, line: int, part_bytes: int
+    source: Source, column: str, group: str | None, offset: int, line: int, part_bytes: int
 ) -> Iterator[Excerpt]:
     if source.bytes == 0:
         yield _failure(source, "empty_file", 0, "0 bytes")
         return
     if source.format == "parquet":
-        yield from _parquet_excerpts(source, column, offset, part_bytes)
+        yield from _parquet_excerpts(source, column, group, offset, part_bytes)
         return
     if source.format == "squad":
         yield from _squad_excerpts(source, offset, part_bytes)
@@ -246,21 +249,25 @@ def _failure(source: Source, kind: ProblemKind, line: int, detail: str) -> Excer
 
 
 def _parquet_excerpts(
-    source: Source, column: str, offset: int, part_bytes: int
+    source: Source, column: str, group: str | None, offset: int, part_bytes: int
 ) -> Iterator[Excerpt]:
-    """Yield values of the column; offsets are rows."""
+    """Yield values of the columns; offsets are rows."""
     with needs("data", f"{source.path}: reading Parquet"):
         import pyarrow
     first_row = offset
     try:
         with open_parquet(Path(source.path)) as file:
             schema = file.schema_arrow
-            if column not in schema.names:
+            columns = [column] if group is None else [column, group]
+            if missing := [name for name in columns if name not in schema.names]:
                 names = ", ".join(schema.names)
-                yield _failure(source, "missing_column", 0, f"no '{column}' among: {names}")
+                yield _failure(source, "missing_column", 0, f"no '{missing[0]}' among: {names}")
                 return
-            rows = parquet_rows(file, offset, [column])
-            values = (row if isinstance(row, DataError) else row[column] for row in rows)
+            rows = parquet_rows(file, offset, columns)
+            values = (
+                (row, None) if isinstance(row, DataError) else (row[column], row.get(columns[-1]))
+                for row in rows
+            )
             for found in _excerpts_of_values(source, values, offset, part_bytes):
                 first_row = found.end_offset
                 yield found
@@ -284,22 +291,27 @@ def _squad_excerpts(source: Source, offset: int, part_bytes: int) -> Iterator[Ex
         _raise_if_the_machine_failed(error)
         yield _failure(source, "unreadable_file", 0, f"{error}; it is left out")
     else:
-        yield from _excerpts_of_values(source, articles[offset:], offset, part_bytes)
+        values = ((article, None) for article in articles[offset:])
+        yield from _excerpts_of_values(source, values, offset, part_bytes)
 
 
 def _excerpts_of_values(
-    source: Source, values: Iterable[object], first_row: int, part_bytes: int
+    source: Source, values: Iterable[tuple[object, object]], first_row: int, part_bytes: int
 ) -> Iterator[Excerpt]:
-    """Yield values, the first of which is row ``first_row``, in excerpts of about a part each."""
-    kept: list[object] = []
+    """Yield values and groups from row ``first_row`` on, in excerpts of about a part each."""
+
+    def excerpt() -> Excerpt:
+        texts, groups = zip(*kept, strict=True)
+        last = first_row + len(kept)
+        return Excerpt(source, first_row + 1, texts, last, last + 1, groups=groups)
+
+    kept: list[tuple[object, object]] = []
     size = 0
-    for value in values:
-        kept.append(value)
+    for value, group in values:
+        kept.append((value, group))
         size += len(value) if isinstance(value, str) else 0
         if size >= part_bytes:
-            first_row, row = first_row + len(kept), first_row
-            yield Excerpt(source, row + 1, tuple(kept), first_row, first_row + 1)
-            kept, size = [], 0
+            yield excerpt()
+            first_row, kept, size = first_row + len(kept), [], 0
     if kept:
-        last_row = first_row + len(kept)
-        yield Excerpt(source, first_row + 1, tuple(kept), last_row, last_row + 1)
+        yield excerpt()

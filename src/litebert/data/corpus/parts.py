@@ -12,7 +12,7 @@ from dataclasses import asdict, astuple, dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -52,6 +52,7 @@ class PartSettings:
     language: str
     column: str
     dev_share: float
+    dev_group: str | None = None
     ids: bool = False
     """documents are piece ids already"""
 
@@ -145,23 +146,23 @@ def build_part(raw: RawPart, settings: PartSettings) -> bytes:
     sentences: list[str] = []
     lengths: list[int] = []
     hashes: list[bytes] = []
-    from_dev: list[bool] = []
+    is_dev: list[bool] = []
     text_bytes = 0
     reader = _Ids(tokenizer) if settings.ids else None
-    for source, paragraphs, text, key in _texts(raw, settings.column, problems, reader):
-        text_bytes += len(text)
-        hashes.append(key)
-        from_dev.append(source.split == "dev")
+    held_out = HeldOut(settings.dev_share, settings.dev_group)
+    for document in _documents(raw, settings.column, held_out, problems, reader):
+        text_bytes += len(document.text)
+        hashes.append(document.key)
+        is_dev.append(document.is_dev)
         num_before = len(sentences)
-        if source.layout == "sentences" or settings.ids:
-            sentences.extend(paragraphs)
+        if document.source.layout == "sentences" or settings.ids:
+            sentences.extend(document.paragraphs)
         else:
-            for paragraph in paragraphs:
+            for paragraph in document.paragraphs:
                 sentences.extend(split_sentences(paragraph, settings.language))
         lengths.append(len(sentences) - num_before)
     packed, keep = _encode(reader or tokenizer, sentences, lengths)
     keys = np.frombuffer(b"".join(hashes), "<u8").reshape(-1, 2)
-    is_dev = np.array(from_dev, np.bool_) | (keys[:, 0] < _dev_limit(settings.dev_share))
     counts = Counter[str](problem.kind for problem in problems)
     summary = PartSummary(
         end=raw.end,
@@ -171,44 +172,75 @@ def build_part(raw: RawPart, settings: PartSettings) -> bytes:
         problems=tuple(problems[:_NAMED_PROBLEMS]),
         coverage=astuple(Coverage.of([packed.tokens], tokenizer)),
     )
-    return Part(packed, keys[keep], is_dev[keep], summary).to_bytes()
+    return Part(packed, keys[keep], np.array(is_dev, np.bool_)[keep], summary).to_bytes()
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Which documents of the input belong to the dev split: a share of them, by a hash."""
+
+    share: float = 1.0
+    group: str | None = None
+    """what is hashed: the text, the file (``file``), or a column's value"""
+
+    @property
+    def column(self) -> str | None:
+        """The column that groups are read from, if it is one."""
+        return None if self.group == "file" else self.group
+
+    def has(self, source: Source, key: bytes, group: object) -> bool:
+        """Say whether a document is held out, given its hash and its column's value."""
+        if self.group is not None:
+            whole = source.sha256 if self.group == "file" else str(group)
+            key = hashlib.blake2b(whole.encode(errors="replace"), digest_size=16).digest()
+        limit = int(self.share * (1 << 53)) << 11
+        return source.split == "dev" or int.from_bytes(key[:8], "little") < limit
 
 
 def held_out_texts(shards: Path) -> Iterator[str]:
     """Yield the documents of the dev split as raw text, read again from the sources of shards."""
     settings = Manifest.read(shards).settings
-    column, share = settings["column"], float(settings["dev_share"])
-    return raw_texts(list(read_sources(shards / SOURCES)), column, share)
+    held_out = HeldOut(float(settings["dev_share"]), settings.get("dev_group"))
+    return raw_texts(list(read_sources(shards / SOURCES)), settings["column"], held_out)
 
 
 def raw_texts(
-    sources: Sequence[Source], column: str = "text", dev_share: float = 1.0
+    sources: Sequence[Source], column: str = "text", held_out: HeldOut | None = None
 ) -> Iterator[str]:
-    """Yield the documents of sources that belong to the dev split, each once."""
+    """Yield the documents of sources that belong to the dev split, by default all; each once."""
+    held_out = held_out or HeldOut()
     seen = set[bytes]()
-    for raw in read_raw_parts(sources, column):
-        for source, _, text, key in _texts(raw, column, []):
-            is_dev = int.from_bytes(key[:8], "little") < _dev_limit(dev_share)
-            if (is_dev or source.split == "dev") and key not in seen:
-                seen.add(key)
-                yield text.decode()
+    for raw in read_raw_parts(sources, column, group=held_out.column):
+        for document in _documents(raw, column, held_out, []):
+            if document.is_dev and document.key not in seen:
+                seen.add(document.key)
+                yield document.text.decode()
 
 
-def _texts(
-    raw: RawPart, column: str, problems: list[Problem], reader: _Ids | None = None
-) -> Iterator[tuple[Source, list[str], bytes, bytes]]:
-    """Yield source, paragraphs, text and 128-bit hash of every document of a part."""
+class _Document(NamedTuple):
+    source: Source
+    paragraphs: list[str]
+    text: bytes
+    key: bytes
+    """128-bit hash of the text"""
+    is_dev: bool
+
+
+def _documents(
+    raw: RawPart,
+    column: str,
+    held_out: HeldOut,
+    problems: list[Problem],
+    reader: _Ids | None = None,
+) -> Iterator[_Document]:
+    """Yield every document of a part."""
     for excerpt in raw.excerpts:
         problems.extend(excerpt.problems)
-        for paragraphs in _documents(excerpt, column, problems, reader):
+        for paragraphs, group in _paragraphs(excerpt, column, held_out.column, problems, reader):
             text = "\n".join(paragraphs).encode()
             key = hashlib.blake2b(text, digest_size=16).digest()
-            yield excerpt.source, paragraphs, text, key
-
-
-def _dev_limit(share: float) -> int:
-    """The hash below which that share of all documents lies."""
-    return int(share * (1 << 53)) << 11
+            is_dev = held_out.has(excerpt.source, key, group)
+            yield _Document(excerpt.source, paragraphs, text, key, is_dev)
 
 
 @lru_cache(maxsize=1)
@@ -269,50 +301,71 @@ def _encode(
     return Documents(tokens, sentence_lengths[is_full], document_lengths[keep]), keep
 
 
-def _documents(
-    excerpt: Excerpt, column: str, problems: list[Problem], reader: _Ids | None = None
-) -> Iterator[list[str]]:
-    """Yield an excerpt's documents as paragraphs (as sentences in the layout ``sentences``)."""
+_Paragraphs = Iterator[tuple[list[str], object]]
+
+
+def _paragraphs(
+    excerpt: Excerpt,
+    column: str,
+    group: str | None,
+    problems: list[Problem],
+    reader: _Ids | None = None,
+) -> _Paragraphs:
+    """Yield paragraphs (in the layout ``sentences`` sentences) and group of each document."""
+    source = excerpt.source
     if isinstance(excerpt.data, tuple):
-        for row, value in enumerate(excerpt.data, start=excerpt.line):
-            yield from _document_of_value(value, column, excerpt.source.path, row, problems)
+        rows = zip(excerpt.data, excerpt.groups, strict=True)
+        for row, (value, whole) in enumerate(rows, start=excerpt.line):
+            record = {column: value} if group is None else {column: value, group: whole}
+            yield from _of_record(record, column, group, source.path, row, problems)
         return
     lines = _decode(excerpt, excerpt.data, problems)
-    if excerpt.source.format == "jsonl":
+    if source.format == "jsonl":
         for number, line in enumerate(lines, start=excerpt.line):
             if line is None or not line.strip():
                 continue
             try:
                 record = parse_json(line)
                 if reader is not None:
-                    yield reader.sentences(record)
+                    yield reader.sentences(record), None
                     continue
             except ValueError as error:
                 kind: ProblemKind = "broken_json" if reader is None else "broken_row"
-                problems.append(Problem(kind, excerpt.source.path, number, str(error)))
+                problems.append(Problem(kind, source.path, number, str(error)))
                 continue
-            value = record.get(column) if isinstance(record, dict) else None
-            if value is None and isinstance(record, dict) and "questions" in record:
-                value = record.get("article")  # a passage of RACE
-            yield from _document_of_value(value, column, excerpt.source.path, number, problems)
-    elif excerpt.source.layout == "files":
-        yield paragraphs_of("\n".join(line for line in lines if line is not None))
+            if isinstance(record, dict) and column not in record and "questions" in record:
+                record[column] = record.get("article")  # a passage of RACE
+            yield from _of_record(record, column, group, source.path, number, problems)
+    elif source.layout == "files":
+        yield paragraphs_of("\n".join(line for line in lines if line is not None)), None
     else:
         stripped = [line.strip() for line in lines if line is not None]
-        yield from documents_between_blank_lines(stripped)
+        for paragraphs in documents_between_blank_lines(stripped):
+            yield paragraphs, None
 
 
-def _document_of_value(
-    value: object, column: str, path: str, line: int, problems: list[Problem]
-) -> Iterator[list[str]]:
-    if isinstance(value, str):
-        yield paragraphs_of(value.encode(errors="replace").decode())
-    elif isinstance(value, DataError):
+def _of_record(
+    record: object,
+    column: str,
+    group: str | None,
+    path: str,
+    line: int,
+    problems: list[Problem],
+) -> _Paragraphs:
+    """Yield the document of a row, or note what is wrong with it."""
+    fields = record if isinstance(record, dict) else {}
+    value, whole = fields.get(column), fields.get(group)
+    if isinstance(value, DataError):
         problems.append(Problem("broken_row", path, line, f"{value}; row left out"))
-    else:
+    elif not isinstance(value, str):
         found = "nothing" if value is None else type(value).__name__
         detail = f"'{column}' holds {found}, expected text"
         problems.append(Problem("missing_column", path, line, detail))
+    elif group is not None and whole is None:
+        detail = f"no '{group}' to tell its group by; row left out"
+        problems.append(Problem("missing_column", path, line, detail))
+    else:
+        yield paragraphs_of(value.encode(errors="replace").decode()), whole
 
 
 def _decode(excerpt: Excerpt, data: bytes, problems: list[Problem]) -> list[str | None]:

@@ -22,7 +22,7 @@ from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.engines import build_parts, num_cores
 from litebert.data.corpus.ingest import BEGINNING, RawPart, read_raw_parts
 from litebert.data.corpus.manifest import Manifest, SourceCounts, Split
-from litebert.data.corpus.parts import PartSettings, PartSummary, read_summary
+from litebert.data.corpus.parts import HeldOut, PartSettings, PartSummary, read_summary
 from litebert.data.corpus.shards import TOKENIZER_FOLDER, seal_split, token_dtype
 from litebert.data.corpus.sources import (
     Input,
@@ -77,11 +77,16 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     tokenizer = Tokenizer.load(config.tokenizer)
     how = (config.layout, config.language, config.out.absolute())
     inputs = find_inputs(config.dev_input, "dev", *how) + find_inputs(config.input, "train", *how)
+    group = HeldOut(group=config.dev_group).column
     for found in inputs:
         say(found.describe())
-        others = [path for path in found.files if format_of(path) != "jsonl"]
-        if config.ids and others:
-            raise DataError(f"{others[0]} is not JSON lines: --ids reads files named .jsonl")
+        formats = {format_of(path): path for path in found.files}
+        if config.ids and (others := formats.keys() - {"jsonl"}):
+            path = formats[min(others)]
+            raise DataError(f"{path} is not JSON lines: --ids reads files named .jsonl")
+        if group and (others := formats.keys() - {"jsonl", "parquet"}):
+            path = formats[min(others)]
+            raise DataError(f"{path} has no columns: --dev-group {group} needs one; use file")
     if config.layout != "sentences" and (note := splitting_note(config.language)):
         say(note)
     workers = config.workers or num_cores()
@@ -132,8 +137,9 @@ def _tokenise(
     config: PrepareConfig, build: BuildFolder, sources: Sequence[Source], tokenizer: Tokenizer
 ) -> _Work:
     """Read all input and make those parts that are not there yet."""
-    how = (config.language, config.column, config.dev_share, config.ids)
+    how = (config.language, config.column, config.dev_share, config.dev_group, config.ids)
     settings = PartSettings(tokenizer.model, tokenizer.settings, *how)
+    group = HeldOut(group=config.dev_group).column
     leading = build.num_leading_parts()
     start = read_summary(build.part(leading - 1)).end if leading else BEGINNING
     work = _Work(num_parts=leading, num_resumed=leading)
@@ -144,7 +150,8 @@ def _tokenise(
     with progress("tokenising", total=left_mb, unit="MB") as bar:
 
         def missing_parts() -> Iterator[RawPart]:
-            for raw in read_raw_parts(sources, config.column, leading, start, config.part_bytes):
+            where = (leading, start, config.part_bytes)
+            for raw in read_raw_parts(sources, config.column, *where, group):
                 work.num_parts += 1
                 if build.part(raw.index).is_file():
                     work.num_resumed += 1
@@ -222,7 +229,7 @@ def _assemble(
 def _settings(config: PrepareConfig) -> dict[str, str]:
     """Return the settings that change the output (layouts are kept with the sources)."""
     keys = ["column", "language", "dev_share", "dedup", "shard_tokens", "part_bytes"]
-    keys += ["ids"] if config.ids else []  # folders from before there was a choice hold
+    keys += [key for key in ("dev_group", "ids") if getattr(config, key)]  # older folders hold
     return {key: str(getattr(config, key)) for key in keys}
 
 

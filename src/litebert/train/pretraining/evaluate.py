@@ -30,8 +30,8 @@ from litebert.train.run import Run, TrainState
 EVALUATION_SEED = 20190926
 """Fixed, so that every run with the same shards and lengths is evaluated on the same examples."""
 
-_MASKS = {"paper": MaskConfig(rate=0.15), "official": MaskConfig(rate=0.15, max_predictions=20)}
-"""Which words are predicted, by each reading of the rules."""
+_MOST_PREDICTIONS = {"paper": None, "official": 20, "balanced": None}
+"""Predicted tokens of an example, by each reading of the rules."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,9 @@ class DevSet:
         self.unigram_log_probability = np.log(smoothed / smoothed.sum())
         self._cache: dict[tuple[Task, int], list[Batch]] = {}
         self._rules: dict[tuple[Task, int], float | None] = {}
+        mask = MaskConfig(rate=0.15, max_predictions=_MOST_PREDICTIONS[rules])
         self._config = ExampleConfig(
-            length=config.length, micro_batch_size=batch_size, rules=rules, mask=_MASKS[rules]
+            length=config.length, micro_batch_size=batch_size, rules=rules, mask=mask
         )
 
     @property

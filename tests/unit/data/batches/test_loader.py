@@ -127,7 +127,7 @@ def test_examples_are_text_of_the_corpus(corpus: ShardSet) -> None:
                     assert same_document == (label == 0)
 
 
-@pytest.mark.parametrize("rules", ["paper", "official"])
+@pytest.mark.parametrize("rules", ["paper", "official", "balanced"])
 @pytest.mark.parametrize("task", ["sop", "nsp", "none"])
 def test_every_chunk_comes_exactly_once_per_epoch(
     corpus: ShardSet, task: Task, rules: Rules

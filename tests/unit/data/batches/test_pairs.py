@@ -13,7 +13,7 @@ from litebert.model.config import IGNORED_LABEL
 
 DOCUMENTS = st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=12), min_size=2, max_size=6)
 LENGTHS = st.integers(8, 60)
-RULES = st.sampled_from(["paper", "official"])
+RULES = st.sampled_from(["paper", "official", "balanced"])
 SEEDS = st.integers(0, 1 << 30)
 
 
@@ -61,11 +61,11 @@ def test_every_sentence_enters_exactly_one_chunk(
 
 
 @settings(deadline=None)
-@given(DOCUMENTS, LENGTHS, SEEDS)
+@given(DOCUMENTS, LENGTHS, st.sampled_from(["paper", "balanced"]), SEEDS)
 def test_sop_is_two_consecutive_segments_swapped_iff_label_1(
-    documents: list[list[int]], length: int, seed: int
+    documents: list[list[int]], length: int, rules: Rules, seed: int
 ) -> None:
-    pairs = pairs_of(documents, seed, length=length, task="sop")
+    pairs = pairs_of(documents, seed, length=length, task="sop", rules=rules)
     sentence_offsets, _ = offsets(documents)
     for (a, b), (size_a, size_b), label, (first, last) in zip(
         pairs.starts, pairs.lengths, pairs.labels, pairs.chunks, strict=True
@@ -132,6 +132,20 @@ def test_pairs_fit_and_are_filled(
     assert (sizes == np.minimum(chunk_tokens, room)).all()
     last_sentence = np.diff(sentence_offsets)[pairs.chunks[:, 1] - 1]
     assert (chunk_tokens - last_sentence < room).all(), "a chunk stops once it is full"
+
+
+@pytest.mark.parametrize(
+    ("rules", "least", "most"), [("paper", 0.58, 0.65), ("balanced", 0.49, 0.51)]
+)
+def test_lengths_tell_the_order_unless_the_rules_are_balanced(
+    rules: Rules, least: float, most: float
+) -> None:
+    sizes = np.random.default_rng(0).geometric(0.05, (4000, 30))
+    pairs = pairs_of(sizes.tolist(), length=64, task="sop", rules=rules)
+    longer = np.sign(pairs.lengths[:, 0] - pairs.lengths[:, 1])
+    right = ((longer == 2 * pairs.labels - 1) + 0.5 * (longer == 0)).mean()
+    assert len(pairs) > 30_000
+    assert least < right < most
 
 
 @settings(deadline=None)

@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -28,6 +29,7 @@ from litebert.data.corpus.assemble import find_duplicates
 from litebert.data.corpus.build import BuildFolder
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.manifest import Manifest, Split
+from litebert.data.corpus.parts import held_out_texts
 from litebert.data.corpus.prepare import PrepareReport, prepare
 from litebert.data.corpus.shards import ShardSet
 from litebert.text.sentences import split_sentences
@@ -236,6 +238,46 @@ def test_the_dev_split_is_a_share_of_documents_that_others_do_not_change(
     run(out="half", dev_fraction=0.25)
     half = sentences_of(tmp_path / "half", "dev")
     assert [d for d in dev if d in whole[300:]] == [d for d in half if d in whole[300:]]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_group_of_documents_goes_to_one_split(run: Prepare, tmp_path: Path, suffix: str) -> None:
+    rows = [{"text": f"Page {i} of book {i % 40}.", "book": i % 40} for i in range(400)]
+    if suffix == ".jsonl":
+        lines = [json.dumps(row) for row in [*rows, {"text": "Of no book at all."}]]
+        (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    else:
+        table = pyarrow.Table.from_pylist(rows)
+        pyarrow.parquet.write_table(table, tmp_path / "corpus.parquet")
+    settings = {"dev_fraction": 0.25, "dev_group": "book", "part_bytes": 1000}
+    report = run(tmp_path / f"corpus{suffix}", **settings)
+    texts = list(held_out_texts(tmp_path / "out"))
+    books = Counter(text.split()[-1] for text in texts)
+    assert 2 < len(books) < 20
+    assert set(books.values()) == {10}, "all pages of a book or none"
+    assert len(sentences_of(tmp_path / "out", "dev")) == len(texts)
+    assert len(sentences_of(tmp_path / "out", "train")) == 400 - len(texts)
+    assert report.manifest.problems == ({"missing_column": 1} if suffix == ".jsonl" else {})
+    with pytest.raises(DataError, match="--dev-group was book and is now None"):
+        run(tmp_path / f"corpus{suffix}", dev_fraction=0.25, part_bytes=1000)
+
+
+def test_files_are_groups_by_their_content(run: Prepare, tmp_path: Path) -> None:
+    for book in range(40):
+        pages = [[f"Page {i} of book {book}."] for i in range(10)]
+        write_text(tmp_path / f"{book}.txt", pages)
+    run(tmp_path / "*.txt", dev_fraction=0.25, dev_group="file", layout="paragraphs")
+    books = Counter(text.split()[-1] for text in held_out_texts(tmp_path / "out"))
+    assert 2 < len(books) < 20
+    assert set(books.values()) == {10}
+
+
+def test_plain_text_has_no_column_to_group_by(run: Prepare, tmp_path: Path) -> None:
+    write_text(tmp_path / "corpus.txt", [["A page."], ["Another one."]])
+    with pytest.raises(DataError, match="has no columns: --dev-group book needs one; use file"):
+        run(dev_group="book")
+    with pytest.raises(ConfigError, match="ids have no columns"):
+        run(dev_group="book", ids=True)
 
 
 def test_dev_input_is_all_dev_and_leaves_no_copy_in_train(
