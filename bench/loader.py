@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import on_this_machine
+from machine import on_this_machine, ratio_text
 
 from litebert.common.files import open_binary
 from litebert.data.batches.example import ExampleConfig, Task
@@ -142,6 +142,7 @@ def main() -> None:
     parser.add_argument("--shards", type=Path, help="folder made by `litebert prepare`")
     parser.add_argument("--seconds", type=float, default=10.0, help="time of each measurement")
     parser.add_argument("--workers", type=int, default=1, help="worker processes")
+    parser.add_argument("--rounds", type=int, default=2, help="turns with the peer")
     arguments = parser.parse_args()
     shards = arguments.shards or corpus_shards()
     count = ShardSet.open(shards, "train").num_tokens
@@ -164,10 +165,15 @@ def main() -> None:
         if (shards / "tokenizer" / "tokenizer.json").is_file():
             for whole_words in (False, True):
                 kind = "whole words" if whole_words else "plain tokens"
-                peer = measure_collator(shards, length, batch_size, arguments.seconds, whole_words)
+                loader = open_loader(shards, ExampleConfig(length, batch_size, "sop"))
+                theirs, ours = [], []
+                for _ in range(arguments.rounds):
+                    settings = (length, batch_size, arguments.seconds, whole_words)
+                    theirs.append(1 / measure_collator(shards, *settings))
+                    ours.append(1 / measure_loader(loader, arguments.seconds, 0)[0])
                 print(
-                    f"        transformers' collator, {kind}: {peer:,.0f} tokens/s; "
-                    f"litebert {speeds[0] / peer:.1f}x"
+                    f"        transformers' collator, {kind}: {1 / min(theirs):,.0f} tokens/s; "
+                    f"litebert {ratio_text(theirs, ours)}"
                 )
 
 
