@@ -113,7 +113,7 @@ def rows_of(features: list[Feature], pad_to: int | None) -> list[dict[str, objec
     rows = []
     for feature in features:
         (row,) = feature.rows
-        ids, segments = row.ids.tolist(), row.token_type_ids().tolist()
+        ids, segments = row.ids.tolist(), [int(at >= row.second) for at in range(len(row))]
         mask = [1] * len(ids)
         if pad_to is not None:
             rest = pad_to - len(ids)

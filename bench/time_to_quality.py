@@ -233,7 +233,8 @@ def logits_everywhere() -> object:
     def everywhere(self, ids, mask, segments, positions, labels, pairs=None, layers=None):  # type: ignore[no-untyped-def]
         full = torch.full((ids.numel(),), -100, dtype=torch.int64)
         full[positions] = labels
-        return original(self, ids, mask, segments, None, full, pairs, layers, True)
+        every = torch.arange(ids.numel())
+        return original(self, ids, mask, segments, every, full, pairs, layers)
 
     def switched(self, *args, **named):  # type: ignore[no-untyped-def]
         return (everywhere if self.training else original)(self, *args, **named)

@@ -12,9 +12,9 @@ import numpy as np
 from litebert.data.corpus.manifest import MANIFEST, Manifest, Split
 from litebert.data.corpus.shards import (
     Documents,
-    ShardCutter,
     ShardSet,
     Tokens,
+    cut_shards,
     seal_split,
     shard_path,
     token_dtype,
@@ -46,10 +46,7 @@ def write_documents(
     Call it once for each split; the folder gets no copy of a tokenizer.
     """
     folder = Path(folder)
-    cutter = ShardCutter(shard_tokens)
-    filled = cutter.add(pack(documents, vocab_size))
-    rest = cutter.rest()
-    for index, shard in enumerate([*filled, *([rest] if rest else [])]):
+    for index, shard in enumerate(cut_shards([pack(documents, vocab_size)], shard_tokens)):
         write_shard(shard_path(folder, split, index), shard)
     manifest = Manifest(vocab_size, token_dtype(vocab_size).name)
     if (folder / MANIFEST).is_file():

@@ -91,7 +91,7 @@ def test_the_bundled_model_from_the_wheel(installed: Path, tmp_path: Path) -> No
         pytest.skip("no weights are bundled yet")
     assert run(installed / "litebert", "fill-mask", "the [MASK] of the town.", cwd=tmp_path)
     code = (
-        "from pathlib import Path; from litebert.demo.request import ask_server; "
+        "from pathlib import Path; from litebert.demo.pipeline import ask_server; "
         "print(ask_server(Path('bundled'), '/fill-mask', {'text': 'a [MASK].'})['exit_status'])"
     )
     assert run(installed / "python", "-c", code, cwd=tmp_path).strip() == "0"

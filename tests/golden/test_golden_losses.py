@@ -26,6 +26,7 @@ from litebert.optim.config import OptimizerConfig
 from litebert.optim.schedule import ScheduleConfig, factor
 from litebert.train.loop import update
 from litebert.train.pretraining.config import Objective
+from litebert.train.pretraining.curriculum import Stage
 from litebert.train.pretraining.objective import PretrainingLoss, counts_of
 from small_shards import write_documents
 
@@ -76,14 +77,13 @@ def first_losses(corpus: ShardSet, config: ModelConfig, dtype: torch.dtype) -> l
         seed=3,
         vocabulary=Vocabulary(np.arange(VOCABULARY) % 3 > 0),
     )
+    stage = Stage(config.num_layers, length=48, batch_size=8, micro_batch_size=8, mask_rate=0.15)
     losses = []
     for step in range(STEPS):
         set_learning_rate(optimizers, factor(schedule, step / STEPS, STEPS))
         batch = loader.batch(step)
         predictions, pairs, _ = counts_of([batch])
-        loss_of = PretrainingLoss(
-            Objective(), predictions, pairs, config.num_layers, torch.device("cpu")
-        )
+        loss_of = PretrainingLoss(Objective(), predictions, pairs, stage, torch.device("cpu"))
         loss, sums = loss_of(model, batch)
         loss.backward()  # type: ignore[no-untyped-call]
         update([p for _, p in named], optimizers, 1.0, loss=float(loss.detach()))

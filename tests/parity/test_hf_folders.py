@@ -111,9 +111,9 @@ def our_outputs(model: nn.Module, head: Head, batch: Batch) -> list[Tensor]:
     inputs = inputs_for(head, batch)
     if isinstance(model, Encoder):
         out = model(*inputs.values(), return_hidden_states=True)
-        return [*out.hidden_states, out.sequence_BSH, model.pool(out.sequence_BSH)]
+        return [*out.hidden_states, out.sequence_BSH, model.pool_first(out.sequence_BSH[:, 0])]
     if head in ("pretraining", "masked_lm"):
-        out = model(**inputs, all_positions=True)
+        out = model(**inputs, masked_positions_M=torch.arange(batch.input_ids.numel()))
         logits = out.mlm_logits_MV.view(*batch.input_ids.shape, -1)
         return [logits] if head == "masked_lm" else [logits, out.sentence_logits_B2]
     out = model(**inputs)

@@ -201,7 +201,7 @@ class TestParity:
                 zip(ours.hidden_states, theirs.hidden_states, strict=True)
             )
         }
-        pooled = model.pool(ours.sequence_BSH)  # type: ignore[operator]
+        pooled = model.pool_first(ours.sequence_BSH[:, 0])  # type: ignore[operator]
         pairs["pooled"] = (pooled, theirs.pooler_output)
         difference = _max_difference(pairs)
         record_largest("AlbertModel", difference)
@@ -236,7 +236,8 @@ class TestParity:
             PretrainingModel(SHAPES[shape]), "pretraining", "AlbertForPreTraining", attention
         )
         inputs = Inputs()
-        ours = model(*inputs.ours, all_positions=True).mlm_logits_MV
+        every = torch.arange(BATCH * LENGTH)
+        ours = model(*inputs.ours, masked_positions_M=every).mlm_logits_MV
         theirs = peer(**inputs.theirs).prediction_logits.flatten(0, 1)
         real = inputs.mask.flatten().bool()
         difference = _max_difference({"logits": (ours[real], theirs[real])})

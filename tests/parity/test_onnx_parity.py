@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from litebert.interop.onnx.export import Pooling, export_onnx
+from litebert.interop.onnx.export import export_onnx
+from litebert.model.config import Pooling
 from litebert.model.head_table import Head, outputs_of_head
 from litebert.predict.backend import Backend, Runtime, open_backend, run_batch
 from litebert.predict.predictor import Predictor

@@ -11,7 +11,6 @@ import pytest
 from litebert.tasks.base import Answer, Example
 from litebert.tasks.benchmarks.squad import SQUAD_TASKS
 from litebert.tasks.forms.spans import SpanForm
-from litebert.tasks.forms.windows import answer_alignment
 from litebert.tasks.problems import RowProblems
 from litebert.text.tokenizer import Tokenizer
 
@@ -54,9 +53,10 @@ def test_gold_answers_come_back(
     examples = SQUAD_TASKS["squad1"].read(shared / "data" / "squad", split, problems)[:limit]
     assert len(problems) == 0
     answers = one_example_per_answer(examples)
-    features = SpanForm(stride=STRIDE).features(answers, tokenizer, MAX_LENGTH)
+    form = SpanForm(stride=STRIDE)
+    features = form.features(answers, tokenizer, MAX_LENGTH)
     assert max(map(len, features)) <= MAX_LENGTH
-    alignment = answer_alignment(answers, features)
+    alignment = form.window_counts(answers, features)
     share = alignment["widened"] / len(answers)
     record_exactness(
         f"SQuAD 1.1 {split}: share of {len(answers):,} gold answers widened to whole pieces",

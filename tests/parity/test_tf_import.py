@@ -41,7 +41,7 @@ def pretraining_outputs(model: PretrainingModel, arrays: Arrays) -> dict[str, to
     out = model(*inputs, masked_positions_M=flat_positions)
     return {
         "sequence_output": encoded.sequence_BSH,
-        "pooled_output": model.encoder.pool(encoded.sequence_BSH),
+        "pooled_output": model.encoder.pool_first(encoded.sequence_BSH[:, 0]),
         "hidden_states": torch.stack(encoded.hidden_states[1:]),
         "mlm_logits": out.mlm_logits_MV,
         "sop_logits": out.sentence_logits_B2,

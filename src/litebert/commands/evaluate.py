@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from litebert.commands.flags import JSON, SWITCH
+from litebert.commands.flags import JSON, SEVERAL, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.common.runs import is_main_process
 from litebert.data.batches.example import Rules
@@ -28,8 +28,8 @@ from litebert.tasks.registry import data_folder, find_task
 def evaluate(
     task: str,
     *,
-    data: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
-    text: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
+    data: Annotated[list[Path] | None, SEVERAL] = None,
+    text: Annotated[list[Path] | None, SEVERAL] = None,
     model: Annotated[list[str] | None, Parameter(negative="")] = None,
     predictions: Path | None = None,
     null_odds: Path | None = None,
@@ -38,7 +38,7 @@ def evaluate(
     ensemble: Literal["official", "probabilities"] | None = None,
     examples: int | None = None,
     length: int | None = None,
-    rules: Annotated[list[Rules] | None, Parameter(consume_multiple=True, negative="")] = None,
+    rules: Annotated[list[Rules] | None, SEVERAL] = None,
     verify: Annotated[bool, SWITCH] = False,
     out: Path | None = None,
     strict: Annotated[bool, SWITCH] = False,
@@ -92,8 +92,7 @@ def evaluate(
             _characters(model[0], text, threads, json_)
             return
         _refuse("--data or several models", {"--text": text or None})
-        readings = rules or ["paper", "official"]
-        drawn = (examples or 4096, length, readings)
+        drawn = (examples or 4096, length, rules or ["paper", "official"])
         _pretraining(model, data, split, *drawn, verify, threads, json_)
         return
     drawing = {"--examples": examples, "--length": length, "--rules": rules}

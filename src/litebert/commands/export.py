@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from litebert.commands.flags import JSON, SETTINGS, SWITCH
 from litebert.interop.hub import HubFacts, export_hub, push_hub
 from litebert.predict.export import DevCheck, export_checked
-from litebert.predict.purpose import check_depth
+from litebert.predict.purpose import Purpose
 
 
 def onnx(
@@ -52,7 +52,8 @@ def onnx(
         force: keep the export whatever it lost.
         json_: print JSON.
     """
-    check_depth(source, depth, force_depth)
+    if depth is not None:
+        Purpose.read(source).check_depth(depth, force_depth)
     report, drop = export_checked(
         source,
         out,

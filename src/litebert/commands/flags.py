@@ -8,6 +8,8 @@ from cyclopts.validators import Number
 SETTINGS = Parameter(name="*", consume_multiple=True, negative_iterable=())
 """A configuration: each field is a flag of its own; one that takes several values takes them \
 after one flag."""
+SEVERAL = Parameter(consume_multiple=True, negative="")
+"""A flag that takes several values after it."""
 SWITCH = Parameter(negative="")
 """A flag that is off unless given."""
 JSON = Parameter(name="--json", negative="")

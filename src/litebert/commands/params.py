@@ -7,20 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
-from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from litebert.commands.flags import JSON, SETTINGS, SWITCH
+from litebert.commands.flags import JSON, SETTINGS, SEVERAL, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig, ShapeOverrides, preset
 from litebert.model.counts import ParameterReport, paper_tables
 from litebert.model.sharing import draw, plan_of
 from litebert.train.estimate import ClusterRun, TrainingEstimate, estimate_training
-
-FREE_SHAPE = "custom"
-"""Name of a model that is given by flags alone."""
 
 
 def params(
@@ -57,10 +53,9 @@ def params(
             print(f"{name}: {config.num_layers} layers, sharing {config.sharing}")
             print(draw(plans[name]))
         return
-    counted = [ParameterReport(name, config) for name, config in configs.items()]
-    tables: Mapping[str, Sequence[ParameterReport]] = {"Parameters": counted}
-    if not configs:
-        tables = paper_tables()
+    tables: Mapping[str, Sequence[ParameterReport]] = paper_tables()
+    if configs:
+        tables = {"Parameters": [ParameterReport(name, one) for name, one in configs.items()]}
     if json_:
         rows = [row.record() for table in tables.values() for row in table]
         print(json.dumps(rows, indent=1))
@@ -73,7 +68,7 @@ def _configs(presets: Sequence[str], changes: Mapping[str, object]) -> dict[str,
     if presets:
         return {name: preset(name, **changes) for name in presets}
     if changes:
-        return {FREE_SHAPE: preset("albert-base", **changes)}
+        return {"custom": preset("albert-base", **changes)}
     return {}
 
 
@@ -98,7 +93,7 @@ def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
 def plan(
     *,
     model: str = "albert-base",
-    gpus: Annotated[Sequence[int], Parameter(consume_multiple=True, negative="")] = (8,),
+    gpus: Annotated[Sequence[int], SEVERAL] = (8,),
     run: Annotated[ClusterRun | None, SETTINGS] = None,
     json_: Annotated[bool, JSON] = False,
 ) -> None:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from itertools import repeat, tee
+from itertools import tee
 from pathlib import Path
 from typing import Annotated
 
@@ -27,10 +27,10 @@ from litebert.common.rows import (
     write_rows,
     write_vectors,
 )
+from litebert.model.config import Pooling
 from litebert.predict.backend import Runtime, Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 from litebert.predict.predictor import Json, Predictor, answer_rows
-from litebert.predict.questions import Pooling
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.registry import find_task
 
@@ -92,13 +92,13 @@ def predict(
     source = "standard input" if input is None else str(input)
     found = find_task(task) if task is not None and Path(task).is_file() else None
     rows = _rows(input, found if isinstance(found, CustomTask) else None)
-    asked, kept = tee(rows) if with_input else (rows, repeat((0, {})))
+    asked, kept = tee(rows)
     answers = answer_rows(
         predictor, task, asked, source=source, strict=strict, pooling=pooling, top_k=top_k
     )
 
     def answered() -> Iterator[tuple[str, Json]]:
-        for answer, (_, row) in zip(answers, kept, strict=False):
+        for answer, (_, row) in zip(answers, kept, strict=True):
             is_shown = with_input and not isinstance(row, DataError)
             yield "", {"input": row, **answer} if is_shown else answer
 
@@ -169,7 +169,7 @@ def embed(
             text = None if isinstance(row, DataError) else row["text"]
             yield f"{source}:{number}: ", answer if out is None else {**answer, "text": text}
 
-    width = dimensions or predictor.purpose.hidden_size
+    width = dimensions or predictor.purpose.folder.config.hidden_size
     _give_answers(
         answered(), out, lambda path, rows: write_vectors(path, rows, width), doing="embedding",
         what="vectors", failure="have no vector", total=total,

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from litebert.commands.flags import AT_ONCE, SWITCH
+from litebert.commands.flags import AT_ONCE, SEVERAL, SWITCH
 from litebert.common.errors import ConfigError
 from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
+from litebert.data.corpus.config import EngineName
 from litebert.data.corpus.shards import ShardSet
-from litebert.experiments.config import experiment_names, load_experiment
+from litebert.experiments.config import Scale, experiment_names, load_experiment
 from litebert.experiments.evidence import RESULT_FILE, conclude, write_evidence
 from litebert.experiments.execute import execute
 from litebert.experiments.plan import (
     JOB_FILE,
     Assignment,
+    Runs,
     distinct,
     paper_config,
     plan_runs,
@@ -33,14 +36,13 @@ from litebert.train.estimate import ClusterRun, estimate_training, measured_gemm
 _RATE = 1e11
 """Operations per second of matrix products, where other work on the machine hides it."""
 _UNITS = {"k": 1e3, "m": 1e6, "g": 1e9}
-SEVERAL = Parameter(consume_multiple=True, negative="")
 
 
 def reproduce(
     what: Annotated[tuple[str, ...], Parameter(negative="")],
     /,
     *,
-    scale: Literal["cpu", "paper"] = "cpu",
+    scale: Scale = "cpu",
     data: Annotated[tuple[Path, ...], SEVERAL] = (),
     dev: Annotated[tuple[Path, ...], SEVERAL] = (),
     task_data: Path | None = None,
@@ -49,7 +51,7 @@ def reproduce(
     out: Path = Path("evidence"),
     evidence: Path | None = None,
     workers: Annotated[int, AT_ONCE] = 2,
-    engine: Literal["local", "ray"] = "local",
+    engine: EngineName = "local",
     gpus: int = 64,
     dry_run: Annotated[bool, SWITCH] = False,
 ) -> None:
@@ -88,9 +90,7 @@ def reproduce(
         raise ConfigError("reproduce what? table1 to table14, figure1, figure2a, figure2b or all")
     for name in names:
         load_experiment(name)
-    evidence = evidence or out / "evidence.md"
-    known = read_records(records_path(evidence))
-    request = Assignment(out, scale, data, dev, task_data, _number(tokens), seeds, known)
+    num_tokens = _number(tokens)
     if scale == "paper":
         if not dry_run:
             raise ConfigError(
@@ -101,26 +101,18 @@ def reproduce(
         return
     if not data:
         raise ConfigError("reproduce needs --data SHARDS: `litebert prepare` makes them")
-    _run(names, request, evidence, workers, engine, dry_run)
-
-
-def _run(
-    names: list[str],
-    request: Assignment,
-    evidence: Path,
-    workers: int,
-    engine: Literal["local", "ray"],
-    dry_run: bool,
-) -> None:
+    evidence = evidence or out / "evidence.md"
+    known = read_records(records_path(evidence))
+    request = Assignment(out, scale, data, dev, task_data, num_tokens, seeds, known)
     plans = {name: plan_runs(load_experiment(name), request) for name in names}
-    runs, vocab_size = distinct(plans.values()), ShardSet.open(request.data[0], "train").vocab_size
+    vocab_size = ShardSet.open(data[0], "train").vocab_size
     if dry_run:
-        _list(names, request, workers, vocab_size)
+        _list(plans, workers, vocab_size)
         return
-    inputs = [("--data", folder) for folder in (*request.data, *request.dev)]
-    with owned_folder(request.out, _is_evidence, inputs, early=("paper", "runs")):
+    runs, inputs = distinct(plans.values()), [("--data", folder) for folder in (*data, *dev)]
+    with owned_folder(out, _is_evidence, inputs, early=("paper", "runs")):
         signum = execute(runs, workers, engine, vocab_size)
-        records = request.known | {one.key: one for run in runs if (one := run.record())}
+        records = known | {one.key: one for run in runs if (one := run.record())}
         write_records(records_path(evidence), records.values())
         if signum:
             print("stopped and saved; go on with the same command", file=sys.stderr)
@@ -128,10 +120,10 @@ def _run(
         command = f"litebert {shlex.join(sys.argv[1:])}" if "reproduce" in sys.argv else ""
         for name in names:
             result = conclude(name, request, plans[name], command)
-            print(f"{load_experiment(name).title}: {request.out / name / 'report.html'}")
+            print(f"{load_experiment(name).title}: {out / name / 'report.html'}")
             for finding in result.findings:
                 print(f"  {finding.claim}: {finding.answer}; {finding.detail}")
-        write_evidence(request.out, evidence, records)
+        write_evidence(out, evidence, records)
         print(f"evidence: {evidence}")
 
 
@@ -141,11 +133,10 @@ def _is_evidence(out: Path) -> bool:
     return any(out.glob(f"runs/*/{JOB_FILE}")) or any(path.is_file() for path in results)
 
 
-def _list(names: list[str], request: Assignment, workers: int, vocab_size: int) -> None:
+def _list(plans: Mapping[str, Runs], workers: int, vocab_size: int) -> None:
     """Print the runs of each experiment and what they take; a run is counted where it is first."""
     rate, seen, total_s, disk = 0.5 * (measured_gemm_rate() or _RATE), set[str](), 0.0, 0.0
-    for name in names:
-        runs = plan_runs(load_experiment(name), request)
+    for name, runs in plans.items():
         new = [run for run in distinct([runs]) if run.key not in seen]
         seen |= {run.key for run in new}
         left = [run for run in new if run.record() is None]

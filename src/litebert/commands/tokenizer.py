@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated
 
-from cyclopts import Parameter
-
-from litebert.commands.flags import SETTINGS, SWITCH
+from litebert.commands.flags import SETTINGS, SEVERAL, SWITCH
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_folder
 from litebert.text.foreign import number_vocabulary
@@ -42,7 +40,7 @@ def numbers(
     *,
     size: int,
     out: Path,
-    specials: Annotated[list[int] | None, Parameter(consume_multiple=True, negative="")] = None,
+    specials: Annotated[list[int] | None, SEVERAL] = None,
 ) -> None:
     """Write a vocabulary whose pieces are numbers, for `litebert prepare --ids`.
 

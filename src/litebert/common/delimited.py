@@ -20,8 +20,7 @@ Lines = Iterator[str]
 Record = dict[str, object]
 NumberedRecords = Iterator[tuple[int, Record | DataError]]
 
-DELIMITERS = (",", ";", "\t", "|")
-_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _NO_DELIMITER = "\x1f"
 """In place of a separator where the header has none: commas in the one column are text."""
 _BOMS = {
@@ -82,7 +81,8 @@ class Dialect:
         if self.delimiter == _NO_DELIMITER != usual:
             parts.append("one column")
         elif self.delimiter not in (usual, None):
-            parts.append(f"{_NAMES.get(self.delimiter or '', self.delimiter)} between the cells")
+            name = _DELIMITERS.get(self.delimiter or "", self.delimiter)
+            parts.append(f"{name} between the cells")
         return ", ".join(parts)
 
 
@@ -137,8 +137,7 @@ def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> 
         elif header is None and not any(cells):
             continue  # blank lines before the header
         elif header is None:
-            if number == 1 and _SEP_LINE.match("".join(cells) if len(cells) == 1 else
-                                               (dialect.delimiter or ",").join(cells)):  # fmt: skip
+            if number == 1 and _SEP_LINE.match((dialect.delimiter or ",").join(cells)):
                 continue
             header = [cell.strip() for cell in cells]
             named = [name for name in header if name]
@@ -263,13 +262,13 @@ def _find_delimiter(lines: Sequence[str]) -> str:
     A header without any is that of one column.
     """
     ranked = []
-    for delimiter in DELIMITERS:
+    for delimiter in _DELIMITERS:
         sample = _records(iter(lines), Dialect(delimiter))
         widths = [len(cells) for _, cells in sample if not isinstance(cells, DataError) and cells]
         if widths and widths[0] > 1:
             rows = widths[1 : _SAMPLE_RECORDS + 1] or widths
-            ranked.append((sum(width == widths[0] for width in rows) / len(rows), widths[0],
-                           delimiter))  # fmt: skip
+            share = sum(width == widths[0] for width in rows) / len(rows)
+            ranked.append((share, widths[0], delimiter))
     return max(ranked, key=lambda entry: entry[:2])[2] if ranked else _NO_DELIMITER
 
 

@@ -215,7 +215,11 @@ def open_binary(path: Path | str) -> IO[bytes]:
         if suffix == ".xz":
             return cast(IO[bytes], lzma.open(path, "rb"))
         if suffix == ".zst":
-            return _open_zstandard(path)
+            # Not zstandard, whose reader takes a file that was cut short for a whole one.
+            with needs("data", f"{path}: reading .zst"):
+                import pyarrow
+            stream = pyarrow.input_stream(path, compression="zstd")
+            return cast(IO[bytes], io.BufferedReader(stream, 1 << 20))
         return path.open("rb")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
@@ -227,14 +231,6 @@ def plain_suffix(path: Path | str) -> str:
     if path.suffix.lower() in COMPRESSIONS:
         path = path.with_suffix("")
     return path.suffix.lower()
-
-
-def _open_zstandard(path: Path) -> IO[bytes]:
-    # pyarrow rather than zstandard, whose reader takes a file that was cut short for a whole one.
-    with needs("data", f"{path}: reading .zst"):
-        import pyarrow
-    stream = pyarrow.input_stream(path, compression="zstd")
-    return cast(IO[bytes], io.BufferedReader(stream, 1 << 20))
 
 
 def _sync(path: Path) -> None:

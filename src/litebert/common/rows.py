@@ -84,16 +84,14 @@ def describe_table(path: Path, format: RowFormat, dialect: Dialect = ANY_DIALECT
     return [f"{path}: {about}"] if about else []
 
 
-def read_rows(
-    path: Path | str, format: RowFormat | None = None, dialect: Dialect = ANY_DIALECT
-) -> Iterator[tuple[int, Record]]:
+def read_rows(path: Path | str, format: RowFormat | None = None) -> Iterator[tuple[int, Record]]:
     """Yield ``(row number, columns)`` of a file with named columns, one row in memory at a time.
 
     Row numbers are those a person counts in an editor: the physical line on which the row ends
     for CSV, TSV, JSON lines and CoNLL (a header is line 1), and 1, 2, ... for JSON and Parquet.
     ``format`` overrides what the name says.
     """
-    for number, row in read_rows_or_errors(path, format, dialect):
+    for number, row in read_rows_or_errors(path, format):
         if isinstance(row, DataError):
             raise DataError(f"{path}:{number}: {row}")
         yield number, row

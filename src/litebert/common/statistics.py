@@ -7,13 +7,14 @@ import math
 _Z = 1.959964  # standard deviations within which 95 % of a normal distribution lies
 
 
-def in_percent(interval: tuple[float, float]) -> str:
-    """Say an interval.
+def interval_in_percent(share: float, count: float) -> str:
+    """Say the interval of a share found in ``count`` trials.
 
-    >>> in_percent((0.5781, 0.9193))
+    >>> interval_in_percent(0.8, 20)
     '58 to 92 %'
     """
-    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %"
+    low, high = wilson_interval(share, count)
+    return f"{100 * low:.0f} to {100 * high:.0f} %"
 
 
 def small_dev_split(documents: int, tokens: int) -> str:
@@ -21,7 +22,7 @@ def small_dev_split(documents: int, tokens: int) -> str:
     num_masked = 0.15 * tokens
     if documents >= 5 and num_masked >= 500:
         return ""
-    interval = in_percent(wilson_interval(0.3, num_masked))
+    interval = interval_in_percent(0.3, num_masked)
     return (
         f"the dev split is small ({documents:,} documents, {tokens:,} tokens): 30 % of the masked "
         f"words right may stand for {interval}; raise --dev-fraction or give --dev-input"

@@ -10,6 +10,7 @@ from pathlib import Path
 from litebert.common.errors import ConfigError, InputError
 from litebert.common.files import read_json, write_json
 from litebert.common.ownership import owned_folder
+from litebert.train.pretraining.config import parse_duration
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,6 @@ class DemoConfig:
     @property
     def budget_s(self) -> float:
         """The whole budget in seconds."""
-        from litebert.train.pretraining.config import parse_duration
-
         return parse_duration(self.budget)
 
 

@@ -6,18 +6,25 @@ of them does. What is finished is kept, what follows a redone stage is redone.
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import re
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, Request, build_opener
 
 from litebert.common.config import from_dict, read_toml, recipe_path
-from litebert.common.errors import ConfigError, install_command
+from litebert.common.errors import ConfigError, LitebertError, install_command
 from litebert.common.files import read_json, remove, write_json
 from litebert.common.rows import read_rows
 from litebert.common.runs import MISTAKES_FILE, RESULT_FILE, RunFolder
@@ -27,11 +34,10 @@ from litebert.demo import show
 from litebert.demo.folder import DemoConfig, DemoFolder
 from litebert.demo.python_text import write_corpus
 from litebert.demo.report import read_filled, write_demo_report
-from litebert.demo.request import ask_server
 from litebert.demo.show import Screen
 from litebert.demo.task import corpus_sections, cut_task, python_sections
 from litebert.predict.predictor import Predictor
-from litebert.report.log import mapping, points
+from litebert.report.log import Record, mapping, points
 from litebert.report.pretraining import read_samples
 from litebert.tasks.registry import find_task
 from litebert.text.tokenizer import Tokenizer
@@ -45,6 +51,8 @@ stages."""
 FINETUNE_BATCH = 32
 FINETUNE_EPOCHS = 10
 """At most, however much time there is."""
+SERVER_S = 60.0
+"""The server answers, and stops, within this time."""
 
 PROMPTS = (
     "return a new [MASK] with the same elements.",
@@ -77,11 +85,6 @@ class DemoStage:
     """the work goes on where an interruption left it; otherwise it begins anew"""
     needs_task: bool = False
     """there is nothing to do without a labelled task"""
-
-    def forget(self) -> None:
-        """Remove what it made: an earlier stage was redone, or its work is half done."""
-        for path in self.outputs:
-            remove(path)
 
 
 def demo(config: DemoConfig, screen: Screen) -> int:
@@ -157,8 +160,10 @@ def run_stages(stages: Sequence[DemoStage], folder: DemoFolder, screen: Screen) 
             screen.stage(head, stage.title, f"kept from an earlier run{took}")
         else:
             screen.stage(head, stage.title)
+            # Half-done work, and what follows from a stage that is redone.
             for outdated in stages[number if stage.resumes else number - 1 :]:
-                outdated.forget()
+                for path in outdated.outputs:
+                    remove(path)
             started = time.monotonic()
             stage.work(folder)
             seconds = time.monotonic() - started
@@ -199,14 +204,13 @@ def fill_masks(folder: DemoFolder) -> None:
     """Ask the pretrained model for hidden words: fixed prompts, or sentences of the dev text."""
     if folder.config.corpus is None:
         filled = Predictor.load(folder.model).fill_mask(PROMPTS)
-        samples = [
+        samples: list[Record] = [
             {"text": text, "candidates": [[c.token, round(c.score, 4)] for c in found.masks[0]]}
             for text, found in zip(PROMPTS, filled, strict=True)
         ]
-        write_json(folder.filled, {"samples": samples})
-        return
-    found = sorted(read_samples(folder.pretrain), key=lambda sample: -len(str(sample["text"])))
-    write_json(folder.filled, {"samples": found[: len(PROMPTS)]})
+    else:
+        samples = sorted(read_samples(folder.pretrain), key=lambda one: -len(str(one["text"])))
+    write_json(folder.filled, {"samples": samples[: len(PROMPTS)]})
 
 
 def cut_labels(folder: DemoFolder) -> None:
@@ -298,3 +302,58 @@ def ask(folder: DemoFolder) -> None:
         text = str(samples[0]["text"]) if samples else "this is a [MASK]."
         answer = ask_server(folder.int8, "/fill-mask", {"text": text})
     write_json(folder.answer, answer)
+
+
+def ask_server(model: Path, path: str, body: Mapping[str, object]) -> dict[str, object]:
+    """Serve a model in a process of its own, ask one question, and stop the server.
+
+    Returns what was asked and answered, in how many milliseconds over HTTP, and the server's exit
+    status: 0 if it ended cleanly.
+    """
+    arguments = ["serve", "--port", "0", "--model", str(model)]
+    # A key in the environment would be asked for; this server is ours alone.
+    environment = {key: value for key, value in os.environ.items() if key != "LITEBERT_API_KEY"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "litebert", *arguments],
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment,
+    ) as server:  # fmt: skip
+        try:
+            assert server.stderr is not None, "a pipe was asked for"
+            url = _address(server.stderr) + path
+            started = time.perf_counter()
+            answer = _post(url, body)
+            seconds = time.perf_counter() - started
+            server.terminate()
+            status = server.wait(SERVER_S)
+        finally:
+            server.kill()  # nothing happens if it has ended
+    return {
+        "command": f"litebert {' '.join(arguments)}",
+        "path": path,
+        "request": dict(body),
+        "answer": answer,
+        "milliseconds": round(1000 * seconds, 1),
+        "exit_status": status,
+    }
+
+
+def _address(lines: Iterable[str]) -> str:
+    """The address that the server prints once it answers."""
+    said: list[str] = []
+    for line in lines:
+        if found := re.search(r"on (http://\S+)", line):
+            return found.group(1)
+        said.append(line.strip())
+    raise LitebertError(f"the server did not start: {' '.join(said) or 'it said nothing'}")
+
+
+def _post(url: str, body: Mapping[str, object]) -> object:
+    request = Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    opener = build_opener(ProxyHandler({}))  # a proxy knows nothing of this machine's loopback
+    try:
+        with opener.open(request, timeout=SERVER_S) as response:
+            return json.load(response)
+    except HTTPError as error:
+        raise LitebertError(f"{url} answered {error.code}: {error.read().decode()}") from None
+    except URLError as error:
+        raise LitebertError(f"{url} cannot be reached: {error.reason}") from None

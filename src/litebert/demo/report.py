@@ -6,7 +6,7 @@ import json
 
 from litebert.common.files import read_json, write_text
 from litebert.common.runs import RunFolder
-from litebert.common.statistics import in_percent, wilson_interval
+from litebert.common.statistics import interval_in_percent
 from litebert.demo.folder import DemoFolder
 from litebert.report.finetuning import NamedLog, confusion_table, finetuning_charts
 from litebert.report.log import Record, lines_with, number
@@ -30,8 +30,9 @@ def headlines(folder: DemoFolder) -> list[Headline]:
     if folder.scores.is_file():
         scores = read_json(folder.scores)
         said = {key: number(scores, key, "accuracy") for key in _LABELLERS if key in scores}
-        note = f"{_interval(said['pretrained'], number(scores, 'examples'))}; always the same "
-        note += f"{said['baseline']:.1%}, from random weights {said['untrained']:.1%}"
+        sure = interval_in_percent(said["pretrained"], number(scores, "examples"))
+        note = f"{sure}; always the same {said['baseline']:.1%}, from random weights "
+        note += f"{said['untrained']:.1%}"
         if "words" in said:
             note += f", bag of words {said['words']:.1%}"
         found.append(("part of the text right", f"{said['pretrained']:.1%}", note))
@@ -58,9 +59,9 @@ def pretraining_headlines(folder: DemoFolder) -> list[Headline]:
         ("masked words right", f"{last('mlm_accuracy'):.1%}", f"of {words:,.0f} in dev documents"),
     ]
     if pairs:
-        rule = last("sop_length_rule")  # not in the logs of older runs
-        beside = f"comparing their lengths alone {rule:.1%}" if rule else "chance is 50 %"
-        note = f"{_interval(last('sop_accuracy'), pairs)}, of {pairs:,.0f} pairs; {beside}"
+        sure = interval_in_percent(last("sop_accuracy"), pairs)
+        beside = f"comparing their lengths alone {last('sop_length_rule'):.1%}"
+        note = f"{sure}, of {pairs:,.0f} pairs; {beside}"
         found.append(("sentence order right", f"{last('sop_accuracy'):.1%}", note))
     return found
 
@@ -72,14 +73,9 @@ def labeller_rows(folder: DemoFolder) -> list[tuple[str, str, str]]:
     for key, name in _LABELLERS.items():
         if key in found:
             right, f1 = number(found, key, "accuracy"), number(found, key, "f1_macro")
-            sure = _interval(right, number(found, "examples"))
+            sure = interval_in_percent(right, number(found, "examples"))
             rows.append((name, f"{right:.1%} ({sure})", f"{f1:.1%}"))
     return rows
-
-
-def _interval(share: float, count: float) -> str:
-    """The 95 % interval of a share, in words."""
-    return in_percent(wilson_interval(share, count))
 
 
 def read_filled(folder: DemoFolder) -> list[Record]:

@@ -18,6 +18,7 @@ from rich.text import Text
 from litebert.common.config import from_dict
 from litebert.common.files import read_json
 from litebert.common.progress import format_duration
+from litebert.common.rows import count_rows
 from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.data.corpus.shards import ShardSet
 from litebert.demo.folder import DemoFolder
@@ -130,8 +131,7 @@ def _program() -> str:
 
 def text(folder: DemoFolder, screen: Screen) -> None:
     """Show the collected text."""
-    with folder.text.open(encoding="utf-8") as stream:
-        documents = sum(1 for _ in stream)
+    documents = count_rows(folder.text)
     size = f"{folder.text.stat().st_size / 1e6:.1f} MB, {documents:,} documents"
     screen.line(f"{folder.text}  {size}: language reference, docstrings")
 

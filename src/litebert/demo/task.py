@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -141,7 +140,7 @@ def corpus_sections(corpus: Path, skip: Path) -> Sections:
     """
     found = find_inputs([corpus], "train", "auto", "en", skip)[0]
     files = found.files[:: max(1, len(found.files) // _MAX_FILES)]
-    parts: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    parts: Sections = {}
     folders = {path.relative_to(corpus).parts[:-1][:1] for path in files}
     by_folder = len(folders) > 1 and () not in folders
     for path in files:
@@ -149,12 +148,13 @@ def corpus_sections(corpus: Path, skip: Path) -> Sections:
         for number, sentences in enumerate(_documents(path, found.layout), start=1):
             if len(files) == 1:
                 beginning = " ".join(" ".join(sentences[:1]).split()[:4])
-                parts[f"{number} {beginning}"][str(number)] = sentences
+                label, document = f"{number} {beginning}", str(number)
             elif by_folder:  # the unit that is held out is a file
-                parts[name.partition("/")[0]][name] += sentences
+                label, document = name.partition("/")[0], name
             else:
-                parts[name][f"{name}:{number}"] = sentences
-    return {label: dict(documents) for label, documents in parts.items()}
+                label, document = name, f"{name}:{number}"
+            parts.setdefault(label, {}).setdefault(document, []).extend(sentences)
+    return parts
 
 
 def _documents(path: Path, layout: TextLayout | None) -> Iterator[list[str]]:

@@ -15,7 +15,6 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from litebert.common.errors import ConfigError
 from litebert.dist.runtime import Parallel, Process
 
 
@@ -67,17 +66,12 @@ class DdpReplica(Replica):
         self.ddp.register_comm_hook(self, _sum_gradients)
         self.module_for_training = self.ddp
         self.reduced_bytes = 0
-        self._bytes_per_step = 0
+        """of the last micro-batch"""
 
     def micro_batch(self, *, is_last: bool) -> ContextManager[None]:
         """Leave the all-reduce to the last micro-batch."""
-        return self._counted() if is_last else cast("ContextManager[None]", self.ddp.no_sync())
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
         self.reduced_bytes = 0
-        yield
-        self._bytes_per_step = self.reduced_bytes
+        return nullcontext() if is_last else cast("ContextManager[None]", self.ddp.no_sync())
 
     def rehearse(self, loss: Callable[[], Tensor]) -> None:
         """One backward pass, so that DDP settles on its buckets before the first step.
@@ -90,7 +84,7 @@ class DdpReplica(Replica):
 
     def bytes_per_step(self) -> int:
         """Counted in the last step's all-reduce."""
-        return self._bytes_per_step
+        return self.reduced_bytes
 
 
 class FsdpReplica(Replica):
@@ -142,10 +136,6 @@ def parallelize(
     """
     if process.world_size == 1:
         return Replica(model, process)
-    if strategy == "none":
-        raise ConfigError(
-            f'{process.world_size} processes but parallel is "none": set --parallel ddp or fsdp.'
-        )
     if strategy == "fsdp":
         return FsdpReplica(model, process)
     return DdpReplica(model, process, some_unused=some_unused)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -84,11 +83,9 @@ class Process:
         """Refuse to go on unless every process has the same text ``description`` of ``what``."""
         if self.world_size == 1:
             return
-        digest = hashlib.sha256(description.encode()).digest()
-        own = torch.tensor(list(digest), dtype=torch.uint8, device=self.device)
-        every = [torch.empty_like(own) for _ in range(self.world_size)]
-        torch_dist.all_gather(every, own)
-        others = [rank for rank, found in enumerate(every) if not torch.equal(found, every[0])]
+        every = [description] * self.world_size
+        torch_dist.all_gather_object(every, description)
+        others = [rank for rank, found in enumerate(every) if found != every[0]]
         if others:
             raise ConfigError(
                 f"process {others[0]} has another {what} than process 0: start all processes with "
@@ -102,17 +99,17 @@ def this_process(device: DeviceName = "auto", parallel: Parallel = "auto") -> It
 
     A process group that the calling program has already joined is used and left alone.
     """
-    world_size, here = _world_size_of_environment(), _device(device)
-    has_joined = torch_dist.is_available() and torch_dist.is_initialized()
+    here, has_joined = _device(device), torch_dist.is_initialized()
+    world_size = torch_dist.get_world_size() if has_joined else _world_size_of_environment()
+    if world_size > 1 and parallel == "none":
+        raise ConfigError(
+            f'{world_size} processes were started but parallel is "none": they would train '
+            "unsynchronised copies; set --parallel ddp or fsdp, or start one process."
+        )
     if not has_joined and world_size == 1:
         yield Process(0, 1, here)
         return
     if not has_joined:
-        if parallel == "none":
-            raise ConfigError(
-                f'{world_size} processes were started but parallel is "none": they would train '
-                "unsynchronised copies; set --parallel ddp or fsdp, or start one process."
-            )
         _join(here)
     try:
         yield Process(torch_dist.get_rank(), torch_dist.get_world_size(), here)
@@ -128,7 +125,7 @@ def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
 
 
 def has_fast_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16 faster than float32: by instructions of its own."""
+    """Whether this processor multiplies bfloat16 faster than float32: by its own instructions."""
     features: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()  # since 2.8
     return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
 
@@ -152,8 +149,6 @@ def _join(device: torch.device) -> None:
             f"WORLD_SIZE is {os.environ['WORLD_SIZE']} but {missing[0]} is not set, so there is no "
             "process group to join: start with torchrun, or unset WORLD_SIZE."
         )
-    if not torch_dist.is_available():
-        raise ConfigError("this torch has no torch.distributed: install another build of torch.")
     try:
         store, rank, world_size = next(rendezvous("env://", timeout=_TIMEOUT))
         # torchrun keeps its store over a restart, with the addresses of dead processes in it.

@@ -106,8 +106,7 @@ def write_evidence(out: Path, target: Path, records: Records) -> None:
     results = [result for result in found.values() if result is not None]
     rows = []
     for name, result in found.items():
-        experiment = load_experiment(name)
-        rows += [[experiment.title, one.claim, one.answer] for one in _summary(experiment, result)]
+        rows += _summary(load_experiment(name), result)
     parts.append(markdown_table(["", "finding", "verdict"], rows))
     hours = sum(record.measures["seconds"] for record in records.values()) / 3600
     parts.append(
@@ -136,15 +135,15 @@ def write_evidence(out: Path, target: Path, records: Records) -> None:
     write_text(target, "\n".join(parts))
 
 
-def _summary(experiment: Experiment, result: Result | None) -> list[Finding]:
+def _summary(experiment: Experiment, result: Result | None) -> Rows:
     """What the first table of the page says of an experiment; of counts all in one line."""
     if result is None or not result.findings:
-        return [Finding(experiment.finding, "not run", "")]
+        return [[experiment.title, experiment.finding, "not run"]]
     if not experiment.exact:
-        return result.findings
+        return [[experiment.title, one.claim, one.answer] for one in result.findings]
     equal = [finding.answer == "holds" for finding in result.findings]
     claim = f"{sum(equal)} of {len(equal)} rows equal the paper's, without any run"
-    return [Finding(claim, "holds" if all(equal) else "does not hold", "")]
+    return [[experiment.title, claim, "holds" if all(equal) else "does not hold"]]
 
 
 def _code(command: str) -> str:
@@ -174,10 +173,10 @@ def _table(experiment: Experiment, found: Found) -> tuple[list[str], Rows]:
     """Ours, then the paper's; conditions that only the paper has stand below."""
     if experiment.exact:
         names = dict.fromkeys(key for one in experiment.exact for key in one.expected)
-        expected = {one.name: one.expected for one in experiment.exact}
-        rows = [
-            [n, *(f"{e[k]:,.10g}" if k in e else "" for k in names)] for n, e in expected.items()
-        ]
+        rows = []
+        for one in experiment.exact:
+            figures = {key: f"{value:,.10g}" for key, value in one.expected.items()}
+            rows.append([one.name, *(figures.get(name, "") for name in names)])
         return ["", *names], rows
     known = {key for values in found.values() for key in values}
     of_tasks = [f"{task}{kind}" for task in experiment.tasks for kind in _TASK_KINDS]

@@ -21,7 +21,6 @@ from litebert.data.corpus.config import EngineName
 from litebert.data.corpus.engines import joined_ray
 from litebert.experiments.plan import JOB_FILE, PlannedRun
 
-Submit = Callable[["Job"], "Future[int]"]
 _SECONDS_TO_LOOK = 0.5
 
 
@@ -42,9 +41,7 @@ class Job:
     """folder that relative paths start from, on this machine and on any other"""
 
 
-def execute(
-    runs: Sequence[PlannedRun], workers: int, engine: EngineName = "local", vocab_size: int = 8192
-) -> int:
+def execute(runs: Sequence[PlannedRun], workers: int, engine: EngineName, vocab_size: int) -> int:
     """Make all runs that have not come to their end; the signal that stopped it, or 0."""
     jobs, to_do = [], unfinished(runs)
     done = {run.key for run in runs} - to_do
@@ -82,35 +79,30 @@ def run_jobs(
     ended, waiting = set(done), list(jobs)
     total, pending = len(ended) + len(jobs), dict[Future[int], Job]()
     began, finished_cost = time.monotonic(), 0.0
-    with stop_request() as stop, _engine(engine, workers) as (submit, leave):
-        while pending or any(_may_begin(job, ended) for job in waiting):
-            for job in [job for job in waiting if _may_begin(job, ended)]:
-                if len(pending) < workers:
-                    waiting.remove(job)
-                    pending[submit(job)] = job
+    with stop_request() as stop, _engine(engine, workers) as submit:
+        while True:
+            ready = [job for job in waiting if job.after is None or job.after in ended]
+            if not ready and not pending:
+                return 0
+            for job in ready[: workers - len(pending)]:
+                waiting.remove(job)
+                pending[submit(job)] = job
             for future in wait(pending, _SECONDS_TO_LOOK, FIRST_COMPLETED).done:
                 job = pending.pop(future)
                 finished_cost += job.cost
                 if code := future.result():
-                    if not stop.signum and not stops_at_failure:
-                        say(_failure(job, code))
-                        continue
-                    leave()
                     if stop.signum:
                         return stop.signum
-                    raise LitebertError(_failure(job, code))
+                    if stops_at_failure:
+                        raise LitebertError(_failure(job, code))
+                    say(_failure(job, code))
+                    continue
                 ended.add(job.name)
                 left = sum(other.cost for other in [*waiting, *pending.values()])
                 eta_s = (time.monotonic() - began) * left / finished_cost
                 say(f"run {len(ended):,} of {total:,} ({job.name}), {format_duration(eta_s)} left")
             if stop.signum:
-                leave()
                 return stop.signum
-    return 0
-
-
-def _may_begin(job: Job, ended: Set[str]) -> bool:
-    return job.after is None or job.after in ended
 
 
 def _failure(job: Job, code: int) -> str:
@@ -134,23 +126,19 @@ def run_job(job: Job, started: list[subprocess.Popen[bytes]] | None = None) -> i
 
 
 @contextmanager
-def _engine(name: EngineName, workers: int) -> Iterator[tuple[Submit, Callable[[], None]]]:
-    """How to begin a run, and how to let all that are going save and leave."""
+def _engine(name: EngineName, workers: int) -> Iterator[Callable[[Job], Future[int]]]:
+    """How to begin a run; those that are going at the end save and leave."""
     if name == "ray":  # all nodes need the same files under the same paths
         with joined_ray() as ray:
             remote = ray.remote(num_cpus=1, max_retries=3)(run_job)
-            yield (lambda job: remote.remote(job).future()), lambda: None
+            yield lambda job: remote.remote(job).future()
         return
     started: list[subprocess.Popen[bytes]] = []
     pool = ThreadPoolExecutor(workers)
-
-    def leave() -> None:
+    try:
+        yield lambda job: pool.submit(run_job, job, started)
+    finally:
         for process in started:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-
-    try:
-        yield lambda job: pool.submit(run_job, job, started), leave
-    finally:
-        leave()
         pool.shutdown()

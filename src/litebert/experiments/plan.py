@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from litebert.common.config import from_dict, read_toml, recipe_path, to_dict, toml_lines
-from litebert.common.errors import ConfigError
 from litebert.common.files import read_json, write_text
 from litebert.data.corpus.shards import ShardSet
-from litebert.experiments.config import RECIPES, Experiment, Scale
+from litebert.experiments.config import RECIPES, Condition, Experiment, Scale
 from litebert.experiments.records import Record, Records
 from litebert.model.config import ModelConfig
 from litebert.report.log import number
@@ -128,7 +127,8 @@ Runs = dict[tuple[str, int], PlannedRun]
 def paper_config(experiment: Experiment, condition: str) -> tuple[PretrainConfig, ModelConfig]:
     """The full-size run of a condition, and its shape."""
     request = Assignment(Path("runs"), "paper", (Path("shards"),))
-    config = _config(experiment, condition, request, 0, {})
+    (row,) = (one for one in experiment.rows("paper") if one.name == condition)
+    config = _config(experiment, row, request, 0, None)
     return config, config.model.resolve(PAPER_PIECES)
 
 
@@ -145,7 +145,7 @@ def plan_runs(experiment: Experiment, request: Assignment) -> Runs:
             if variant is None:
                 continue
             start = runs[variant.start, seed] if variant.start else None
-            config = _config(experiment, condition.name, request, seed, runs)
+            config = _config(experiment, condition, request, seed, start)
             used = prints[: variant.corpora or None]
             decided = [_differing(config, _OTHER_SETTINGS), used, dev, start.key if start else ""]
             key = hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:16]
@@ -170,12 +170,14 @@ def distinct(plans: Iterable[Runs]) -> list[PlannedRun]:
 
 
 def _config(
-    experiment: Experiment, name: str, request: Assignment, seed: int, runs: Runs
+    experiment: Experiment,
+    condition: Condition,
+    request: Assignment,
+    seed: int,
+    start: PlannedRun | None,
 ) -> PretrainConfig:
-    condition = next(one for one in experiment.conditions if one.name == name)
     variant = condition.at(request.scale)
-    if variant is None:
-        raise ConfigError(f'{experiment.title}: "{name}" is not part of scale {request.scale}')
+    assert variant is not None, "a condition of this scale"
     values = read_toml(recipe_path("pretrain", RECIPES[request.scale]))
     length = "tokens" if request.scale == "cpu" else "steps"
     whole = values[length]
@@ -196,9 +198,10 @@ def _config(
     decided = {"data": data[0], "extra_data": data[1:], "seed": seed, "out": str(request.out)}
     if request.scale == "cpu":
         decided |= {"dev_data": [str(folder) for folder in request.dev], "resume": "auto"}
-    if variant.start and runs:
-        decided["init_from"] = str(runs[variant.start, seed].model)
-    return from_dict(PretrainConfig, {**values, **decided}, f"{experiment.title}, {name}")
+    if start is not None:
+        decided["init_from"] = str(start.model)
+    source = f"{experiment.title}, {condition.name}"
+    return from_dict(PretrainConfig, {**values, **decided}, source)
 
 
 def _set(values: dict[str, object], key: str, value: object) -> None:

@@ -21,6 +21,7 @@ from litebert.common.runs import RunFolder
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.plan import JOB_FILE, LAYERS_FILE, MEASURES_FILE
 from litebert.model.counts import count_parameters
+from litebert.report.log import lines_with, number
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.evaluate import Scores
 
@@ -86,13 +87,12 @@ def _cost(run: Path) -> dict[str, object]:
     """What the run took, and how fast it was: the middle of the lines of its log."""
     from litebert.interop.folder import load_config
 
-    lines = [line for line in RunFolder.open(run).metrics() if "tokens_per_s" in line]
-    rates = [float(line["tokens_per_s"]) for line in lines]  # type: ignore[arg-type]
+    lines = lines_with(RunFolder.open(run).metrics(), "tokens_per_s")
     return {
         "parameters": count_parameters(load_config(run / "model")).encoder,
         "tokens": lines[-1]["tokens"],
         "seconds": lines[-1]["elapsed_s"],
-        "tokens_per_s": statistics.median(rates),
+        "tokens_per_s": statistics.median(number(line, "tokens_per_s") for line in lines),
     }
 
 

@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from litebert.bundled import bundled_model, is_bundled
 from litebert.common.config import from_dict, to_dict
-from litebert.common.errors import CheckpointError, install_command
+from litebert.common.errors import CheckpointError, needs
 from litebert.common.files import near_folders
 from litebert.common.limits import check_regular
 from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, is_main_process
@@ -53,14 +53,10 @@ PICKLED_FILE = "pytorch_model.bin"
 
 Array = npt.NDArray[np.generic]
 
-_TYPES = {
-    **{f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)},
-    **{f"I{8 * size}": f"<i{size}" for size in (1, 2, 4, 8)},
-    **{f"U{8 * size}": f"<u{size}" for size in (1, 2, 4, 8)},
-    "BOOL": "?",
-    "BF16": "<u2",
-}
-"""Types of safetensors that are read -> numpy's; the upper half of a float32 has none there."""
+_BFLOAT16 = "BF16"
+"""The upper half of a float32, which numpy lacks."""
+_TYPES = ("F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL")
+"""Types of safetensors that numpy has too."""
 
 _logger = logging.getLogger(__name__)
 
@@ -92,7 +88,7 @@ class ModelFolder:
         self.is_own = self.values.get("model_type") == OWN_TYPE
         written = model_config(self.values, self.source)
         if self._has_square_projection(written):
-            written = model_config(self.values, self.source, square_projection=True)
+            written = replace(written, embedding_projection=True)
         overrides = overrides or {}
         _note_release(Path(source).name, written, overrides)
         # A config says of itself what does not fit, so overrides are checked like a file's keys.
@@ -346,32 +342,28 @@ def _read_safetensors(path: Path) -> dict[str, Array]:
             check_regular(path)
             with safe_open(path, framework="np") as stream:
                 types = {name: stream.get_slice(name).get_dtype() for name in stream.keys()}  # noqa: SIM118
-                if odd := [name for name, dtype in types.items() if dtype not in _TYPES]:
+                if odd := [name for name in types if types[name] not in (*_TYPES, _BFLOAT16)]:
                     raise CheckpointError(
                         f"{path}: {odd[0]} is of type {types[odd[0]]}, which is not read; save the "
                         "weights as float32"
                     )
-                if "BF16" not in types.values():
-                    return {name: stream.get_tensor(name) for name in types}
+                known = [name for name in types if types[name] in _TYPES]
+                tensors = {name: stream.get_tensor(name) for name in known}
+            if len(tensors) == len(types):
+                return tensors
             views = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise CheckpointError(f"{path} is cut or not a safetensors file: {error}") from None
-    return {name: _from_view(view["dtype"], view["shape"], view["data"]) for name, view in views}
-
-
-def _from_view(dtype: str, shape: list[int], data: bytes) -> Array:
-    """Decode one tensor of a file with bfloat16, which numpy lacks: the upper half of a float32."""
-    values = np.frombuffer(data, _TYPES[dtype])
-    if dtype == "BF16":
-        values = (values.astype("<u4") << 16).view("<f4")
-    return values.reshape(shape)
+    for name, view in views:
+        if view["dtype"] == _BFLOAT16:
+            halves = np.frombuffer(view["data"], "<u2").astype("<u4")
+            tensors[name] = (halves << 16).view("<f4").reshape(view["shape"])
+    return tensors
 
 
 def _read_pickled(path: Path) -> dict[str, Array]:
-    try:
+    with needs("train", f"reading {path}", CheckpointError):
         import torch
-    except ModuleNotFoundError:
-        raise CheckpointError(f"reading {path} needs {install_command('train')}") from None
     with readable(path):
         check_regular(path)
     try:

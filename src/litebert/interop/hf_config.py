@@ -132,13 +132,10 @@ def foreign_config(
     return values
 
 
-def model_config(
-    values: Mapping[str, object], source: str, *, square_projection: bool = False
-) -> ModelConfig:
+def model_config(values: Mapping[str, object], source: str) -> ModelConfig:
     """Read the shape of a model from the content of a ``config.json``, the file ``source``.
 
     Keys that concern only other programs are ignored, as transformers and the official code do.
-    ``square_projection``: the weights have a projection though E = H, if ``values`` do not say it.
     """
     model_type = values.get("model_type")
     if model_type not in (FOREIGN_TYPE, OWN_TYPE):
@@ -164,8 +161,6 @@ def model_config(
     fields["sharing"] = sharing
     if sharing == "groups":
         fields["num_groups"] = num_groups
-    if square_projection:
-        fields["embedding_projection"] = True
     own_keys = ("embedding_layout", "pooling") if own else ()
     fields |= {key: present[key] for key in (*own_keys, "embedding_projection") if key in present}
     try:

@@ -16,9 +16,9 @@ from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.interop.card import CARD_FILE, hub_card, pipeline_tag, runs_in_script, sections
 from litebert.interop.folder import CONFIG_FILE, WEIGHTS_FILE, ModelFolder
 from litebert.interop.names import is_foreign
-from litebert.interop.onnx.export import MODEL_FILE, Pooling, export_onnx
+from litebert.interop.onnx.export import MODEL_FILE, export_onnx
 from litebert.interop.pooling import VectorRule
-from litebert.model.config import TASK_FILE
+from litebert.model.config import TASK_FILE, Pooling
 from litebert.model.head_table import HEADS
 from litebert.text.folder import copy_tokenizer
 from litebert.text.tokenizer import has_tokenizer
@@ -93,11 +93,8 @@ def export_hub(
     """Write a folder that transformers, sentence-transformers, onnxruntime and browsers load.
 
     Args:
-        source: a model folder, a run folder or a hub name.
-        out: the new folder; must be absent or empty.
+        source, out, pooling: as in :func:`export_onnx`.
         facts: go before what the run and the model's own card say.
-        pooling: how sentence-transformers makes one vector of a text; by default as the source
-            says, else the mean.
     """
     check_free(out)
     folder = ModelFolder(source)

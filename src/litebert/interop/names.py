@@ -14,7 +14,6 @@ from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
 from litebert.model.sharing import plan_of
 
-PROJECTION = "encoder.embeddings.projection"
 FOREIGN_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 """The E -> H projection; transformers has it even where E = H."""
 
@@ -43,7 +42,7 @@ BUFFERS = ("albert.embeddings.position_ids", "albert.embeddings.token_type_ids")
 def is_foreign(config: ModelConfig, head: Head) -> bool:
     """Whether transformers can run this model, so that its folder is an ``albert`` one."""
     plan = plan_of(config)
-    num_groups = plan.num_attention_sets // config.inner_group_num
+    num_groups = plan.num_sets.attention // config.inner_group_num
     # transformers divides in floats.
     theirs = [int(k / (config.num_layers / num_groups)) for k in range(config.num_layers)]
     return (
@@ -133,10 +132,8 @@ def _encoder_modules(config: ModelConfig) -> dict[str, str]:
     """Our modules of weight and bias in the encoder -> transformers' names."""
     modules = {"encoder.embeddings.norm": "albert.embeddings.LayerNorm"}
     if config.has_projection:
-        modules[PROJECTION] = FOREIGN_PROJECTION
-    plan = plan_of(config)
-    counts = (plan.num_attention_sets, plan.num_feed_forward_sets, plan.num_norm_sets)
-    for (kind, names), count in zip(_BLOCK.items(), counts, strict=True):
+        modules["encoder.embeddings.projection"] = FOREIGN_PROJECTION
+    for (kind, names), count in zip(_BLOCK.items(), plan_of(config).num_sets, strict=True):
         for index in range(count):
             group, inner = divmod(index, config.inner_group_num)
             layer = f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}"

@@ -46,7 +46,7 @@ class ParameterCounts:
 
 def count_parameters(config: ModelConfig) -> ParameterCounts:
     """The counts of a pretraining model in closed form; needs no torch."""
-    plan = plan_of(config)
+    num_sets = plan_of(config).num_sets
     embedding, hidden, ffn = config.embedding_size, config.hidden_size, config.ffn
     attention = 4 * (hidden * hidden + hidden)
     feed_forward = (hidden * ffn + ffn) + (ffn * hidden + hidden)
@@ -57,9 +57,9 @@ def count_parameters(config: ModelConfig) -> ParameterCounts:
         + positions * config.position_size
         + 2 * config.position_size,
         projection=(embedding * hidden + hidden) if config.has_projection else 0,
-        blocks=plan.num_attention_sets * attention
-        + plan.num_feed_forward_sets * feed_forward
-        + plan.num_norm_sets * norms,
+        blocks=num_sets.attention * attention
+        + num_sets.feed_forward * feed_forward
+        + num_sets.norms * norms,
         pooler=hidden * hidden + hidden,
         heads=(hidden * embedding + embedding)
         + 2 * embedding

@@ -109,30 +109,21 @@ class Encoder(nn.Module):
 
     >>> encoder = Encoder(ModelConfig(vocab_size=100, hidden_size=64, num_layers=3))
     >>> out = encoder(torch.tensor([[2, 7, 3]]))
-    >>> encoder.pool(out.sequence_BSH).shape
+    >>> encoder.pool_first(out.sequence_BSH[:, 0]).shape
     torch.Size([1, 64])
     """
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        *,
-        attention_implementation: AttentionImplementation = "sdpa",
-        checkpoint_activations: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> None:
+    def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.config = config
         self.plan = plan_of(config)
-        self.attention_implementation = attention_implementation
-        self.checkpoint_activations = checkpoint_activations
+        self.attention_implementation: AttentionImplementation = "sdpa"
+        self.checkpoint_activations = False
         self.embeddings = Embeddings(config)
-        plan = self.plan
-        self.attention = nn.ModuleList(Attention(config) for _ in range(plan.num_attention_sets))
-        self.feed_forward = nn.ModuleList(
-            FeedForward(config) for _ in range(plan.num_feed_forward_sets)
-        )
-        self.norms = nn.ModuleList(BlockNorms(config) for _ in range(plan.num_norm_sets))
+        num_sets = self.plan.num_sets
+        self.attention = nn.ModuleList(Attention(config) for _ in range(num_sets.attention))
+        self.feed_forward = nn.ModuleList(FeedForward(config) for _ in range(num_sets.feed_forward))
+        self.norms = nn.ModuleList(BlockNorms(config) for _ in range(num_sets.norms))
         self.blocks = nn.ModuleList(
             Block(self.attention, self.feed_forward, self.norms, sets, config.hidden_dropout)
             for sets in self.plan.blocks
@@ -239,12 +230,8 @@ class Encoder(nn.Module):
                 for name, child in list(module.named_children()):
                     setattr(module, name, packed(child))
 
-    def pool(self, sequence_BSH: Tensor) -> Tensor:
-        """[B, S, H] -> [B, H]: tanh of a linear map of the first token, `[CLS]`."""
-        return self.pool_first(sequence_BSH[:, 0])
-
     def pool_first(self, first_BH: Tensor) -> Tensor:
-        """[B, H] -> [B, H]: the same, given the first tokens alone."""
+        """[B, H] -> [B, H]: tanh of a linear map of the first tokens, `[CLS]`."""
         return torch.tanh(self.pooler(first_BH))
 
     def rows(self, inputs: HeadInputs) -> Tensor:

@@ -54,9 +54,9 @@ class HeadRow:
     """what it gives beside the hidden states, in the order of its columns if it is linear"""
     pooled: bool
     """whether it reads the pooled vector"""
-    linear: str | None = None
+    linear: str = ""
     """module name of the one linear map that is the whole head (over the pooled vector or over
-    each token); several outputs are one column each. None: the head has code of its own"""
+    each token); several outputs are one column each. Empty: the head has code of its own"""
     labelled: bool = False
     """whether ``config.json`` names its outputs, and so says how many there are"""
     choices: bool = False
@@ -102,14 +102,8 @@ _MLM_TENSORS = {"mlm.bias": "predictions.bias"}
 _classifier = partial(HeadRow, linear="classifier", modules={"classifier": "classifier"})
 _SQUAD2_MODULES = ("start", "end_hidden", "end_norm", "end", "answer_hidden")
 
-BEAM_OUTPUTS = (
-    "start_top_log_probs",
-    "start_top_index",
-    "end_top_log_probs",
-    "end_top_index",
-    "answer_logits",
-)
-"""What the paper's SQuAD 2.0 head gives instead of start and end logits."""
+BEAM = 5
+"""Starts, and ends per start, that the paper's SQuAD 2.0 head keeps."""
 
 HEADS: Mapping[Head, HeadRow] = MappingProxyType(
     {
@@ -184,7 +178,13 @@ HEADS: Mapping[Head, HeadRow] = MappingProxyType(
         "squad2": HeadRow(
             "litebert.model.squad2.Squad2Model",
             "ForSquad2",
-            tuple(map(Output, BEAM_OUTPUTS)),
+            (
+                Output("start_top_log_probs"),
+                Output("start_top_index"),
+                Output("end_top_log_probs"),
+                Output("end_top_index"),
+                Output("answer_logits"),
+            ),
             pooled=False,
             modules={name: name for name in _SQUAD2_MODULES},
             tensors={"answer.weight": "answer.weight"},

@@ -126,18 +126,13 @@ class LinearHead(TaskModel):
             raise ConfigError(f"num_labels is {num_labels}: a head needs at least 1 label.")
         num_outputs = num_labels if self.row.has_classes else len(self.row.outputs)
         linear = Linear(config.hidden_size, num_outputs)
-        self.add_module(self._name, linear)
+        self.add_module(self.row.linear, linear)
         initialize(linear, config.initializer_range, generator)
 
     @property
     def row(self) -> HeadRow:
         """Its row of the table."""
         return HEADS[self.head]
-
-    @property
-    def _name(self) -> str:
-        assert self.row.linear is not None, "the table says that it is one linear map"
-        return self.row.linear
 
     @abstractmethod
     def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
@@ -161,7 +156,7 @@ class LinearHead(TaskModel):
             pooled = mean_of_tokens(states, inputs.mask_RS) if is_mean else states
             states = self.encoder.pool_first(pooled)
         kept = F.dropout(states, self.config.classifier_dropout, self.training)
-        scores: Tensor = self.get_submodule(self._name)(kept)
+        scores: Tensor = self.get_submodule(self.row.linear)(kept)
         names = self.row.output_names
         if len(names) > 1:
             return dict(zip(names, scores.unbind(-1), strict=True))

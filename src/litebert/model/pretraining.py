@@ -88,7 +88,6 @@ class PretrainingModel(nn.Module):
         masked_labels_M: Tensor | None = None,
         sentence_labels_B: Tensor | None = None,
         num_layers: int | None = None,
-        all_positions: bool = False,
         bag_words_BS: Tensor | None = None,
         bag_shares_BS: Tensor | None = None,
         first_position: int = 0,
@@ -100,27 +99,21 @@ class PretrainingModel(nn.Module):
             masked_positions_M: int64 indices into the flattened B * S tokens.
             masked_labels_M: int64 words at these positions; -100 does not count.
             sentence_labels_B: int64; leave out to train without a sentence loss.
-            all_positions: predict at every token (M = B * S) instead: large and slow.
             bag_words_BS: int64 words that [CLS] alone has to predict: the bag-of-words loss.
             bag_shares_BS: float, what each of them counts; a row of zeros has no loss.
         """
-        if masked_labels_M is not None and masked_positions_M is None and not all_positions:
-            raise InputError("masked labels need masked_positions_M, or all_positions=True.")
-        rows_R = None
-        if not all_positions:  # the last block computes only these, for no others are read
-            rows_R = self.rows(HeadInputs(input_ids, masked_M=masked_positions_M))
-        states = self.encoder(
+        if masked_labels_M is not None and masked_positions_M is None:
+            raise InputError("masked labels need masked_positions_M.")
+        states_RH = self.encoder(
             input_ids,
             attention_mask,
             token_type_ids,
             num_layers,
-            rows_R=rows_R,
+            # The last block computes only these, for no others are read.
+            rows_R=self.rows(HeadInputs(input_ids, masked_M=masked_positions_M)),
             first_position=first_position,
         ).sequence_BSH
-        if all_positions:
-            first_BH, hidden_MH = states[:, 0], states.flatten(0, 1)
-        else:
-            first_BH, hidden_MH = states[: len(input_ids)], states[len(input_ids) :]
+        first_BH, hidden_MH = states_RH[: len(input_ids)], states_RH[len(input_ids) :]
         logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
         out = PretrainingOutput(logits_B2)
         if sentence_labels_B is not None:
@@ -131,7 +124,7 @@ class PretrainingModel(nn.Module):
             logits_BV = at_least_float32(self._words(self.mlm(first_BH)))
             losses_BS = logits_BV.logsumexp(1, keepdim=True) - logits_BV.gather(1, bag_words_BS)
             out = out._replace(bag_loss_sum=(losses_BS * bag_shares_BS).sum())
-        if masked_positions_M is None and not all_positions:
+        if masked_positions_M is None:
             return out
         hidden_ME = self.mlm(hidden_MH)
         if masked_labels_M is None:

@@ -10,7 +10,7 @@ from litebert.model.config import ModelConfig, Sharing
 
 
 class BlockSets(NamedTuple):
-    """The parameter sets that one block uses."""
+    """A number for each kind of parameter set: those that one block uses, or how many exist."""
 
     attention: int
     feed_forward: int
@@ -39,10 +39,7 @@ class SharingPlan:
     @property
     def blocks(self) -> tuple[BlockSets, ...]:
         """The sets of each block, in order of execution."""
-        return tuple(
-            BlockSets(*sets)
-            for sets in zip(self.attention, self.feed_forward, self.norms, strict=True)
-        )
+        return tuple(map(BlockSets, self.attention, self.feed_forward, self.norms))
 
     @property
     def num_layers(self) -> int:
@@ -50,19 +47,9 @@ class SharingPlan:
         return len(self.attention) // self.inner_group_num
 
     @property
-    def num_attention_sets(self) -> int:
-        """Attention parameter sets that exist."""
-        return max(self.attention) + 1
-
-    @property
-    def num_feed_forward_sets(self) -> int:
-        """Feed-forward parameter sets that exist."""
-        return max(self.feed_forward) + 1
-
-    @property
-    def num_norm_sets(self) -> int:
-        """Pairs of layer norms that exist."""
-        return max(self.norms) + 1
+    def num_sets(self) -> BlockSets:
+        """How many parameter sets of each kind exist."""
+        return BlockSets(max(self.attention) + 1, max(self.feed_forward) + 1, max(self.norms) + 1)
 
     @property
     def repeats_one_layer(self) -> bool:

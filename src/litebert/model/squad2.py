@@ -10,6 +10,7 @@ from torch import Tensor
 
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import HeadInputs
+from litebert.model.head_table import BEAM
 from litebert.model.heads import TaskModel
 from litebert.model.layers import LayerNorm, Linear, at_least_float32, initialize
 
@@ -78,7 +79,6 @@ class Squad2Model(TaskModel):
         end_positions: Tensor | None = None,
         impossible: Tensor | None = None,
         num_layers: int | None = None,
-        beam_size: int = 5,
     ) -> Squad2Training | Squad2Prediction:
         """Score answers.
 
@@ -87,12 +87,11 @@ class Squad2Model(TaskModel):
             start_positions: gold starts (int64); asks for the training outputs.
             end_positions, impossible: gold ends (int64) and whether the window holds no
                 answer (0 or 1); with both there is a loss.
-            beam_size: starts, and ends per start, to keep.
         """
         inputs = HeadInputs(input_ids, attention_mask, token_type_ids, p_mask)
         sequence_BSH = self.states(inputs, num_layers)
         if start_positions is None:
-            return self._beam(sequence_BSH, p_mask, beam_size)
+            return self._beam(sequence_BSH, p_mask)
         return self._given_starts(sequence_BSH, p_mask, start_positions, end_positions, impossible)
 
     def read(self, states: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
@@ -109,11 +108,9 @@ class Squad2Model(TaskModel):
         assert loss is not None, "all the gold is given"
         return loss
 
-    def _beam(
-        self, sequence_BSH: Tensor, p_mask: Tensor | None, beam_size: int = 5
-    ) -> Squad2Prediction:
+    def _beam(self, sequence_BSH: Tensor, p_mask: Tensor | None) -> Squad2Prediction:
         blocked_BS, start_log_probs_BS, answer_logits_B = self._starts(sequence_BSH, p_mask)
-        beam = min(beam_size, sequence_BSH.shape[1])
+        beam = min(BEAM, sequence_BSH.shape[1])
         starts = start_log_probs_BS.topk(beam, dim=-1)
         ends = self._end_log_probs(sequence_BSH, starts.indices, blocked_BS).topk(beam, dim=-1)
         return Squad2Prediction(*starts, *ends, answer_logits_B)

@@ -120,11 +120,10 @@ class AdamW(Optimizer):
 
 def _fits_the_fused_kernel(param: Tensor) -> bool:
     """Whether torch's fused kernel takes this tensor: whole, on the CPU, like its gradient."""
-    grad = param.grad
+    grad = cast(Tensor, param.grad)
     return (
         not hasattr(param, "to_local")
         and param.device.type == "cpu"
-        and grad is not None
         and grad.dtype == param.dtype
         and grad.stride() == param.stride()
     )

@@ -42,7 +42,7 @@ def build_optimizers(
     trainable = [(name, p) for name, p in named_parameters if p.requires_grad]
     betas, eps, correction = (config.beta1, config.beta2), config.eps, config.bias_correction
     if config.name == "lamb":
-        groups = _groups(trainable, lr, config.weight_decay, adapt=True)
+        groups = _groups(trainable, lr, config.weight_decay)
         bound = config.max_trust_ratio
         return [Lamb(groups, lr, betas, eps, bias_correction=correction, max_trust_ratio=bound)]
     matrices: list[tuple[str, Tensor]] = []
@@ -53,7 +53,7 @@ def build_optimizers(
     groups = []
     for factor in sorted({rate_factor(name) for name, _ in rest}, reverse=True):
         same = [(name, p) for name, p in rest if rate_factor(name) == factor]
-        groups += _groups(same, lr * factor, config.weight_decay, adapt=False)
+        groups += _groups(same, lr * factor, config.weight_decay)
     adamw = AdamW(groups, lr, betas, eps, bias_correction=correction)
     if not matrices:
         return [adamw]
@@ -73,13 +73,12 @@ def set_learning_rate(optimizers: Iterable[Optimizer], factor: float) -> None:
             group["lr"] = group["peak_lr"] * factor
 
 
-def _groups(
-    named: list[tuple[str, Tensor]], lr: float, weight_decay: float, *, adapt: bool
-) -> list[Group]:
+def _groups(named: list[tuple[str, Tensor]], lr: float, weight_decay: float) -> list[Group]:
+    """What decays and, under LAMB, adapts; and what does neither."""
     decayed = [p for name, p in named if not is_excluded(name)]
     excluded = [p for name, p in named if is_excluded(name)]
     groups: list[Group] = [
-        {"params": decayed, "weight_decay": weight_decay, "adapt": adapt, "peak_lr": lr},
+        {"params": decayed, "weight_decay": weight_decay, "peak_lr": lr},
         {"params": excluded, "weight_decay": 0.0, "adapt": False, "peak_lr": lr},
     ]
     return [group for group in groups if group["params"]]

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from litebert.common.config import check_range
-from litebert.common.errors import ConfigError
-
-ScheduleName = Literal["official", "linear", "trapezoid", "constant"]
 
 
 @dataclass(frozen=True)
 class ScheduleConfig:
     """How the learning rate moves between the first step and the last."""
 
-    name: ScheduleName = "official"
+    name: Literal["official", "linear", "trapezoid", "constant"] = "official"
     """after warm-up, official: polynomial decay as if from step 0; linear: straight down; \
 trapezoid: constant, then down; constant"""
     warmup_share: float = 0.025
@@ -34,31 +31,6 @@ trapezoid: constant, then down; constant"""
         check_range(self, "0 or more", "warmup_steps", "warmup_floor", table="schedule")
 
 
-def official(progress: float, warmup: float, power: float = 1.0) -> float:
-    """The official schedule (spec 4.3): the decay counts from 0, so there is a jump after warm-up.
-
-    Like those below a factor on the peak learning rate, by the share of the run that was done
-    before this step (at and after 1 the rate is 0) and the share that warms up.
-    """
-    if progress < warmup:
-        return progress / warmup
-    return float((1.0 - min(progress, 1.0)) ** power)
-
-
-def linear(progress: float, warmup: float) -> float:
-    """Warm-up, then straight from the peak to zero at the end: no jump."""
-    if progress < warmup:
-        return progress / warmup
-    return (1.0 - min(progress, 1.0)) / (1.0 - warmup) if warmup < 1.0 else 0.0
-
-
-def trapezoid(progress: float, warmup: float, decay: float) -> float:
-    """Warm-up, constant, and straight down to zero over the last ``decay`` of the run, if any."""
-    rising = progress / warmup if progress < warmup else 1.0
-    falling = (1.0 - min(progress, 1.0)) / decay if decay > 0.0 else 1.0
-    return min(rising, falling, 1.0)
-
-
 def factor(
     config: ScheduleConfig, progress: float, steps: int | None = None, step: int | None = None
 ) -> float:
@@ -69,19 +41,18 @@ def factor(
     """
     warmup = config.warmup_share
     if config.warmup_steps is not None:
-        if steps is None:
-            raise ConfigError(
-                f"schedule.warmup_steps is {config.warmup_steps} but the run's length is not given "
-                "in steps: set --steps, or use schedule.warmup_share."
-            )
+        assert steps is not None, "a warm-up in steps is refused without a length in steps"
         warmup = config.warmup_steps / steps
+    rising = progress / warmup if progress < warmup else 1.0
+    left = 1.0 - min(progress, 1.0)
     if config.name == "official":
-        value = official(progress, warmup, config.power)
-    elif config.name == "linear":
-        value = linear(progress, warmup)
+        # The decay counts from 0, so there is a jump after warm-up (spec 4.3).
+        value = rising if progress < warmup else float(left**config.power)
     else:
-        decay = config.decay_share if config.name == "trapezoid" else 0.0
-        value = trapezoid(progress, warmup, decay)
+        decays = {"linear": 1.0 - warmup, "trapezoid": config.decay_share, "constant": 0.0}
+        decay = decays[config.name]
+        falling = left / decay if decay > 0.0 else 1.0
+        value = min(rising, falling, 1.0)
     if config.warmup_floor and step is not None:
         value = min(value, (step + 1) / config.warmup_floor)
     return value

@@ -37,8 +37,8 @@ class BackendInfo:
     max_length: int
     num_layers: int
     """Layers that run if no depth is asked for."""
-    max_depth: int | None
-    """Repeats of the shared block that ``depth`` may ask for; None if depth is fixed."""
+    has_fixed_depth: bool
+    """Whether no depth can be asked for."""
     pads: bool
     """Whether padding in a batch is computed, so that its inputs should be of nearly one length."""
     vocab_size: int

@@ -54,13 +54,11 @@ class CharacterLoss:
         )
 
 
-def character_loss(
-    predictor: Predictor, texts: Iterable[str], windows: int = WINDOWS
-) -> CharacterLoss | None:
+def character_loss(predictor: Predictor, texts: Iterable[str]) -> CharacterLoss | None:
     """Measure a model with a masked-word head on documents; None if they hold no word."""
     asked = [
         _hidden_words(text, spans, index, predictor)
-        for index, (text, spans) in enumerate(islice(_windows(texts), windows))
+        for index, (text, spans) in enumerate(islice(_windows(texts), WINDOWS))
     ]
     if not asked:
         return None

@@ -65,10 +65,11 @@ def evaluate_models(
         device: where torch runs; ``auto`` takes a GPU if there is one.
         threads: of the processor; ``auto`` lets the runtime decide.
     """
+    if not models:
+        raise ConfigError("evaluate needs at least one model")
     folders = [resolve(model) for model in models]
     purposes = [Purpose.read(folder) for folder in folders]
-    task = find_task(task, data) if isinstance(task, str) else task
-    task = purposes[0].named(task) if purposes else task
+    task = purposes[0].named(find_task(task, data) if isinstance(task, str) else task)
     where = data_folder(task, data)
     if out is not None:
         keep_files(out, [("--model", name) for name in models])
@@ -100,9 +101,9 @@ def evaluate_models(
     members = list(range(len(models)))
     judge = num_asked if len(splits) > num_asked else 0
     if choose and len(models) > 1:
-        members = choose_ensemble(task, splits[judge], [found[judge] for found in outputs], rule)
+        members = _choose_ensemble(task, splits[judge], [found[judge] for found in outputs], rule)
     averaged = [
-        average(rule, [outputs[member][number] for member in members])
+        _average(rule, [outputs[member][number] for member in members])
         for number in range(len(splits))
     ]
     described = purposes[members[0]].task
@@ -172,20 +173,20 @@ def _dev_beside(
         return []
 
 
-def average(form: Form, outputs: Sequence[Sequence[Outputs]]) -> list[Outputs]:
+def _average(form: Form, outputs: Sequence[Sequence[Outputs]]) -> list[Outputs]:
     """Average what several models said about the same features."""
     if len(outputs) == 1:
         return list(outputs[0])
     return [form.combine(of_feature) for of_feature in zip(*outputs, strict=True)]
 
 
-def choose_ensemble(
-    task: Task, split: TaskSplit, outputs: Sequence[Sequence[Outputs]], form: Form | None = None
+def _choose_ensemble(
+    task: Task, split: TaskSplit, outputs: Sequence[Sequence[Outputs]], form: Form
 ) -> list[int]:
     """Return the models of the best ensemble found by adding the most helpful one at a time.
 
     ``outputs`` are those of each model for the features of a split with labels; ``form`` says how
-    to average them, the task's unless given.
+    to average them.
     """
     chosen: list[int] = []
     best = float("-inf")
@@ -194,7 +195,7 @@ def choose_ensemble(
         for candidate in range(len(outputs)):
             if candidate not in chosen:
                 members = [outputs[member] for member in (*chosen, candidate)]
-                found, _ = score_split(task, split, average(form or task.form, members))
+                found, _ = score_split(task, split, _average(form, members))
                 scores[candidate] = found[task.main_metric]
         candidate = max(scores, key=scores.__getitem__)
         if scores[candidate] <= best:
@@ -226,8 +227,6 @@ def _shared_tokenizer(
     task: Task, folders: Sequence[Path], purposes: Sequence[Purpose]
 ) -> Tokenizer:
     """Return the tokenizer of all models; they must agree, and be able to do the task."""
-    if not folders:
-        raise ConfigError("evaluate needs at least one model")
     tokenizers = [Tokenizer.load(folder) for folder in folders]
     for folder, purpose, tokenizer in zip(folders, purposes, tokenizers, strict=True):
         if not tokenizer.agrees_with(tokenizers[0]):

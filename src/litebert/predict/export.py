@@ -10,7 +10,8 @@ from pathlib import Path
 
 from litebert.common.errors import CheckpointError, ConfigError, DataError
 from litebert.common.files import check_free
-from litebert.interop.onnx.export import Int8Bits, OnnxReport, Pooling, export_onnx
+from litebert.interop.onnx.export import Int8Bits, OnnxReport, export_onnx
+from litebert.model.config import Pooling
 from litebert.predict.evaluate import evaluate_models
 from litebert.tasks.base import Task
 from litebert.tasks.custom import CustomTask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,19 +25,19 @@ class PaddedBatch:
     """bool [R, S], True for real tokens; None if nothing is padded"""
     token_type_ids: IntArray
     """int64 [R, S]"""
-    masked_positions: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    masked_positions: IntArray
     """int64 [M], where a word is asked for, as index into the flattened R * S"""
-    forbidden: BoolArray | None = None
+    forbidden: BoolArray | None
     """bool [R, S], True where no answer may be, padding included; None without spans"""
-    targets: npt.NDArray[np.generic] | None = None
+    targets: npt.NDArray[np.generic] | None
     """what the features' targets stack to, [B, ...]; None without gold"""
-    teacher: FloatArray | None = None
+    teacher: FloatArray | None
     """what a teacher says about them, [B, ...]"""
-    num_choices: int = 1
+    num_choices: int
     """rows per feature"""
-    num_labels: int = 0
+    num_labels: int
     """what a mean loss is over: features, or tagged words"""
-    num_tokens: int = 0
+    num_tokens: int
     """tokens that are not padding"""
 
 

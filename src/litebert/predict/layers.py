@@ -17,6 +17,7 @@ import numpy.typing as npt
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import atomic_path, check_plot_path, open_binary
 from litebert.common.progress import progress
+from litebert.data.corpus.layouts import documents_between_blank_lines
 from litebert.interop.folder import resolve
 from litebert.predict.backend import Backend, open_backend, run_features
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
@@ -84,8 +85,7 @@ def analyze_layers(
     sequences = list(_windows(tokenizer, text, window, max_tokens))
     if not sequences:
         raise DataError(f"{text} has no text to look at")
-    num_tokens = sum(map(len, sequences))
-    return LayerAnalysis(str(model), num_tokens, movements(backend, sequences))
+    return LayerAnalysis(str(model), sum(map(len, sequences)), movements(backend, sequences))
 
 
 def movements(backend: Backend, sequences: Sequence[Sequence[int]]) -> tuple[LayerMovement, ...]:
@@ -127,37 +127,24 @@ def angle_degrees(a: Float64Array, b: Float64Array) -> Float64Array:
 
 def _windows(tokenizer: Tokenizer, text: Path, length: int, max_tokens: int) -> Iterator[list[int]]:
     """Cut each document into ``[CLS] ... [SEP]`` of at most ``length`` tokens."""
-    room = length - 2
-    used = 0
-    for document in _documents(text):
-        pieces = tokenizer.encode(document)
-        for start in range(0, len(pieces), room):
-            window = [tokenizer.cls_id, *pieces[start : start + room], tokenizer.sep_id]
-            if used + len(window) > max_tokens:
-                kept = max_tokens - used
-                if kept >= 3:
-                    yield [*window[: kept - 1], tokenizer.sep_id]
+    left = max_tokens
+    for document in documents_between_blank_lines(_lines(text)):
+        pieces = tokenizer.encode(" ".join(document))
+        for start in range(0, len(pieces), length - 2):
+            if left < 3:
                 return
-            used += len(window)
-            yield window
+            body = pieces[start : start + min(length, left) - 2]
+            left -= len(body) + 2
+            yield [tokenizer.cls_id, *body, tokenizer.sep_id]
 
 
-def _documents(text: Path) -> Iterator[str]:
-    """Yield the documents of a text file: lines up to a blank one, joined by spaces."""
-    lines: list[str] = []
+def _lines(text: Path) -> Iterator[str]:
     with open_binary(text) as stream:
-        for number, raw in enumerate(stream, start=1):
+        for number, line in enumerate(stream, start=1):
             try:
-                line = raw.decode("utf-8").strip()
+                yield line.decode("utf-8").strip()
             except UnicodeDecodeError:
                 raise DataError(f"{text}, line {number} is not UTF-8; convert the file") from None
-            if line:
-                lines.append(line)
-            elif lines:
-                yield " ".join(lines)
-                lines = []
-    if lines:
-        yield " ".join(lines)
 
 
 def short_names(models: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from litebert.common.errors import CheckpointError, ConfigError, install_command
+from litebert.common.errors import CheckpointError, ConfigError, needs
 from litebert.interop.folder import ModelFolder
 from litebert.interop.onnx.file import OnnxFile
 from litebert.interop.onnx.verify import check_eight_bits
@@ -37,6 +37,7 @@ class OnnxBackend:
     def __init__(self, folder: Path, file: Path, threads: int | None, device: str = "cpu") -> None:
         self._path, self._threads, self._device = file, threads, device
         described = ModelFolder(folder)
+        head = HEADS[described.head]
         model = OnnxFile(file)
         if model.metadata.get("weight_bits") == "8":
             check_eight_bits(file)
@@ -44,7 +45,7 @@ class OnnxBackend:
         # position: those at the masks are taken.
         self._renamed = {
             output.name: output.foreign_name
-            for output in HEADS[described.head].outputs
+            for output in head.outputs
             if output.foreign_name is not None and output.name not in model.outputs
         }
         self._states = [name for name in model.metadata.get(_STATES, "").split(",") if name]
@@ -52,7 +53,6 @@ class OnnxBackend:
         self._outputs = sorted(name for name in wanted if self._name(name) in model.outputs)
         self._session = self._open(model.with_outputs([self._name(name) for name in self._outputs]))
         self._path_session: InferenceSession | None = None
-        head = HEADS[described.head]
         self._widths = {
             output.name: len(described.labels) for output in head.outputs if output.by_label
         } | {_MASKED: described.config.vocab_size}
@@ -65,7 +65,7 @@ class OnnxBackend:
             # An export may be shallower than the model that its config.json describes.
             num_layers=_layers(model, described.config.num_layers),
             vocab_size=described.config.vocab_size,
-            max_depth=None,
+            has_fixed_depth=True,
             pads=True,
         )
 
@@ -127,10 +127,8 @@ class OnnxBackend:
         return self._renamed.get(name, name)
 
     def _open(self, model: bytes) -> InferenceSession:
-        try:
+        with needs("onnx", f"running {self._path}", CheckpointError):
             import onnxruntime
-        except ModuleNotFoundError:
-            raise CheckpointError(f"running {self._path} needs {install_command('onnx')}") from None
         providers = ["CPUExecutionProvider"]
         if self._device != "cpu" and _CUDA in onnxruntime.get_available_providers():
             providers.insert(0, _CUDA)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -15,6 +14,7 @@ import numpy as np
 from litebert.common.config import check_range
 from litebert.common.errors import DataError, InputError, LitebertError
 from litebert.interop.folder import resolve
+from litebert.model.config import Pooling
 from litebert.predict import questions
 from litebert.predict.backend import (
     Backend,
@@ -27,8 +27,8 @@ from litebert.predict.backend import (
 )
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 from litebert.predict.inputs import join_rows, single_rows
-from litebert.predict.purpose import Purpose, check_depth
-from litebert.predict.questions import FilledText, LayerPath, Pooling, Question, SentenceOrder
+from litebert.predict.purpose import Purpose
+from litebert.predict.questions import FilledText, LayerPath, Question, SentenceOrder
 from litebert.tasks.base import Feature, FloatArray, Form, Outputs, Task
 from litebert.tasks.custom import example_of_row
 from litebert.tasks.forms.requests import Columns, required_text
@@ -38,9 +38,6 @@ from litebert.text.tokenizer import Tokenizer
 Result = TypeVar("Result")
 Record = Mapping[str, object]
 Json = dict[str, object]
-
-GENERAL = ("order", "embed", "fill-mask")
-"""What can be asked without a fine-tuned model, beside the names of tasks."""
 
 _GROUP_TOKENS = 65_536
 """Tokens that are sorted by length together when a stream is predicted: bounds the memory."""
@@ -89,12 +86,14 @@ class Predictor:
         """
         folder = resolve(folder)
         backend = open_backend(folder, runtime, threads, device=device)
-        if depth is not None and backend.info.max_depth is None:
+        purpose = Purpose.read(folder)
+        if depth is not None and backend.info.has_fixed_depth:
             raise InputError(
                 f"depth {depth}: that of an ONNX model is fixed; export it with `--depth {depth}`"
             )
-        check_depth(folder, depth, force_depth)
-        return cls(backend, Tokenizer.load(folder), Purpose.read(folder), max_tokens, depth)
+        if depth is not None:
+            purpose.check_depth(depth, force_depth)
+        return cls(backend, Tokenizer.load(folder), purpose, max_tokens, depth)
 
     def warm_up(self) -> None:
         """Run the model once: the first call pays for what is set up late."""
@@ -242,9 +241,9 @@ def answer_rows(
     """Answer numbered rows in bounded memory; an answer has the row's ``id`` if that has one.
 
     Args:
-        task: a task's name or file, or one of :data:`GENERAL`; None: the one that the model was
-            fine-tuned for. Rows may have the columns of the task's own files. ``order`` reads
-            ``text`` and ``text_pair``, ``embed`` and ``fill-mask`` read ``text``.
+        task: a task's name or file; None: the one that the model was fine-tuned for. Rows may
+            have the columns of the task's own files. Or what needs no fine-tuned model: ``order``
+            reads ``text`` and ``text_pair``, ``embed`` and ``fill-mask`` read ``text``.
         rows: row number and columns, or what is wrong with the row.
         source: name of the input, for error lines.
         strict: stop at a row that cannot be answered, after the answers to those before it;
@@ -252,11 +251,12 @@ def answer_rows(
         dimensions: numbers to keep of a vector (``embed``); scaled again if the folder says so.
     """
     ask = _asker(predictor, task, pooling, dimensions, top_k)
-    identities: deque[Json] = deque()  # of the rows that were taken and not answered yet
+    begun: deque[Json] = deque()  # answers to the rows that were taken and not answered yet
 
     def asked() -> Iterator[Question[object]]:
         for number, row in rows:
             record: Record = {} if isinstance(row, DataError) else row
+            answer = {"id": record["id"]} if "id" in record else {}
             try:
                 if isinstance(row, DataError):
                     raise row
@@ -264,12 +264,13 @@ def answer_rows(
             except LitebertError as error:
                 if strict:
                     raise DataError(f"{source}:{number}: {error}") from None
-                question = Question((), (), partial(_failure, str(error)))
-            identities.append({"id": record["id"]} if "id" in record else {})
+                answer["error"] = str(error)
+                question = Question((), (), lambda said: {})
+            begun.append(answer)
             yield question
 
     for answer in predictor.stream(asked()):
-        yield identities.popleft() | _json(answer)
+        yield begun.popleft() | _json(answer)
 
 
 def _asker(
@@ -286,11 +287,10 @@ def _asker(
             required_text(record, "text"), required_text(record, "text_pair"), predictor
         )
     if task == "embed":
-        size = predictor.purpose.hidden_size
+        size = predictor.purpose.folder.config.hidden_size
         if dimensions is not None and not 1 <= dimensions <= size:
-            raise InputError(
-                f"dimensions is {dimensions}: vectors of {predictor.purpose.name} have 1 to {size}"
-            )
+            where = predictor.purpose.folder.path
+            raise InputError(f"dimensions is {dimensions}: vectors of {where} have 1 to {size}")
         rule = replace(predictor.purpose.vector_rule(pooling), dimensions=dimensions)
         return lambda record: questions.embed(required_text(record, "text"), predictor, rule)
     if task == "fill-mask":
@@ -305,11 +305,6 @@ def _asker(
     form, task_length = predictor.form_for(found), predictor.purpose.length_for(found)
     columns = input_columns(found)
     return lambda record: predictor.question(record, form, task_length, columns)
-
-
-def _failure(message: str, said: Sequence[Outputs]) -> Json:
-    """Answer a row that could not be asked."""
-    return {"error": message}
 
 
 def _json(answer: object) -> Json:

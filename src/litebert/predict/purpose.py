@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from litebert.common.errors import InputError
-from litebert.interop.folder import ModelFolder, load_config, resolve
+from litebert.interop.folder import ModelFolder
 from litebert.interop.pooling import VectorRule
 from litebert.model.config import Pooling
 from litebert.model.head_table import HEADS, Head
@@ -22,41 +21,27 @@ from litebert.tasks.task_file import TaskFile
 class Purpose:
     """What a model can be asked about, as its folder says."""
 
-    name: str
-    """what error lines call the model"""
-    head: Head
-    classes: tuple[str, ...]
-    """names of its classes or tags in ``config.json``, in the order of the outputs"""
-    multi_label: bool
-    """whether a classifier without ``task.json`` gives several labels at once"""
-    max_positions: int
-    """longest input that the model can read"""
+    folder: ModelFolder
     task: TaskFile | None
     """what it was fine-tuned for, if the folder says so"""
-    vectors: VectorRule = field(default_factory=VectorRule)
+    vectors: VectorRule
     """how one vector is made of a text"""
-    hidden_size: int = 0
-    """numbers of such a vector"""
 
     @classmethod
     def read(cls, folder: Path | str) -> Purpose:
         """Read a model folder or an ONNX folder."""
-        described = ModelFolder(folder)
-        return cls(
-            str(folder),
-            described.head,
-            described.classes,
-            described.is_multi_label,
-            described.config.max_positions,
-            TaskFile.read(described.path),
-            VectorRule.read(described.path) or VectorRule(),
-            described.config.hidden_size,
-        )
+        found = ModelFolder(folder)
+        return cls(found, TaskFile.read(found.path), VectorRule.read(found.path) or VectorRule())
+
+    @property
+    def head(self) -> Head:
+        """The head of the model."""
+        return self.folder.head
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Labels in the order of the outputs."""
-        return self.classes if self.task is None else self.task.labels
+        return self.folder.classes if self.task is None else self.task.labels
 
     def named(self, task: Task) -> Task:
         """Return a task with the model's labels, if it is to find them in data."""
@@ -67,8 +52,10 @@ class Purpose:
     def form(self) -> Form:
         """Return the form that the model was fine-tuned for, or else the one of its head."""
         if self.task is not None:
-            return self.task.form().changed(pooling=self.vectors.pooling)
-        form = form_of_head(self.head, self.classes, multi_label=self.multi_label)
+            form: Form | None = self.task.form()
+        else:
+            multi_label = self.folder.is_multi_label
+            form = form_of_head(self.head, self.folder.classes, multi_label=multi_label)
         if form is None:
             raise InputError(
                 f"this model is for {self.head}, not for a task; fine-tune it with "
@@ -84,15 +71,16 @@ class Purpose:
         """Return why the model cannot do a task: it or its head is for another kind; or None."""
         if self.task is not None and self.task.kind != task.form.kind:
             return (
-                f"{self.name} was fine-tuned on {self.task.name} ({self.task.kind}), which is not "
-                f"what {task.name} needs ({task.form.kind}); choose another model"
+                f"{self.folder.path} was fine-tuned on {self.task.name} ({self.task.kind}), which "
+                f"is not what {task.name} needs ({task.form.kind}); choose another model"
             )
         # Any encoder can be asked for vectors, whatever pretraining put on top of it.
         head = "encoder" if HEADS[self.head].pretrained else self.head
         if self.task is None and not {head, self.head} & set(task.form.heads):
             return (
-                f"{self.name} is a {self.head} model, which cannot do {task.name}: fine-tune it "
-                f"first, `litebert finetune {task.name} --model {self.name} ...`"
+                f"{self.folder.path} is a {self.head} model, which cannot do {task.name}: "
+                f"fine-tune it first, `litebert finetune {task.name} --model {self.folder.path} "
+                "...`"
             )
         return None
 
@@ -107,50 +95,45 @@ class Purpose:
             InputError: the model is for another kind of task, or has other labels.
         """
         form = task.form
-        if self.task is None and "encoder" in form.heads and HEADS[self.head].pretrained:
+        if self.task is not None:
+            if (reason := self.mismatch(task)) is not None:
+                raise InputError(reason)
+            self.order_for(task)  # the same labels, or it is refused
+            return self.form().changed(may_be_unanswerable=form.may_be_unanswerable)
+        if "encoder" in form.heads and HEADS[self.head].pretrained:
             return form.changed(pooling=self.vectors.pooling)
-        own = self.form()
-        if (reason := self.mismatch(task)) is not None and self.task is not None:
-            raise InputError(reason)
-        is_named = len(own.labels) == len(form.labels) > 0 and not are_unnamed(own.labels)
-        if self.task is None and is_named:  # negative and positive may be sst2's 0 and 1
-            return replace(form, labels=own.labels)
-        self.order_for(task)  # the same labels, or it is refused
-        if self.task is None:
-            return form
-        return own.changed(may_be_unanswerable=form.may_be_unanswerable)
+        labels = self.form().labels
+        if len(labels) == len(form.labels) > 0 and not are_unnamed(labels):
+            return replace(form, labels=labels)  # negative and positive may be sst2's 0 and 1
+        self.order_for(task)
+        return form
 
     def order_for(self, task: Task) -> tuple[int, ...] | None:
         """Return at which output each label of a task stands; see :func:`label_order`."""
-        return label_order(self.labels, task.form.labels, task.name, self.name)
+        return label_order(self.labels, task.form.labels, task.name, str(self.folder.path))
 
     def length(self, wished: int | None = None) -> int:
         """Return the longest input in tokens: as wished or as fine-tuned, cut to the model's."""
-        trained = self.max_positions if self.task is None else self.task.max_length
-        return min(trained if wished is None else wished, self.max_positions)
+        longest = self.folder.config.max_positions
+        trained = longest if self.task is None else self.task.max_length
+        return min(trained if wished is None else wished, longest)
 
     def length_for(self, task: Task) -> int:
         """Return the longest input for a task: what the model was fine-tuned with, if known."""
         return self.length(task.max_length if self.task is None else None)
 
+    def check_depth(self, depth: int, force: bool) -> None:
+        """Raise InputError if the model cannot, or was not trained to, answer after that depth.
 
-def check_depth(folder: Path | str, depth: int | None, force: bool = False) -> None:
-    """Raise InputError if a model cannot, or was not trained to, answer after that many layers.
-
-    Every model can run all of them (None); ``force`` allows any depth that it has the layers for.
-    """
-    if depth is None:
-        return
-    folder = resolve(folder)
-    num_layers = load_config(folder).num_layers
-    if not 1 <= depth <= num_layers:
-        raise InputError(f"depth {depth} is outside 1 to {num_layers}")
-    task = TaskFile.read(folder)
-    trained: Sequence[int] = task.depths if task is not None and task.depths else (num_layers,)
-    if depth == num_layers or depth in trained or force:
-        return
-    known = ", ".join(map(str, trained))
-    raise InputError(
-        f"{folder} was not trained to answer at depth {depth}, only at {known}; fine-tune it with "
-        "--train-exits, or use --force-depth to see what comes out"
-    )
+        ``force`` allows any depth that it has the layers for.
+        """
+        num_layers = self.folder.config.num_layers
+        if not 1 <= depth <= num_layers:
+            raise InputError(f"depth {depth} is outside 1 to {num_layers}")
+        trained = (self.task.depths if self.task is not None else ()) or (num_layers,)
+        if depth not in (num_layers, *trained) and not force:
+            known = ", ".join(map(str, trained))
+            raise InputError(
+                f"{self.folder.path} was not trained to answer at depth {depth}, only at {known}; "
+                "fine-tune it with --train-exits, or use --force-depth to see what comes out"
+            )

@@ -11,7 +11,6 @@ import numpy as np
 
 from litebert.common.errors import InputError
 from litebert.interop.pooling import VectorRule
-from litebert.model.config import Pooling as Pooling
 from litebert.predict.layers import token_movements
 from litebert.tasks.base import Feature, FloatArray, Outputs
 from litebert.tasks.forms.arrays import softmax

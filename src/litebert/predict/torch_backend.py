@@ -58,7 +58,7 @@ class TorchBackend:
             max_length=config.max_positions,
             num_layers=config.num_layers,
             vocab_size=config.vocab_size,
-            max_depth=config.num_layers,
+            has_fixed_depth=False,
             pads=False,
         )
 
@@ -88,10 +88,7 @@ class TorchBackend:
         with torch.inference_mode(), autocast(self.precision, self.device):
             computed = self._compute(batch, frozenset(outputs), depth)
         self.model.train(was_training)
-        said = {
-            name: computed[name].cpu().float().numpy().astype(np.float32, copy=False)
-            for name in outputs
-        }
+        said = {name: computed[name].cpu().float().numpy() for name in outputs}
         return said if self.folder is None else check_numbers(said, self.folder)
 
     def _compute(

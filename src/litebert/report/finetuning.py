@@ -292,23 +292,19 @@ def classes_table(content: Record) -> str:
         [str(row.get("class")), *(_figure(row, name) for name in names)]
         for row in _rows(content.get("classes"))
     ]
-    if not rows:
-        return ""
-    return f"<h2>Classes</h2>{table(['on ' + _split(content), *names], rows, numeric=range(1, 5))}"
+    headings = [f"on {_split(content)}", *names]
+    return table(headings, rows, title="Classes", numeric=range(1, 5))
 
 
 def mistakes_table(content: Record) -> str:
     """The wrong predictions the model was surest of."""
-    worst = content.get("worst")
-    if not isinstance(worst, Sequence) or not worst:
-        return ""
     rows = [
-        [_text(row), _said(row["gold"]), _said(row["predicted"]), f"{row['badness']:.3g}"]
-        for row in worst
+        [_text(row), _said(row["gold"]), _said(row["predicted"]), f"{number(row, 'badness'):.3g}"]
+        for row in _rows(content.get("worst"))
     ]
     form = {str(kind): form for kind, form in FORMS.items()}.get(str(content.get("kind")), Form)
     headings = [f"{_split(content)} text", "gold", "the model says", form.how_bad]
-    return "<h2>Worst mistakes</h2>" + table(headings, rows, numeric=(3,))
+    return table(headings, rows, title="Worst mistakes", numeric=(3,))
 
 
 def _cell(count: int, total: int, is_right: bool) -> str:

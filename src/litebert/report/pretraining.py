@@ -65,7 +65,7 @@ def samples_table(samples: Sequence[Record]) -> str:
 
 def pretraining_charts(records: Sequence[Record]) -> str:
     """The curves of a run's log; settings that never change are left out."""
-    train = points(records, "mlm_loss")
+    train, bag = points(records, "mlm_loss"), points(records, "bag_loss")
     left = [number(line, "step") for line in records if line.get("event") == "left_plateau"]
     loss = [
         Series("training, each line of the log", train, faint=True),
@@ -81,24 +81,21 @@ def pretraining_charts(records: Sequence[Record]) -> str:
         Series("next sentence", points(records, "dev_nsp_accuracy")),
         Series("overlap rule", points(records, "dev_nsp_overlap_rule"), dashed=True),
     ]
-    figures = [
-        chart("Masked-word loss (nats)", loss, [(step, "left the plateau") for step in left]),
-        chart("Accuracy on dev documents", accuracy),
-        chart("Learning rate", [Series("learning rate", points(records, "lr"))]),
-        chart("Tokens per second", [Series("tokens/s", points(records, "tokens_per_s"))]),
-    ]
-    if bag := points(records, "bag_loss"):
-        each = Series("each line of the log", bag, faint=True)
-        lines = [each, Series("smoothed", smoothed(bag))]
-        figures.insert(1, chart("Bag-of-words loss of [CLS] (nats)", lines))
+    bags = [Series("each line of the log", bag, faint=True), Series("smoothed", smoothed(bag))]
     probes = [
         Series("[CLS]", points(records, "dev_probe_cls")),
         Series("mean of the tokens", points(records, "dev_probe_mean")),
         Series("word table", points(records, "dev_probe_table")),
         Series("bag of words, no model", points(records, "dev_probe_words"), dashed=True),
     ]
-    if probes[0].points:
-        figures.insert(2, chart("Linear probes of frozen states", probes))
+    figures = [
+        chart("Masked-word loss (nats)", loss, [(step, "left the plateau") for step in left]),
+        chart("Bag-of-words loss of [CLS] (nats)", bags),
+        chart("Accuracy on dev documents", accuracy),
+        chart("Linear probes of frozen states", probes),
+        chart("Learning rate", [Series("learning rate", points(records, "lr"))]),
+        chart("Tokens per second", [Series("tokens/s", points(records, "tokens_per_s"))]),
+    ]
     for key, title in (
         ("layers", "Layers that run"),
         ("length", "Longest example (tokens)"),

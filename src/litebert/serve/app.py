@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from typing import TextIO
 
 from fastapi import Depends, FastAPI, params
 from fastapi.datastructures import Default
@@ -32,7 +33,7 @@ from litebert.serve.endpoints import Endpoints
 from litebert.serve.guards import BoundedRoute, LimitBody, Observe, RequireKey, error_response
 from litebert.serve.page import PAGE_FILES, STATIC, PageModels
 from litebert.serve.service import CannotAnswerError, Service, UnknownModelError
-from litebert.serve.telemetry import REQUEST_ID, AccessLog, LogStream, Metrics, log_to
+from litebert.serve.telemetry import REQUEST_ID, LogStream, Metrics, log_to
 
 KEY_VARIABLE = "LITEBERT_API_KEY"
 
@@ -66,7 +67,7 @@ _PAGE_HEADERS = {
 
 
 def create_app(
-    service: Service, config: ServeConfig, access_log: AccessLog | None = None
+    service: Service, config: ServeConfig, log: TextIO | LogStream | None = None
 ) -> FastAPI:
     """Return the application around loaded models."""
     metrics = Metrics()
@@ -88,7 +89,7 @@ def create_app(
         await batcher.drain()
         page_models.close()
 
-    middleware = [Middleware(Observe, metrics=metrics, log=access_log)]
+    middleware = [Middleware(Observe, metrics=metrics, log=log)]
     if config.api_key is not None:
         # A key from a file often ends with a line break, which no header can carry.
         middleware.append(Middleware(RequireKey, key=config.api_key.strip()))
@@ -134,7 +135,7 @@ def serve(config: ServeConfig) -> None:
         config = replace(config, max_connections=limit)
     service = Service.load(config)
     log = LogStream()
-    app = create_app(service, config, AccessLog(log))
+    app = create_app(service, config, log)
     log.on_drop = app.state.metrics.dropped.inc
     names = ", ".join(
         f"{model.name} ({model.predictor.backend.info.runtime})" for model in service.models

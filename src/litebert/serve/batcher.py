@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import islice
 from operator import attrgetter
 from typing import TypeVar
 
@@ -36,10 +36,13 @@ class QueueFullError(LitebertError):
 class _Job:
     """The questions of one request under way."""
 
-    said: list[Outputs | None]
-    done: asyncio.Future[list[Outputs]]
-    missing: int
+    predictor: Predictor
+    outputs: tuple[str, ...]
+    num_inputs: int
     is_large: bool
+    done: asyncio.Future[list[Outputs]]
+    queued_at: float = field(default_factory=time.monotonic)
+    said: dict[int, Outputs] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -49,20 +52,9 @@ class _Unit:
     job: _Job
     index: int
     feature: Feature
-    predictor: Predictor
-    outputs: tuple[str, ...]
-    queued_at: float
+    cost: int
     turn: int
     """when it is due, on a clock of tokens: after its request's earlier ones and its own"""
-
-    @property
-    def cost(self) -> int:
-        return max(_LEAST_COST, len(self.feature))
-
-    @property
-    def group(self) -> tuple[int, tuple[str, ...]]:
-        """Only units of one model and the same outputs can share a batch."""
-        return id(self.predictor), self.outputs
 
 
 @dataclass
@@ -83,7 +75,7 @@ class Batcher:
     max_tokens: int
     max_delay_s: float
     max_queue_tokens: int
-    on_batch: Callable[[int, int, float, float], None] = lambda *report: None
+    on_batch: Callable[[int, int, float, float], None]
     """told of each batch: inputs, tokens, seconds, the longest wait of an input in seconds"""
     tokens_per_s: float = field(default=1000.0, init=False)
     _queue: list[_Unit] = field(default_factory=list, init=False)
@@ -117,32 +109,22 @@ class Batcher:
             await self._worker
 
     async def ask(
-        self,
-        predictor: Predictor,
-        questions: Sequence[Question[Result]],
-        *,
-        admitted: bool = False,
+        self, predictor: Predictor, questions: Sequence[Question[Result]]
     ) -> list[Result]:
-        """Answer questions for the same outputs: all are accepted or none.
+        """Answer questions for the same outputs that went through :meth:`admission`.
 
-        Cancelling the caller takes their inputs out of the queue. ``admitted``: the caller has been
-        through :meth:`admission`.
-
-        Raises:
-            QueueFullError: there is too much work waiting.
+        Cancelling the caller takes their inputs out of the queue.
         """
         features = [feature for question in questions for feature in question.features]
         costs = [max(_LEAST_COST, len(feature)) for feature in features]
-        if not admitted:
-            self._refuse_if_full(sum(costs))
         loop = asyncio.get_running_loop()
         is_large = sum(costs) > self.max_tokens
-        job = _Job([None] * len(features), loop.create_future(), len(features), is_large)
-        now, outputs = time.monotonic(), questions[0].outputs
-        self._queue += [
-            _Unit(job, index, feature, predictor, outputs, now, self._turn + cost)
-            for index, (feature, cost) in enumerate(zip(features, accumulate(costs), strict=True))
-        ]
+        outputs = questions[0].outputs
+        job = _Job(predictor, outputs, len(features), is_large, loop.create_future())
+        turn = self._turn
+        for index, (feature, cost) in enumerate(zip(features, costs, strict=True)):
+            turn += cost
+            self._queue.append(_Unit(job, index, feature, cost, turn))
         self._queued[is_large] += sum(costs)
         self._arrived.set()
         said = await job.done
@@ -158,11 +140,17 @@ class Batcher:
     def admission(self, num_tokens: int) -> Iterator[None]:
         """Count work of about ``num_tokens`` as waiting, while its questions are being built.
 
+        A question that comes before the queue is full is taken whole, so the queue passes its bound
+        by one question at most, and a large one is not refused for as long as small ones keep
+        coming.
+
         Raises:
             QueueFullError: there is too much work waiting; asked before any work on a request.
         """
-        self._refuse_if_full(num_tokens)
         is_large = num_tokens > self.max_tokens
+        if self.is_full(is_large):
+            # The whole seconds after which the present queue is probably done.
+            raise QueueFullError(max(1, round(self.queued_tokens / self.tokens_per_s)))
         self._building[is_large] += num_tokens
         try:
             yield
@@ -173,16 +161,6 @@ class Batcher:
         """Whether requests of this size are refused."""
         waiting = self._queued[is_large] + self._building[is_large]
         return self._draining or waiting >= self.max_queue_tokens
-
-    def _refuse_if_full(self, num_tokens: int) -> None:
-        """Raise QueueFullError if the queue for requests of this size is full.
-
-        A question that comes earlier is taken whole, so the queue passes its bound by one question
-        at most, and a large one is not refused for as long as small ones keep coming.
-        """
-        if self.is_full(num_tokens > self.max_tokens):
-            # The whole seconds after which the present queue is probably done.
-            raise QueueFullError(max(1, round(self.queued_tokens / self.tokens_per_s)))
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -224,9 +202,14 @@ class Batcher:
         batch: list[_Unit] = []
         if left:
             self._turn = left[0].turn
-            same = [unit for unit in left if unit.group == left[0].group]
+            predictor, outputs = left[0].job.predictor, left[0].job.outputs
+            same = [
+                unit
+                for unit in left
+                if unit.job.predictor is predictor and unit.job.outputs == outputs
+            ]
             lengths = [len(unit.feature) for unit in same]
-            chosen = first_batch(lengths, self.max_tokens, same[0].predictor.pads)
+            chosen = first_batch(lengths, self.max_tokens, predictor.pads)
             batch = [same[index] for index in chosen]
         taken = set(map(id, batch))
         self._queue = [unit for unit in left if id(unit) not in taken]
@@ -243,20 +226,20 @@ class Batcher:
         for unit, outputs in zip(batch, said, strict=True):
             job = unit.job
             job.said[unit.index] = outputs
-            job.missing -= 1
-            if job.missing == 0 and not job.done.done():
-                job.done.set_result([outputs for outputs in job.said if outputs is not None])
-        longest_wait = started - min(unit.queued_at for unit in batch)
+            if len(job.said) == job.num_inputs and not job.done.done():
+                job.done.set_result([job.said[index] for index in range(job.num_inputs)])
+        longest_wait = started - min(unit.job.queued_at for unit in batch)
         self.on_batch(len(batch), num_tokens, seconds, longest_wait)
 
 
 def _run(batch: Sequence[_Unit]) -> list[Outputs]:
     """Run one batch; in the worker thread."""
-    said = batch[0].predictor.run_batch([unit.feature for unit in batch], batch[0].outputs)
+    job = batch[0].job
+    said = job.predictor.run_batch([unit.feature for unit in batch], job.outputs)
     # What is said is part of the batch's array and keeps all of it; what waits is copied.
     return [
         outputs
-        if len(unit.job.said) == 1
+        if unit.job.num_inputs == 1
         else {name: values.copy() for name, values in outputs.items()}
         for unit, outputs in zip(batch, said, strict=True)
     ]

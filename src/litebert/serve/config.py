@@ -17,8 +17,6 @@ LIMITS = (
 )  # fmt: skip
 """Settings that bound what clients may ask for."""
 
-TokenArrays = Literal["refuse", "model", "cl100k_base"]
-
 
 @dataclass(frozen=True)
 class ServeConfig:
@@ -67,7 +65,7 @@ arrived by then; a connection whose headers have not is closed; 0: never"""
     """longest text, and four times that once its ligatures are taken apart; beyond that 422"""
     max_masks: int = 128
     """most [MASK] in one request; beyond that status 422"""
-    token_arrays: TokenArrays = "refuse"
+    token_arrays: Literal["refuse", "model", "cl100k_base"] = "refuse"
     """what numbers in place of texts to embed are: ids of the model's own vocabulary, of OpenAI's \
 cl100k_base (needs `pip install tiktoken`; what LangChain sends by default), or refused"""
     api_key: str | None = None

@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Literal, TypeVar, cast
 
 from starlette.requests import Request
@@ -23,7 +22,7 @@ from litebert.serve import schemas as s
 from litebert.serve.batcher import Batcher
 from litebert.serve.config import ServeConfig
 from litebert.serve.guards import ClientLeftError
-from litebert.serve.service import OPENAI_ENCODING, Service, openai_encoding
+from litebert.serve.service import OPENAI_ENCODING, Service, openai_decoder
 from litebert.tasks.base import FloatArray, Form
 
 Result = TypeVar("Result")
@@ -52,7 +51,7 @@ class Endpoints:
     def __init__(self, service: Service, batcher: Batcher, config: ServeConfig) -> None:
         self._service, self._batcher, self._config = service, batcher, config
         self._bulk = ThreadPoolExecutor(1, "bulk-text")
-        self._encoding = None if config.token_arrays != OPENAI_ENCODING else openai_encoding()
+        self._decode = openai_decoder() if config.token_arrays == OPENAI_ENCODING else None
 
     async def fill_mask(self, body: s.FillMaskRequest, request: Request) -> s.FillMaskResponse:
         """Return the likeliest words at each `[MASK]` of each text."""
@@ -74,8 +73,11 @@ class Endpoints:
         """Return the probability that two sentences stand in their original order."""
         predictor = self._predictor("order", body.model)
         texts = self._check_lengths([body.first, body.second])
-        question = partial(questions.order, body.first, body.second, predictor)
-        return await self._ask_one(request, predictor, question, texts)
+
+        def build() -> list[Question[SentenceOrder]]:
+            return [questions.order(body.first, body.second, predictor)]
+
+        return (await self._ask(request, predictor, build, texts))[0]
 
     async def classify(self, body: s.ClassifyRequest, request: Request) -> s.ClassifyResponse:
         """Return a class, labels or a number for each text or pair of texts."""
@@ -211,8 +213,11 @@ class Endpoints:
         """Return how far each block moves the tokens of a text: Figure 1, for one input."""
         predictor = self._predictor("layers", body.model)
         texts = self._checked(body.text)
-        question = partial(questions.layer_path, body.text, predictor)
-        return await self._ask_one(request, predictor, question, texts)
+
+        def build() -> list[Question[LayerPath]]:
+            return [questions.layer_path(body.text, predictor)]
+
+        return (await self._ask(request, predictor, build, texts))[0]
 
     def _predictor(self, ability: str, name: str | None) -> Predictor:
         return self._service.find(ability, name).predictor
@@ -235,9 +240,9 @@ class Endpoints:
                 "(LangChain: check_embedding_ctx_length=False), or start the server with "
                 "--token-arrays"
             )
-        known = self._encoding or reader.tokenizer
+        decode = self._decode or reader.tokenizer.decode
         try:
-            return [known.decode(row) for row in rows]
+            return [decode(row) for row in rows]
         except (KeyError, IndexError, OverflowError, TypeError, ValueError):
             raise InputError(
                 f"input holds a token id that the vocabulary ({setting}) does not have"
@@ -296,17 +301,11 @@ class Endpoints:
     ) -> dict[str, object]:
         """Ask a fine-tuned model about one record."""
         texts = [str(value) for value in record.values()]
-        question = partial(predictor.question, record, form)
-        return await self._ask_one(request, predictor, question, texts)
 
-    async def _ask_one(
-        self,
-        request: Request,
-        predictor: Predictor,
-        question: Callable[[], Question[Result]],
-        texts: Sequence[str],
-    ) -> Result:
-        return (await self._ask(request, predictor, lambda: [question()], texts))[0]
+        def build() -> list[Question[dict[str, object]]]:
+            return [predictor.question(record, form)]
+
+        return (await self._ask(request, predictor, build, texts))[0]
 
     async def _ask(
         self,
@@ -326,7 +325,7 @@ class Endpoints:
         async with asyncio.timeout(self._config.timeout_s or None):
             with self._batcher.admission(num_tokens):
                 asked = await self._worked(build, texts)
-            answering = asyncio.ensure_future(self._batcher.ask(predictor, asked, admitted=True))
+            answering = asyncio.ensure_future(self._batcher.ask(predictor, asked))
             leaving = asyncio.ensure_future(_disconnected(request))
             try:
                 await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)

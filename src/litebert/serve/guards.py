@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from litebert.serve.telemetry import REQUEST_ID, AccessLog, Metrics
+from litebert.serve.telemetry import REQUEST_ID, LogStream, Metrics, log_request
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
 """Reachable without the key: the pages, which hold no data, and what a supervisor asks."""
@@ -63,7 +63,7 @@ class Observe:
 
     app: ASGIApp
     metrics: Metrics
-    log: AccessLog | None
+    log: TextIO | LogStream | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an HTTP request on and note its outcome."""
@@ -101,8 +101,7 @@ class Observe:
             path = getattr(scope.get("route"), "path", "other")
             self.metrics.request(path, status, seconds)
             if self.log is not None:
-                client = scope["client"][0] if scope.get("client") else "-"
-                self.log.write(scope["method"], scope["path"], status, seconds, client)
+                log_request(self.log, scope, status, seconds)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ class Request(BaseModel):
     """What all requests share: unknown fields are refused, since they are usually typing errors."""
 
     # Strict: 0.0 is not a boolean and "5" not a number, as the OpenAPI document says.
-    model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=False)
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     model: str | None = Field(None, description="Name of a loaded model; see `/info`.")
 

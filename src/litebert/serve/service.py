@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from litebert.bundled import BUNDLED
 from litebert.common.errors import ConfigError, LitebertError, suggestion
@@ -126,18 +125,12 @@ class Service:
         )
 
 
-class TokenDecoder(Protocol):
-    """What token ids can be turned back into text with."""
-
-    def decode(self, tokens: list[int], /) -> str: ...  # noqa: D102
-
-
-def openai_encoding() -> TokenDecoder:
-    """Load the vocabulary of OpenAI's embedding models, as tiktoken has it."""
+def openai_decoder() -> Callable[[list[int]], str]:
+    """Return what makes text of token ids of OpenAI's embedding models, as tiktoken has it."""
     try:
         import tiktoken
 
-        encoding: TokenDecoder = tiktoken.get_encoding(OPENAI_ENCODING)
+        decode: Callable[[list[int]], str] = tiktoken.get_encoding(OPENAI_ENCODING).decode
     except ModuleNotFoundError:
         raise ConfigError(
             f"--token-arrays {OPENAI_ENCODING} needs `pip install tiktoken`"
@@ -147,4 +140,4 @@ def openai_encoding() -> TokenDecoder:
             f"tiktoken cannot load {OPENAI_ENCODING} ({type(error).__name__}); load it once where "
             "there is a network, and set TIKTOKEN_CACHE_DIR to where it was kept"
         ) from None
-    return encoding
+    return decode

@@ -6,17 +6,16 @@ import json
 import logging
 import os
 import queue
-import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
+from typing import TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
+from starlette.types import Scope
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="-")
 """Of the request that is being answered."""
@@ -70,12 +69,6 @@ class Metrics:
     def text(self) -> bytes:
         """Return the metrics in Prometheus' format."""
         return generate_latest(self.registry)
-
-
-class Writable(Protocol):
-    """Where a log goes: a file, or a :class:`LogStream`."""
-
-    def write(self, text: str, /) -> object: ...  # noqa: D102
 
 
 class LogStream:
@@ -143,24 +136,18 @@ def log_to(stream: LogStream) -> None:
     logging.captureWarnings(True)
 
 
-@dataclass
-class AccessLog:
-    """Writes one JSON object a line for each request; texts are never logged."""
-
-    stream: Writable = sys.stderr
-
-    def write(self, method: str, path: str, status: int, seconds: float, client: str) -> None:
-        """Log a finished request."""
-        line = {
-            "time": _now(),
-            "id": REQUEST_ID.get(),
-            "method": method,
-            "path": path[:_MAX_PATH],
-            "status": status,
-            "ms": round(seconds * 1000, 1),
-            "client": client,
-        }
-        self.stream.write(json.dumps(line) + "\n")
+def log_request(log: TextIO | LogStream, scope: Scope, status: int, seconds: float) -> None:
+    """Write one line of JSON about a finished request; texts are never logged."""
+    line = {
+        "time": _now(),
+        "id": REQUEST_ID.get(),
+        "method": scope["method"],
+        "path": scope["path"][:_MAX_PATH],
+        "status": status,
+        "ms": round(seconds * 1000, 1),
+        "client": scope["client"][0] if scope.get("client") else "-",
+    }
+    log.write(json.dumps(line) + "\n")
 
 
 def _now() -> str:

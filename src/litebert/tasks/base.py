@@ -24,7 +24,6 @@ from litebert.tasks.problems import RowProblems
 
 if TYPE_CHECKING:
     from litebert.tasks.forms.requests import Cells
-    from litebert.tasks.task_file import TaskFile
     from litebert.text.tokenizer import Tokenizer
 
 IntArray = npt.NDArray[np.int64]
@@ -88,10 +87,6 @@ class Row:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    def token_type_ids(self) -> IntArray:
-        """Return the segment ids, int64 [S]."""
-        return (np.arange(len(self.ids)) >= self.second).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,20 +239,6 @@ class Form(ABC):
         """Return the outputs to ask a model for, of those that it has."""
         names = [HEADS[head].output_names for head in self.heads]
         return next((wanted for wanted in names if available.issuperset(wanted)), names[0])
-
-    @classmethod
-    def of_head(cls, head: Head, classes: tuple[str, ...]) -> Self:
-        """Return the form of a model that says no more than its head and its classes."""
-        return cls(labels=classes if cls.needs_labels else ())
-
-    @classmethod
-    def restore(cls, stored: TaskFile) -> Self:
-        """Return the form that a ``task.json`` describes."""
-        return cls(labels=stored.labels)
-
-    def stored(self) -> dict[str, object]:
-        """Return what ``task.json`` keeps beside kind and labels, by its fields."""
-        return {}
 
     def changed(self, **values: Any) -> Self:
         """Return the form with those values that are given, of fields that its kind has."""

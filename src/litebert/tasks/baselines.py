@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from litebert.common.errors import ConfigError
-from litebert.tasks.base import Example, Form, Prediction
+from litebert.tasks.base import Example, FloatArray, Form, Prediction
 from litebert.tasks.forms.similarity import compared
 from litebert.tasks.metrics import Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-Vectors = npt.NDArray[np.float32]
-"""[N, D], one row per example."""
 
 _WORD = r"\w+|[^\w\s]"
 _MOST_WORDS = 200_000
@@ -41,21 +36,17 @@ def word_predictions(
     return linear_predictions(form, train, examples, *bags_of_words(train, examples))
 
 
-@dataclass(frozen=True)
 class WordOverlap:
     """Texts compared by the words they share, rare ones counting more: cosines of tf-idf."""
 
-    places: Mapping[str, int]
-    rows: csr_matrix
-
-    @classmethod
-    def of(cls, examples: Sequence[Example]) -> WordOverlap:
-        """Count the words of all texts of examples to compare."""
+    def __init__(self, examples: Sequence[Example]) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        texts = _texts(examples)
+        found = (text for e in examples for text in (e.text, e.text_pair, *e.options))
+        texts = list(dict.fromkeys(text for text in found if text is not None))
         counter = TfidfVectorizer(token_pattern=_WORD, max_features=_MOST_WORDS)
-        return cls({text: i for i, text in enumerate(texts)}, counter.fit_transform(texts))
+        self.places = {text: place for place, text in enumerate(texts)}
+        self.rows = counter.fit_transform(texts)
 
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
         """Their cosines."""
@@ -69,7 +60,6 @@ class WordOverlap:
         return self.rows[[self.places[text] for text in texts]]
 
 
-@dataclass(frozen=True)
 class Bm25:
     """Documents found by BM25, with the defaults of the library ``bm25s``; nothing else."""
 
@@ -90,18 +80,12 @@ class Bm25:
         return np.stack([np.asarray(index.get_scores(one), np.float64) for one in asked])
 
 
-def _texts(examples: Sequence[Example]) -> list[str]:
-    """Return the different texts of examples to compare."""
-    found = (text for e in examples for text in (e.text, e.text_pair, *e.options))
-    return list(dict.fromkeys(text for text in found if text is not None))
-
-
 def baseline_of(
     name: str, form: Form, train: Sequence[Example], examples: Sequence[Example]
 ) -> list[Prediction] | None:
     """Predict from words alone (``words``) or by BM25 (``bm25``); None where it does not apply."""
     if form.kind == "similarity" and name == "words":
-        return compared(examples, WordOverlap.of(examples))
+        return compared(examples, WordOverlap(examples))
     if form.kind == "similarity":
         is_ranked = not isinstance(examples[0].gold, float) and not examples[0].options
         return compared(examples, Bm25()) if is_ranked else None
@@ -113,8 +97,8 @@ def linear_predictions(
     form: Form,
     train: Sequence[Example],
     examples: Sequence[Example],
-    train_vectors: Vectors | csr_matrix,
-    vectors: Vectors | csr_matrix,
+    train_vectors: FloatArray | csr_matrix,
+    vectors: FloatArray | csr_matrix,
 ) -> list[Prediction]:
     """Fit logistic regression, or ridge for numbers, on training examples, and predict others.
 

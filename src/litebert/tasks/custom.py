@@ -22,7 +22,6 @@ from litebert.tasks.forms.similarity import CORPUS, EQUAL
 from litebert.tasks.metrics import check_tags
 from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems
-from litebert.tasks.task_file import TaskFile
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,9 @@ class CustomTask:
         labels = tuple(self.label_counts) if FORMS[kind].needs_labels else ()
         if kind == "token_classification":
             check_tags(labels, f"task {self.name}")
-        form = TaskFile(config.name, kind, labels, config.max_length, config.unanswerable).form()
-        return form.changed(score_range=config.score_range)
+        return FORMS[kind](labels=labels).changed(
+            may_be_unanswerable=config.unanswerable, score_range=config.score_range
+        )
 
     @cached_property
     def label_counts(self) -> Mapping[str, int]:
@@ -111,10 +111,12 @@ class CustomTask:
 
     @property
     def main_metric(self) -> str:
-        """The metric in the file, or the usual one of the kind."""
-        if self.config.kind == "similarity":
-            return self.config.metric or self.config.similarity_metric
-        return self.config.metric or self.form.main_metric
+        """The metric in the file, or the usual one of the kind; of similarity by what dev holds."""
+        config = self.config
+        if config.metric or config.kind != "similarity":
+            return config.metric or self.form.main_metric
+        judged = config.dev_columns or config.columns
+        return "spearman" if judged.label else "accuracy" if judged.negatives else "ndcg_at_10"
 
     @property
     def max_length(self) -> int:
@@ -283,8 +285,8 @@ class CustomTask:
         if data.is_file() and data.suffix != ".toml":
             return data
         files = self.config.files
-        named = {"train": files.train, "dev": files.dev or files.train}
-        name = named.get(split, files.corpus if split == "corpus" else files.test)
+        named = {"train": files.train, "dev": files.dev or files.train, "corpus": files.corpus}
+        name = named.get(split, files.test)
         if name is None:
             raise MissingFileError(
                 f"task {self.name} names no file for its {split} split (`{split}` below [files])"

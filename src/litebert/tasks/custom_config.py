@@ -163,12 +163,6 @@ class CustomConfig:
                 "dev_columns.text_pair)"
             )
 
-    @property
-    def similarity_metric(self) -> str:
-        """The score that picks the best checkpoint of kind similarity: by what dev holds."""
-        judged = self.dev_columns or self.columns
-        return "spearman" if judged.label else "accuracy" if judged.negatives else "ndcg_at_10"
-
 
 def form_kind(kind: CustomKind) -> Kind:
     """Return the kind without the difference between one text and two."""

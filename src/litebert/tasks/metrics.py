@@ -29,12 +29,9 @@ def accuracy(gold: Values, predicted: Values) -> float:
 
 def f1(gold: Values, predicted: Values, positive: int = 1) -> float:
     """Return the F1 of class ``positive``; 0 if it is neither gold nor predicted."""
-    gold_array, predicted_array = _aligned(gold, predicted)
-    return _f1_of_counts(
-        int(np.sum((gold_array == positive) & (predicted_array == positive))),
-        int(np.sum(predicted_array == positive)),
-        int(np.sum(gold_array == positive)),
-    )
+    is_gold, is_said = (values == positive for values in _aligned(gold, predicted))
+    counts = (int(found.sum()) for found in (is_gold & is_said, is_said, is_gold))
+    return precision_recall_f1(*counts)["f1"]
 
 
 def macro_f1(gold: Values, predicted: Values, num_labels: int) -> float:
@@ -152,11 +149,16 @@ def entity_scores(
     pairs = [
         g == p for gs, ps in zip(gold, predicted, strict=True) for g, p in zip(gs, ps, strict=True)
     ]
+    share = sum(pairs) / len(pairs) if pairs else 0.0
+    return {**precision_recall_f1(right, num_predicted, num_gold), "accuracy": share}
+
+
+def precision_recall_f1(right: int, num_predicted: int, num_gold: int) -> dict[str, float]:
+    """Return precision, recall and F1 of what was found; 0 where there is nothing to divide by."""
     return {
         "precision": right / num_predicted if num_predicted else 0.0,
         "recall": right / num_gold if num_gold else 0.0,
-        "f1": _f1_of_counts(right, num_predicted, num_gold),
-        "accuracy": sum(pairs) / len(pairs) if pairs else 0.0,
+        "f1": 2 * right / (num_predicted + num_gold) if num_predicted + num_gold else 0.0,
     }
 
 
@@ -166,10 +168,6 @@ def confusion_matrix(gold: Values, predicted: Values, num_labels: int) -> list[l
     np.add.at(matrix, (np.asarray(gold, np.int64), np.asarray(predicted, np.int64)), 1)
     counts: list[list[int]] = matrix.tolist()
     return counts
-
-
-def _f1_of_counts(right: int, num_predicted: int, num_gold: int) -> float:
-    return 2 * right / (num_predicted + num_gold) if num_predicted + num_gold else 0.0
 
 
 def _mean_ranks(values: Values) -> Floats:

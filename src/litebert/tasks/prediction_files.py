@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from litebert.common.errors import DataError
@@ -10,8 +10,6 @@ from litebert.common.files import plain_suffix, read_json
 from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Examples, Prediction, Task, Value
 from litebert.tasks.problems import RowProblems
-
-_ID_NAMES = ("index", "id")
 
 
 def read_predictions(path: Path) -> dict[str, object]:
@@ -23,7 +21,7 @@ def read_predictions(path: Path) -> dict[str, object]:
         return read_json(path)
     predictions: dict[str, object] = {}
     for number, row in read_rows(path):
-        id_name = next((name for name in _ID_NAMES if name in row), None)
+        id_name = next((name for name in ("index", "id") if name in row), None)
         if id_name is None or "prediction" not in row:
             raise DataError(
                 f"{path}:{number}: expected columns 'index' (or 'id') and 'prediction', "
@@ -31,29 +29,6 @@ def read_predictions(path: Path) -> dict[str, object]:
             )
         predictions[str(row[id_name])] = row["prediction"]
     return predictions
-
-
-def match_predictions(
-    examples: Examples, predictions: Mapping[str, object], path: Path, problems: RowProblems
-) -> list[object]:
-    """Return the prediction of each example.
-
-    Each must have one, and none may be left over but those for rows that were skipped as bad.
-    """
-    missing = [example.id for example in examples if example.id not in predictions]
-    if missing:
-        raise DataError(
-            f"{path}: {len(missing):,} of {len(examples):,} examples have no prediction "
-            f"(first: {missing[0]})"
-        )
-    known = {example.id for example in examples}
-    left_over = [id for id in predictions if id not in known]
-    if len(left_over) > problems.num_skipped:
-        raise DataError(
-            f"{path}: {len(left_over):,} of {len(predictions):,} predictions are for no example "
-            f"(first: {left_over[0]}); give the data that they were made for"
-        )
-    return [predictions[example.id] for example in examples]
 
 
 def require_gold(examples: Examples, row: str, gold: str) -> None:
@@ -71,12 +46,26 @@ def score_by_row(
     problems: RowProblems,
     read: Callable[[object, Example], Value],
 ) -> dict[str, float]:
-    """Score a predictions file by its rows; ``read`` makes a prediction's value of one of them."""
-    examples = task.read(data, split, problems)
-    values = match_predictions(examples, read_predictions(file), file, problems)
+    """Score a predictions file by its rows; ``read`` makes a prediction's value of one of them.
+
+    Each example needs one, and none may be left over but those for rows that were skipped as bad.
+    """
+    examples, found = task.read(data, split, problems), read_predictions(file)
+    missing = [example.id for example in examples if example.id not in found]
+    if missing:
+        raise DataError(
+            f"{file}: {len(missing):,} of {len(examples):,} examples have no prediction "
+            f"(first: {missing[0]})"
+        )
+    known = {example.id for example in examples}
+    left_over = [id for id in found if id not in known]
+    if len(left_over) > problems.num_skipped:
+        raise DataError(
+            f"{file}: {len(left_over):,} of {len(found):,} predictions are for no example "
+            f"(first: {left_over[0]}); give the data that they were made for"
+        )
     try:
-        pairs = zip(examples, values, strict=True)
-        parsed = [Prediction(example.id, read(value, example)) for example, value in pairs]
+        parsed = [Prediction(e.id, read(found[e.id], e)) for e in examples]
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
     return task.score(examples, parsed)

@@ -20,6 +20,7 @@ from litebert.tasks.base import (
     Predictions,
     Task,
 )
+from litebert.tasks.metrics import precision_recall_f1
 from litebert.tasks.problems import RowProblems
 from litebert.text.coverage import Coverage
 from litebert.text.tokenizer import Tokenizer
@@ -169,16 +170,11 @@ def scores_by_class(
         gold.update(item[0] for item in wanted)
         said.update(item[0] for item in found)
         right.update(item[0] for item in wanted & found)
-    return [
-        {
-            "class": name,
-            "precision": right[name] / said[name] if said[name] else 0.0,
-            "recall": right[name] / gold[name] if gold[name] else 0.0,
-            "f1": 2 * right[name] / (said[name] + gold[name]),
-            "count": gold[name],
-        }
-        for name in sorted(gold.keys() | said.keys(), key=str)
-    ]
+    rows: list[dict[str, object]] = []
+    for name in sorted(gold.keys() | said.keys(), key=str):
+        rates = precision_recall_f1(right[name], said[name], gold[name])
+        rows.append({"class": name, **rates, "count": gold[name]})
+    return rows
 
 
 def worst_mistakes(

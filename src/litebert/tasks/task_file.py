@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from litebert.common.config import check_range, from_dict, to_dict
@@ -44,9 +44,11 @@ class TaskFile:
 
     @classmethod
     def of(cls, name: str, form: Form, max_length: int) -> TaskFile:
-        """Describe a form."""
-        values = {"kind": form.kind, "labels": form.labels, "max_length": max_length}
-        return from_dict(cls, {"name": name, **values, **form.stored()}, name)
+        """Describe a form: what it shares with these fields."""
+        known = {field.name for field in fields(cls)}
+        values = {key: value for key, value in vars(form).items() if key in known}
+        values |= {"kind": form.kind, "unanswerable": form.may_be_unanswerable}
+        return from_dict(cls, {"name": name, "max_length": max_length, **values}, name)
 
     @classmethod
     def read(cls, folder: Path) -> TaskFile | None:
@@ -60,4 +62,5 @@ class TaskFile:
 
     def form(self) -> Form:
         """Return features and decoding for this model."""
-        return FORMS[self.kind].restore(self)
+        form = FORMS[self.kind](labels=self.labels)
+        return form.changed(**vars(self), may_be_unanswerable=self.unanswerable)

@@ -107,7 +107,6 @@ def _copy(system: Any, name: str) -> Path:
     version = "\n".join([name, *(f"{mark} {info[mark]}" for mark in _MARKS if mark in info)])
     note = copy.parent / ".version"
     if not (copy.is_file() and note.is_file() and note.read_text(encoding="utf-8") == version):
-        copy.parent.mkdir(parents=True, exist_ok=True)
         note.unlink(missing_ok=True)
         with atomic_path(copy) as partial:
             system.get_file(name, str(partial))
@@ -115,9 +114,8 @@ def _copy(system: Any, name: str) -> Path:
     return copy
 
 
-def total_bytes(files: Iterable[Path]) -> int | None:
+def total_bytes(files: list[Path]) -> int | None:
     """Return how much text there is, or None where compression hides it."""
-    files = list(files)
     if any(path.suffix.lower() in (*COMPRESSIONS, ".parquet") for path in files):
         return None
     return sum(path.stat().st_size for path in files)

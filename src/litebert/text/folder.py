@@ -16,13 +16,12 @@ from pathlib import Path
 from sys import maxunicode
 from typing import TYPE_CHECKING, Any
 
-from litebert.common.files import atomic_path, read_json, write_json, write_text
+from litebert.common.files import read_json, write_text
 from litebert.text.foreign import two_segments
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import (
     CONFIG_FILE,
     JSON_FILE,
-    MODEL_FILE,
     SPECIAL_KEYS,
     SPECIAL_PIECES,
     TOKENIZER_FILES,
@@ -42,15 +41,6 @@ _FINAL_SIGMA = (
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
 _MARKS = (WORD_MARK, "\N{REPLACEMENT CHARACTER}")
 """White space to SentencePiece, though Unicode counts them among the symbols."""
-
-
-def write_tokenizer_files(tokenizer: SentencePieceTokenizer, folder: Path) -> None:
-    """Write the three files of a tokenizer folder; what else the folder holds stays."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with atomic_path(folder / MODEL_FILE) as temporary:
-        temporary.write_bytes(tokenizer.model)
-    write_text(folder / JSON_FILE, build_fast_tokenizer(tokenizer).to_str() + "\n")
-    write_json(folder / CONFIG_FILE, tokenizer_config(tokenizer))
 
 
 def copy_tokenizer(source: Path, target: Path, *, masks: bool | None = None) -> None:

@@ -76,7 +76,6 @@ class JsonTokenizer(Tokenizer):
         """Write ``tokenizer.json`` and ``tokenizer_config.json`` to a folder."""
         from litebert.text.folder import tokenizer_config
 
-        Path(folder).mkdir(parents=True, exist_ok=True)
         write_text(Path(folder) / JSON_FILE, self.model.decode())
         config = tokenizer_config(self)
         for key in ("do_lower_case", "keep_accents", "normalization", "digit_comma"):

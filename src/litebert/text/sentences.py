@@ -42,19 +42,16 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     >>> split_sentences("Dr. Smith came at 5 p.m. sharp. He left soon.")
     ['Dr. Smith came at 5 p.m. sharp.', 'He left soon.']
     """
-    from sentencex import segment
-
     language = _rules_of(language)
-    split = segment if len(text) <= SPLIT_CHARACTERS else _segment_long
     try:
-        parts = split(language, text)
+        parts = _segment(language, text)
     except UnicodeEncodeError:
-        parts = split(language, replace_surrogates(text))
+        parts = _segment(language, replace_surrogates(text))
     return [sentence for part in parts if (sentence := part.strip())]
 
 
-def _segment_long(language: str, text: str) -> list[str]:
-    """Segment a long text in linear time; the last sentence found starts the next search."""
+def _segment(language: str, text: str) -> list[str]:
+    """Segment a text in linear time; the last sentence found starts the next search."""
     from sentencex import segment
 
     parts: list[str] = []

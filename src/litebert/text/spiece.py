@@ -14,8 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import DataError, blame
+from litebert.common.files import atomic_path, write_json, write_text
 from litebert.text.normalize import normalize, normalize_with_map
 from litebert.text.tokenizer import (
+    CONFIG_FILE,
+    JSON_FILE,
     MODEL_FILE,
     SPECIAL_PIECES,
     Encoding,
@@ -49,9 +52,13 @@ class SentencePieceTokenizer(Tokenizer):
 
     def save(self, folder: Path | str) -> None:
         """Write ``spiece.model``, ``tokenizer.json`` and ``tokenizer_config.json`` to a folder."""
-        from litebert.text.folder import write_tokenizer_files
+        from litebert.text.folder import build_fast_tokenizer, tokenizer_config
 
-        write_tokenizer_files(self, Path(folder))
+        folder = Path(folder)
+        with atomic_path(folder / MODEL_FILE) as temporary:
+            temporary.write_bytes(self.model)
+        write_text(folder / JSON_FILE, build_fast_tokenizer(self).to_str() + "\n")
+        write_json(folder / CONFIG_FILE, tokenizer_config(self))
 
     def normalize(self, text: str) -> str:
         """Return the normalised text that is split into pieces."""

@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,6 @@ _NAME = re.compile(r"step-(\d+)")
 
 class UnreadableError(CheckpointError):
     """A checkpoint that may be whole but cannot be read: a failing disk, a missing right."""
-
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(f"checkpoint {path} cannot be read: {error.strerror or error}")
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ def read(path: Path) -> Checkpoint:
     CheckpointError on damage, UnreadableError if the disk does not give it.
     """
     file = path / STATE_FILE
-    try:
+    with _reading(path, STATE_FILE):
         if file.exists():
             check_regular(file)
         state = parse_json(file.read_bytes())
@@ -116,12 +114,6 @@ def read(path: Path) -> Checkpoint:
             raise ValueError("not the state of a step")
         if not isinstance(state.get("files"), dict):
             raise ValueError("it lists no files")
-    except FileNotFoundError:
-        raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} is missing") from None
-    except OSError as error:
-        raise UnreadableError(path, error) from error
-    except (DataError, ValueError) as error:
-        raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE}: {error}") from None
     if state.get("checksum") != _digest(state):
         raise CheckpointError(f"checkpoint {path} is damaged: {STATE_FILE} was changed")
     return Checkpoint(path, state["step"], state)
@@ -131,17 +123,25 @@ def verify(path: Path) -> Checkpoint:
     """Read a checkpoint's state and check every file against it; the errors of :func:`read`."""
     found = read(path)
     for name, checksum in found.state["files"].items():
-        try:
+        with _reading(path, name):
             is_whole = sha256_file(path / name) == checksum
-        except FileNotFoundError:
-            raise CheckpointError(f"checkpoint {path} is damaged: {name} is missing") from None
-        except DataError as error:
-            raise CheckpointError(f"checkpoint {path} is damaged: {error}") from None
-        except OSError as error:
-            raise UnreadableError(path, error) from error
         if not is_whole:
             raise CheckpointError(f"checkpoint {path} is damaged: {name} has a wrong checksum")
     return found
+
+
+@contextmanager
+def _reading(path: Path, name: str) -> Iterator[None]:
+    """Tell what is wrong with a file of a checkpoint: damage, or a disk that does not give it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise CheckpointError(f"checkpoint {path} is damaged: {name} is missing") from None
+    except OSError as error:
+        reason = error.strerror or error
+        raise UnreadableError(f"checkpoint {path} cannot be read: {reason}") from error
+    except (DataError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {path} is damaged: {name}: {error}") from None
 
 
 def steps_in(folder: Path) -> list[int]:
@@ -236,8 +236,7 @@ def optimizer_tensors(model: torch.nn.Module, optimizers: Sequence[Optimizer]) -
     for optimizer in optimizers:
         for parameter, state in optimizer.state.items():
             for key, value in state.items():
-                tensor = value if isinstance(value, Tensor) else torch.tensor(float(value))
-                tensors[f"{names[parameter]}/{key}"] = whole(tensor)
+                tensors[f"{names[parameter]}/{key}"] = whole(value)
     return tensors
 
 

@@ -161,10 +161,11 @@ class _Bench:
 
     def _time(self, batch: Batch, stage: Stage) -> tuple[float, float]:
         """Seconds to compute a batch and to update, the best of a few after a first one."""
-        device = self.process.device
+        device, config = self.process.device, self.config
         predictions, pairs, _ = counts_of([batch])
-        predictions = max(1, predictions)
-        loss_of = PretrainingLoss.of(self.config, predictions, pairs, stage, device)
+        loss_of = PretrainingLoss(
+            config.objective, predictions, pairs, stage, device, config.precision
+        )
         parameters = [p for p in self.replica.model.parameters() if p.requires_grad]
         compute_s, update_s = [], []
         for _ in range(1 + _MEASURED_STEPS):
@@ -172,7 +173,7 @@ class _Bench:
             accumulate(self.replica, [batch], loss_of, [0])
             _wait(device)
             between = time.perf_counter()
-            update(parameters, self.optimizers, self.config.optimizer.clip_norm, loss=0.0)
+            update(parameters, self.optimizers, config.optimizer.clip_norm, loss=0.0)
             _wait(device)
             compute_s.append(between - started)
             update_s.append(time.perf_counter() - between)

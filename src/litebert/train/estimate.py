@@ -32,15 +32,16 @@ OVERLAP_SHARE = 0.5
 """Share of the computing time during which gradients of layers with own parameters can travel."""
 
 
-def forward_flops(
+def step_flops(
     model: ModelConfig, rows: int, length: int, predictions: int, layers: int | None = None
 ) -> float:
-    """Operations of one forward pass over ``rows`` sequences; a multiply-add counts as two.
+    """Operations of forward and backward (twice the forward) of ``rows`` sequences.
 
-    ``length`` counts padding, ``predictions`` the masked positions of the whole batch.
+    A multiply-add counts as two. ``length`` counts padding, ``predictions`` the masked positions of
+    the whole batch.
 
-    >>> round(forward_flops(ModelConfig(), 1, 512, 77) / 1e9)
-    93
+    >>> round(step_flops(ModelConfig(), 1, 512, 77) / 1e9)
+    278
     """
     hidden, embedding = model.hidden_size, model.embedding_size
     blocks = (model.num_layers if layers is None else layers) * model.inner_group_num
@@ -51,19 +52,13 @@ def forward_flops(
     places = (blocks - 1) * tokens + min(tokens, predictions + rows)
     projection = 2 * embedding * hidden if model.has_projection else 0
     words = 2 * embedding * (hidden + model.vocab_size)
-    return float(
+    forward = (
         tokens * (blocks * attention + projection)
         + places * after_attention
         + predictions * words
         + rows * 2 * hidden * hidden
     )
-
-
-def step_flops(
-    model: ModelConfig, rows: int, length: int, predictions: int, layers: int | None = None
-) -> float:
-    """Operations of forward and backward (twice the forward) of one batch."""
-    return 3 * forward_flops(model, rows, length, predictions, layers)
+    return 3.0 * forward
 
 
 FREE_SHARE = 0.85

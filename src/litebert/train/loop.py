@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import time
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from litebert.common.config import to_dict
 from litebert.common.delimited import BROKEN
 from litebert.common.errors import ConfigError, DataError, LitebertError
 from litebert.common.signals import StopRequest, stop_request
@@ -26,6 +28,9 @@ from litebert.train.run import Run, RunConfig, RunKind, TrainState, owned_run
 from litebert.train.threads import ThreadWatch, thread_limit
 
 T = TypeVar("T")
+
+_PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
+"""Settings that may differ between processes: what is found there is compared instead."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +107,18 @@ class Cadence:
 def training_process(
     kind: RunKind, config: RunConfig, parallel: Parallel
 ) -> Iterator[tuple[Process, StopRequest]]:
-    """This process of a run: it owns the folder and hears signals; a failing file is one line."""
+    """This process of a run: it owns the folder and hears signals; a failing file is one line.
+
+    All processes must have the same settings.
+    """
     device, threads, out = config.device, config.threads, config.out
     if not str(out).isascii() and BROKEN.search(str(out)):
         raise ConfigError(f"{out} is not a UTF-8 name, which boards need: choose another --out")
+    settings = {k: v for k, v in to_dict(config).items() if k not in _PATHS_OF_A_MACHINE}
     with this_process(device, parallel) as process, stop_request() as stop, thread_limit(threads):
         try:
             with owned_run(process, kind, out, config.inputs):
+                process.check_same("configuration", json.dumps(settings, sort_keys=True))
                 yield process, stop
         except OSError as error:
             remedy = "fix it, or choose another --out"

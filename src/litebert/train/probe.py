@@ -16,8 +16,8 @@ from litebert.common.progress import Progress, progress
 from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config, resolve
 from litebert.predict.backend import Backend, Runtime, Threads, open_backend, run_features
-from litebert.tasks.base import Feature, Prediction, Task
-from litebert.tasks.baselines import Vectors, is_linear, linear_predictions, word_predictions
+from litebert.tasks.base import Feature, FloatArray, Prediction, Task
+from litebert.tasks.baselines import is_linear, linear_predictions, word_predictions
 from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.setup import TaskData, load_task_data
@@ -143,11 +143,7 @@ def probe(
 class LiveProbe:
     """Probes of a model while it is trained: the same examples again and again.
 
-    Args:
-        check: ``TASK:DIR``, the task and the folder of its files; own tasks may leave it out.
-        tokenizer: of the model.
-        max_positions: longest input of the model.
-        max_train: examples to fit on.
+    ``check`` is ``TASK:DIR``, the task and the folder of its files; own tasks may leave it out.
     """
 
     def __init__(
@@ -193,16 +189,16 @@ def _linear_task(name: str, data: Path | None) -> Task:
 def _probes(
     examples: TaskData,
     weights: Weights,
-    train_states: Mapping[Features, Vectors],
-    dev_states: Mapping[Features, Vectors],
+    train_states: Mapping[Features, FloatArray],
+    dev_states: Mapping[Features, FloatArray],
 ) -> list[ProbeScore]:
     """One linear model for each kind of states."""
     form, train, dev = examples.task.form, examples.train.examples, examples.evals[0].examples
-    predictions = {
-        name: linear_predictions(form, train, dev, vectors, dev_states[name])
-        for name, vectors in train_states.items()
-    }
-    return [_score(examples, weights, name, said) for name, said in predictions.items()]
+    found = []
+    for name, vectors in train_states.items():
+        said = linear_predictions(form, train, dev, vectors, dev_states[name])
+        found.append(_score(examples, weights, name, said))
+    return found
 
 
 def states(
@@ -211,13 +207,13 @@ def states(
     tokenizer: Tokenizer,
     bar: Progress | None = None,
     depth: int | None = None,
-) -> Mapping[Features, Vectors]:
+) -> Mapping[Features, FloatArray]:
     """The frozen states of each feature: ``cls`` and ``mean`` [N, H], ``table`` [N, E].
 
     An ONNX model does not give its word table. Only these vectors are kept, not the states of every
     token.
     """
-    found: dict[Features, Vectors] = {}
+    found: dict[Features, FloatArray] = {}
     outputs = ("last_hidden_state",)
     pad_id = tokenizer.pad_id
     for index, said in run_features(backend, features, outputs, pad_id, _MAX_TOKENS, depth):

@@ -33,8 +33,6 @@ RunKind = Literal["pretraining", "fine-tuning"]
 
 _EARLY = ("random",)
 """What may be in a run folder before its manifest: a comparison with random weights runs first."""
-_PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
-"""Settings that may differ between processes: what is found there is compared instead."""
 
 
 class RunConfig(Protocol):
@@ -115,7 +113,6 @@ class Run(Generic[S_co]):
         self.identity = {**identity, **data}
         self._settings = to_dict(config)
         self._fingerprints, self._keep_last = fingerprints, keep_last
-        check_same_configuration(config, process)
         process.check_same("data", json.dumps(data, sort_keys=True))
         process.check_same("model", json.dumps(self.identity, sort_keys=True))
         self.state = state_type()
@@ -307,12 +304,6 @@ def owned_run(process: Process, kind: RunKind, out: Path, inputs: Inputs = ()) -
         owned = owned_folder(out, is_ours, inputs, _EARLY)
         process.on_main(lambda: held.enter_context(owned))
         yield
-
-
-def check_same_configuration(config: RunConfig, process: Process) -> None:
-    """Refuse to go on unless all processes have the same settings."""
-    settings = {k: v for k, v in to_dict(config).items() if k not in _PATHS_OF_A_MACHINE}
-    process.check_same("configuration", json.dumps(settings, sort_keys=True))
 
 
 def refuse_changes(where: Path, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:

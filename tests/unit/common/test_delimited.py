@@ -64,7 +64,7 @@ def test_every_encoding_and_separator_is_found(
     zipped.write_bytes(gzip.compress(path.read_bytes()))
     assert [row for _, row in read_rows(zipped)] == rows
     given = Dialect(delimiter, encoding)
-    assert [row for _, row in read_rows(path, dialect=given)] == rows
+    assert [row for _, row in read_rows_or_errors(path, dialect=given)] == rows
 
 
 def test_one_short_word_is_enough_for_western_text(tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_what_is_not_a_table_is_named(
 def test_wrong_keys_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ConfigError, match="unknown encoding 'latin-one'"):
-        list(read_rows(tmp_path / "a.csv", dialect=Dialect(encoding="latin-one")))
+        list(read_rows_or_errors(tmp_path / "a.csv", dialect=Dialect(encoding="latin-one")))
     with pytest.raises(ConfigError, match="should be one character"):
-        list(read_rows(tmp_path / "a.csv", dialect=Dialect(delimiter="::")))
+        list(read_rows_or_errors(tmp_path / "a.csv", dialect=Dialect(delimiter="::")))
 
 
 def test_json_may_be_a_list_or_lines(tmp_path: Path) -> None:

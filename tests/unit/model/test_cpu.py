@@ -79,7 +79,8 @@ def test_bfloat16_training_is_close_to_float32(encoder: Encoder) -> None:
     for narrow in (False, True):
         encoder.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
-            pooled = encoder.pool(encoder(IDS, torch.ones_like(IDS)).sequence_BSH)
+            states = encoder(IDS, torch.ones_like(IDS)).sequence_BSH
+            pooled = encoder.pool_first(states[:, 0])
         torch.autograd.backward(pooled.float().mul(torch.arange(64)).sum())
         gradients.append(torch.cat([p.grad.flatten() for p in encoder.parameters()]))  # type: ignore[union-attr]
     wide, narrow_ones = gradients

@@ -17,7 +17,7 @@ def test_every_head_has_a_row_in_the_order_of_the_type() -> None:
 def test_the_class_of_a_row_exists_and_the_row_is_consistent(head: Head) -> None:
     row = HEADS[head]
     assert isinstance(head_class(head), type)
-    assert row.linear is None or row.linear in row.modules
+    assert not row.linear or row.linear in row.modules
     assert set(row.output_names) < outputs_of_head(head)
     assert row.part_of is None or row.model_class == HEADS[row.part_of].model_class
 

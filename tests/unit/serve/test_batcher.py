@@ -50,6 +50,8 @@ def ask_sum(*lengths: int, token: int = 1) -> Question[list[float]]:
 
 
 async def ask(queue: Batcher, model: object, question: Question[Result]) -> Result:
+    with queue.admission(question.num_tokens):
+        pass  # the questions are built
     (answer,) = await queue.ask(cast(Predictor, model), [question])
     return answer
 

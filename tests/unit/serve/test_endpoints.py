@@ -19,7 +19,6 @@ from litebert.serve.app import KEY_VARIABLE, create_app, serve
 from litebert.serve.config import ServeConfig
 from litebert.serve.connections import Server
 from litebert.serve.service import Service
-from litebert.serve.telemetry import AccessLog
 
 HEADS = (
     "pretraining", "classification", "squad2", "multiple_choice", "token_classification",
@@ -336,7 +335,7 @@ def test_a_fault_of_the_server_is_counted_as_one(service: Service, config: Serve
     broken = Broken(original.backend, original.tokenizer, original.purpose)
     broken_service = Service((replace(service.models[0], predictor=broken),))
     stream = io.StringIO()
-    app = create_app(broken_service, config, AccessLog(stream))
+    app = create_app(broken_service, config, stream)
     with TestClient(app, raise_server_exceptions=False) as client:
         answer = client.post("/fill-mask", json={"text": "a [MASK]"})
         metrics = client.get("/metrics").text
@@ -461,7 +460,7 @@ def test_a_slow_answer_is_given_up(service: Service, config: ServeConfig) -> Non
 
 def test_metrics_and_access_log(service: Service, config: ServeConfig) -> None:
     stream = io.StringIO()
-    with TestClient(create_app(service, config, AccessLog(stream))) as client:
+    with TestClient(create_app(service, config, stream)) as client:
         client.post("/fill-mask", json={"text": "a secret [MASK]"})
         client.post("/fill-mask", json={"text": "none"})
         client.get("/some/scanner/path")

@@ -176,10 +176,8 @@ def test_only_a_head_with_one_score_reranks(client: TestClient) -> None:
 def test_answers_and_log_carry_the_request_id(service: Service, config: ServeConfig) -> None:
     import io
 
-    from litebert.serve.telemetry import AccessLog
-
     stream = io.StringIO()
-    with TestClient(create_app(service, config, AccessLog(stream))) as client:
+    with TestClient(create_app(service, config, stream)) as client:
         given = client.get("/health", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"]
         made = client.post("/tokenize", json={"text": ""}).headers["x-request-id"]
         refused = [

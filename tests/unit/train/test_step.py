@@ -18,6 +18,7 @@ from litebert.optim.build import build_optimizers
 from litebert.optim.config import OptimizerConfig
 from litebert.train.loop import accumulate, update
 from litebert.train.pretraining.config import Objective
+from litebert.train.pretraining.curriculum import Stage
 from litebert.train.pretraining.feed import rows_of
 from litebert.train.pretraining.objective import (
     Bag,
@@ -30,6 +31,7 @@ CPU = torch.device("cpu")
 COUNTS = np.arange(50) ** 3
 PIECE_WEIGHTS = piece_weights(COUNTS, range(5), frequency=0.01)
 SHAPE = ModelConfig(vocab_size=50, embedding_size=16, hidden_size=64, num_layers=3)
+STAGE = Stage(layers=3, length=12, batch_size=8, micro_batch_size=8, mask_rate=0.15)
 
 
 def batch_of(rows: int, length: int, seed: int = 0) -> Batch:
@@ -60,7 +62,7 @@ def gradients(batches: list[Batch]) -> tuple[dict[str, torch.Tensor], list[float
     replica = Replica(model(), Process(0, 1, CPU))
     predictions, pairs, _ = counts_of(batches)
     bag = Bag(0.7, sum(len(batch.addresses) for batch in batches), PIECE_WEIGHTS)
-    loss_of = PretrainingLoss(Objective(), predictions, pairs, layers=3, device=CPU, bag=bag)
+    loss_of = PretrainingLoss(Objective(), predictions, pairs, STAGE, CPU, bag=bag)
     statistics = accumulate(replica, batches, loss_of, [0] * len(batches))
     named = replica.model.named_parameters()
     return {n: p.grad for n, p in named if p.grad is not None}, statistics.tolist()
@@ -83,7 +85,7 @@ def test_weights_of_the_objective() -> None:
     network = model()
 
     def loss(objective: Objective) -> float:
-        loss_of = PretrainingLoss(objective, predictions, pairs, 3, CPU)
+        loss_of = PretrainingLoss(objective, predictions, pairs, STAGE, CPU)
         return float(loss_of(network, batch)[0].detach())
 
     words, both = loss(Objective(sentence_weight=0.0)), loss(Objective())
@@ -98,7 +100,8 @@ def test_weights_of_the_objective() -> None:
 def test_the_bag_of_words_is_the_loss_at_cls_of_the_words_before_masking(masked_only: bool) -> None:
     batch, network = batch_of(rows=4, length=8), model()
     bag = Bag(1.5, 4, PIECE_WEIGHTS, masked_only)
-    loss, statistics = PretrainingLoss(Objective(0.0, 0.0), 1, 1, 3, CPU, bag=bag)(network, batch)
+    loss_of = PretrainingLoss(Objective(0.0, 0.0), 1, 1, STAGE, CPU, bag=bag)
+    loss, statistics = loss_of(network, batch)
     masked = dict(zip(batch.masked_positions.tolist(), batch.masked_labels.tolist(), strict=True))
     expected = []
     for row, length in enumerate(batch.lengths):
@@ -119,7 +122,7 @@ def test_the_bag_of_words_is_the_loss_at_cls_of_the_words_before_masking(masked_
 
 def test_the_bag_changes_no_other_loss() -> None:
     batch = batch_of(rows=4, length=8)
-    plain = PretrainingLoss(Objective(), *counts_of([batch])[:2], layers=3, device=CPU)
+    plain = PretrainingLoss(Objective(), *counts_of([batch])[:2], STAGE, CPU)
     _, without = plain(model(), batch)
     _, statistics = replace(plain, bag=Bag(1.0, 4, PIECE_WEIGHTS))(model(), batch)
     assert torch.equal(without[:4], statistics[:4])

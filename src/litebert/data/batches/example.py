@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from litebert.common.config import check_range
 from litebert.common.errors import ConfigError
+from litebert.text.tokenizer import Tokenizer
 from litebert.text.words import Borders, WordRule
 
-if TYPE_CHECKING:
-    from litebert.text.tokenizer import Tokenizer
-
 Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 Task = Literal["sop", "nsp", "both", "none"]
 Rules = Literal["paper", "official", "balanced"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -20,12 +20,11 @@ from litebert.data.batches.masks import ngram_probabilities
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet
 from litebert.model.config import IGNORED_LABEL
+from litebert.text.tokenizer import Tokenizer
 from litebert.text.words import Borders, WordRule, begins_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from litebert.text.tokenizer import Tokenizer
 
 Kind = Literal["plain", "special", "masked", "kept", "random"]
 
@@ -34,7 +33,6 @@ OPEN = 1 << 40
 SENTENCE_EDGES = (1, *range(10, 101, 10), OPEN)
 DOCUMENT_EDGES = (1, *(1 << power for power in range(5, 16)), OPEN)
 LENGTH_BINS = 16
-DEFAULT_BATCHES = 400
 
 PLOTTED_WORDS, SHOWN_WORDS = 8, 24
 COLORS = ("#4878a8", "#d08c3c")
@@ -44,7 +42,7 @@ COLORS = ("#4878a8", "#d08c3c")
 class Histogram:
     """Counts of values in [edge, next edge); the last bin may be open.
 
-    >>> Histogram.of(np.array([1, 2, 7]), (1, 5, 10))
+    >>> Histogram.of([np.array([1, 2]), np.array([7])], (1, 5, 10))
     Histogram(edges=(1, 5, 10), counts=(2, 1))
     >>> Histogram((1, 5, OPEN), (3, 4)).names
     ['1-4', '5+']
@@ -54,15 +52,12 @@ class Histogram:
     counts: tuple[int, ...]
 
     @classmethod
-    def of(cls, values: Ints, edges: Sequence[int]) -> Histogram:
-        """Count values; those outside of the edges are not counted."""
-        counts, _ = np.histogram(values, bins=np.array(edges))
+    def of(cls, arrays: Iterable[Ints], edges: Sequence[int]) -> Histogram:
+        """Count the values of some arrays; those outside of the edges are not counted."""
+        counts = np.zeros(len(edges) - 1, np.int64)
+        for values in arrays:
+            counts += np.histogram(values, bins=np.array(edges))[0]
         return cls(tuple(edges), tuple(counts.tolist()))
-
-    def __add__(self, other: Histogram) -> Histogram:
-        assert self.edges == other.edges, "only histograms with the same bins can be added"
-        pairs = zip(self.counts, other.counts, strict=True)
-        return Histogram(self.edges, tuple(a + b for a, b in pairs))
 
     @property
     def names(self) -> list[str]:
@@ -154,13 +149,11 @@ def inspect_shards(
     config: ExampleConfig,
     *,
     split: Split = "train",
-    num_batches: int = DEFAULT_BATCHES,
+    num_batches: int = 400,
     num_shown: int = 3,
     seed: int = 0,
 ) -> Inspection:
     """Count the shards of a split, draw batches (at most one epoch) and measure them."""
-    from litebert.text.tokenizer import Tokenizer
-
     if not (1 <= num_batches <= MOST and 0 <= num_shown <= MOST):
         raise InputError(f"{num_batches} batches, {num_shown} to show: ask for 1 and 0 or more")
     loader = Loader.open([folder], config, seed, split=split)
@@ -182,21 +175,16 @@ def inspect_shards(
 
 def corpus_statistics(shards: ShardSet) -> CorpusStatistics:
     """Count documents and sentences by length; one shard's offsets are in memory at a time."""
-    nothing = np.zeros(0, np.int64)
-    sentence_tokens = Histogram.of(nothing, SENTENCE_EDGES)
-    document_tokens = Histogram.of(nothing, DOCUMENT_EDGES)
-    for shard in shards.shards:
-        offsets = shard.sentence_offsets
-        sentence_tokens += Histogram.of(np.diff(offsets), SENTENCE_EDGES)
-        document_tokens += Histogram.of(np.diff(offsets[shard.document_offsets]), DOCUMENT_EDGES)
+    sentences = (np.diff(shard.sentence_offsets) for shard in shards.shards)
+    documents = (np.diff(shard.sentence_offsets[shard.document_offsets]) for shard in shards.shards)
     return CorpusStatistics(
         documents=shards.num_documents,
         sentences=shards.num_sentences,
         tokens=shards.num_tokens,
         vocab_size=shards.vocab_size,
         pieces_used=int((shards.unigram_counts() > 0).sum()),
-        sentence_tokens=sentence_tokens,
-        document_tokens=document_tokens,
+        sentence_tokens=Histogram.of(sentences, SENTENCE_EDGES),
+        document_tokens=Histogram.of(documents, DOCUMENT_EDGES),
     )
 
 
@@ -226,7 +214,7 @@ def example_statistics(
         replacement_shares={k: kinds[k] / num_masked for k in ("masked", "kept", "random")},
         label_shares={label: float((labels == label).mean()) for label in known_labels},
         run_words={words: runs[words] / num_runs for words in sorted(runs)},
-        lengths=Histogram.of(lengths, edges.tolist()),
+        lengths=Histogram.of([lengths], edges.tolist()),
     )
 
 

@@ -52,8 +52,6 @@ class Loader:
         vocabulary: Vocabulary,
         stage: int = 0,
     ) -> None:
-        if not sources:
-            raise ConfigError("no corpus given; name at least one folder of shards")
         if len(sources) > MIXTURE_PERIOD:
             raise ConfigError(
                 f"{len(sources):,} corpora are too many to mix; join them to {MIXTURE_PERIOD:,}"
@@ -61,11 +59,6 @@ class Loader:
         for shards, weight in sources:
             if not weight > 0:
                 raise ConfigError(f"weight {weight} of {shards.folder} must be above 0")
-            if shards.vocab_size != vocabulary.size:
-                raise DataError(
-                    f"{shards.folder} has tokens of {shards.vocab_size} pieces, but the tokenizer "
-                    f"has {vocabulary.size}; prepare it with the same tokenizer"
-                )
         self.config, self.vocabulary, self.seed, self.stage = config, vocabulary, seed, stage
         self.corpora = tuple(
             Corpus(shards, config, seed, stage, number)
@@ -96,9 +89,12 @@ class Loader:
 
     def batch(self, position: int) -> Batch:
         """The batch at a position: always the same one."""
-        if position < 0:
-            raise ConfigError(f"position {position} is negative; positions begin at 0")
-        source, own_position = self._own_position(position)
+        if len(self.corpora) == 1:
+            return self._assemble(0, position, position)
+        period, rest = divmod(position, MIXTURE_PERIOD)
+        order, earlier = self._mixture(period)
+        source = int(order[rest])
+        own_position = period * int(self._shares[source]) + int(earlier[rest])
         return self._assemble(source, own_position, position)
 
     def iterate(self, start: int = 0, *, stride: int = 1, num_workers: int = 0) -> Iterator[Batch]:
@@ -106,24 +102,15 @@ class Loader:
 
         Worker processes prepare batches ahead; closing the iterator stops them.
         """
-        if start < 0 or stride < 1 or num_workers < 0:
-            raise ConfigError(
-                f"start {start}, stride {stride}, num_workers {num_workers}: start and workers "
-                "cannot be negative, stride must be at least 1"
-            )
         if num_workers:
             return _iterate_with_workers(self, start, stride, num_workers)
         return (self.batch(position) for position in count(start, stride))
 
-    def epoch_batches(self, epoch: int = 0, source: int | None = None) -> Iterator[Batch]:
-        """Yield every batch of one pass over each corpus, or over one of them.
-
-        Positions count within the corpus.
-        """
-        for number in range(len(self.corpora)) if source is None else (source,):
-            num_batches = self.corpora[number].num_batches
-            for position in range(epoch * num_batches, (epoch + 1) * num_batches):
-                yield self._assemble(number, position, position)
+    def epoch_batches(self, epoch: int = 0, source: int = 0) -> Iterator[Batch]:
+        """Yield every batch of one pass over a corpus; positions count within it."""
+        num_batches = self.corpora[source].num_batches
+        for position in range(epoch * num_batches, (epoch + 1) * num_batches):
+            yield self._assemble(source, position, position)
 
     def epochs_at(self, position: int) -> tuple[float, ...]:
         """Passes over each corpus that the batches before a position make."""
@@ -132,15 +119,6 @@ class Loader:
         drawn = period * self._shares + np.bincount(order[:rest], minlength=len(self.corpora))
         epochs = drawn / np.array([corpus.num_batches for corpus in self.corpora])
         return tuple(epochs.tolist())
-
-    def _own_position(self, position: int) -> tuple[int, int]:
-        """The corpus of a position and the position within that corpus."""
-        if len(self.corpora) == 1:
-            return 0, position
-        period, rest = divmod(position, MIXTURE_PERIOD)
-        order, earlier = self._mixture(period)
-        source = int(order[rest])
-        return source, period * int(self._shares[source]) + int(earlier[rest])
 
     def _mixture(self, period: int) -> tuple[Ints, Ints]:
         """Corpus of each position of a period, and how often it came before in the period."""

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
-from itertools import accumulate, count
+from itertools import accumulate
 from pathlib import Path
 from typing import cast
 
@@ -19,7 +19,7 @@ from litebert.common.files import read_json, write_json, write_json_lines
 from litebert.data.corpus.build import PROBLEMS, BuildFolder
 from litebert.data.corpus.ingest import Problem
 from litebert.data.corpus.parts import read_hashes, read_part
-from litebert.data.corpus.shards import Documents, ShardCutter, shard_path, write_shard
+from litebert.data.corpus.shards import Documents, cut_shards, shard_path, write_shard
 from litebert.text.coverage import Coverage
 
 _DROPPED = "dropped.npy"
@@ -67,27 +67,28 @@ def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens
     parts = [build.part(index) for index in range(num_parts)]
     first_documents = [0, *accumulate(len(read_hashes(path)) for path in parts)]
     num_duplicates = _mark_duplicates(build, parts, first_documents[-1]) if dedup else 0
-    dev = ShardCutter(shard_tokens)
-    dev_paths = (shard_path(build.out, "dev", index) for index in count())
     tokens_of_parts: list[int] = []
     text_bytes = train_documents = empty_documents = 0
     problems, coverage = Counter[str](), Coverage()
     named_problems: list[Problem] = []
-    for path, first in zip(parts, first_documents, strict=False):
-        part = read_part(path)
-        keep = _kept(build, first, len(part.is_dev))
-        is_train = keep & ~part.is_dev
-        tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
-        train_documents += int(is_train.sum())
-        text_bytes += part.summary.text_bytes
-        empty_documents += part.summary.empty_documents
-        problems.update(part.summary.problem_counts)
-        coverage += Coverage(*part.summary.coverage)
-        named_problems += part.summary.problems[: _NAMED_PROBLEMS - len(named_problems)]
-        for shard in dev.add(part.documents.select(keep & part.is_dev)):
-            write_shard(next(dev_paths), shard)
-    if (rest := dev.rest()) is not None:
-        write_shard(next(dev_paths), rest)
+
+    def dev_documents() -> Iterator[Documents]:
+        nonlocal text_bytes, train_documents, empty_documents, coverage
+        for path, first in zip(parts, first_documents, strict=False):
+            part = read_part(path)
+            keep = _kept(build, first, len(part.is_dev))
+            is_train = keep & ~part.is_dev
+            tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
+            train_documents += int(is_train.sum())
+            text_bytes += part.summary.text_bytes
+            empty_documents += part.summary.empty_documents
+            problems.update(part.summary.problem_counts)
+            coverage += Coverage(*part.summary.coverage)
+            named_problems.extend(part.summary.problems[: _NAMED_PROBLEMS - len(named_problems)])
+            yield part.documents.select(keep & part.is_dev)
+
+    for index, shard in enumerate(cut_shards(dev_documents(), shard_tokens)):
+        write_shard(shard_path(build.out, "dev", index), shard)
     write_json_lines(build.out / PROBLEMS, map(asdict, named_problems))
     assembly = Assembly(
         groups=tuple(_groups(tokens_of_parts, shard_tokens)),
@@ -172,19 +173,14 @@ def find_duplicates(
     """Yield the numbers, int64 [k], of all documents that repeat an earlier one.
 
     ``hashes`` are those of consecutive documents, arrays of uint64 [n, 2]. Equal ones fall into the
-    same partition, so each is resolved on its own; the others wait in files of ``spill_folder``.
+    same partition, a file of ``spill_folder``, so each is resolved on its own.
     """
     num_partitions = min(_MAX_PARTITIONS, -(-num_documents // partition_records))
-    records = _numbered(hashes)
-    if num_partitions <= 1:
-        if arrays := list(records):
-            yield _repeated(np.concatenate(arrays))
-        return
     shutil.rmtree(spill_folder, ignore_errors=True)
     spill_folder.mkdir(parents=True)
     files = [(spill_folder / f"{i:03d}").open("wb") for i in range(num_partitions)]
     try:
-        for array in records:
+        for array in _numbered(hashes):
             partition = array["low"] % np.uint64(num_partitions)
             for index in np.unique(partition):
                 files[int(index)].write(array[partition == index].tobytes())

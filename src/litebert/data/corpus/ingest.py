@@ -7,7 +7,7 @@ began, so an interrupted build goes on at the end of any part.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
@@ -74,22 +74,15 @@ class Excerpt:
     source: Source
     line: int
     """number of its first line, or row"""
-    data: bytes | tuple[object, ...]
-    """lines as bytes, or the column's values of Parquet rows"""
+    data: bytes | tuple[Mapping[str, object], ...]
+    """lines as bytes, or rows"""
+    num_bytes: int
+    """size of its text"""
     end_offset: int
     end_line: int
     problems: tuple[Problem, ...] = ()
-    groups: tuple[object, ...] = ()
-    """the group column's values of Parquet rows, if there is one"""
     ends_source: bool = False
     """nothing more is read of the source, whatever it still holds"""
-
-    @property
-    def num_bytes(self) -> int:
-        """Size of its text."""
-        if isinstance(self.data, bytes):
-            return len(self.data)
-        return sum(len(text) for text in self.data if isinstance(text, str))
 
 
 @dataclass(frozen=True)
@@ -143,7 +136,7 @@ def _excerpts(
         yield from _parquet_excerpts(source, column, group, offset, part_bytes)
         return
     if source.format == "squad":
-        yield from _squad_excerpts(source, offset, part_bytes)
+        yield from _squad_excerpts(source, column, offset, part_bytes)
         return
     end_line = line
     try:
@@ -187,8 +180,8 @@ def _text_excerpts(
         is_fresh = False
         if len(buffer) < size:
             if buffer:
-                end_line = line + buffer.count(b"\n")
-                yield Excerpt(source, line, buffer, offset + len(buffer), end_line)
+                size, end_line = len(buffer), line + buffer.count(b"\n")
+                yield Excerpt(source, line, buffer, size, offset + size, end_line)
             return
         end, problems = _last_document_end(buffer, source), tuple[Problem, ...]()
         if end == 0 and size < largest:
@@ -206,7 +199,7 @@ def _text_excerpts(
             problems = (Problem("overlong_line", source.path, line, detail),)
         else:
             buffer = buffer[end:]
-        yield Excerpt(source, line, data, offset + end, line + num_lines, problems)
+        yield Excerpt(source, line, data, len(data), offset + end, line + num_lines, problems)
         offset, line, size = offset + end, line + num_lines, first_size
 
 
@@ -245,7 +238,7 @@ def _skip_line(stream: IO[bytes], num_bytes: int) -> tuple[int, bytes]:
 def _failure(source: Source, kind: ProblemKind, line: int, detail: str) -> Excerpt:
     """Report a source of which nothing more is read."""
     problem = Problem(kind, source.path, line, detail)
-    return Excerpt(source, 1, b"", 0, 1, (problem,), ends_source=True)
+    return Excerpt(source, 1, b"", 0, 0, 1, (problem,), ends_source=True)
 
 
 def _parquet_excerpts(
@@ -263,12 +256,11 @@ def _parquet_excerpts(
                 names = ", ".join(schema.names)
                 yield _failure(source, "missing_column", 0, f"no '{missing[0]}' among: {names}")
                 return
-            rows = parquet_rows(file, offset, columns)
-            values = (
-                (row, None) if isinstance(row, DataError) else (row[column], row.get(columns[-1]))
-                for row in rows
+            rows: Iterable[Mapping[str, object]] = (
+                {column: row} if isinstance(row, DataError) else row
+                for row in parquet_rows(file, offset, columns)
             )
-            for found in _excerpts_of_values(source, values, offset, part_bytes):
+            for found in _excerpts_of_rows(source, rows, column, offset, part_bytes):
                 first_row = found.end_offset
                 yield found
     except (*READ_ERRORS, pyarrow.ArrowException) as error:
@@ -277,7 +269,7 @@ def _parquet_excerpts(
         yield _failure(source, "unreadable_file", first_row + 1, detail)
 
 
-def _squad_excerpts(source: Source, offset: int, part_bytes: int) -> Iterator[Excerpt]:
+def _squad_excerpts(source: Source, column: str, offset: int, part_bytes: int) -> Iterator[Excerpt]:
     """Yield the articles of a SQuAD file, their passages as paragraphs; offsets are articles."""
     try:
         with blame("the file"):
@@ -291,27 +283,25 @@ def _squad_excerpts(source: Source, offset: int, part_bytes: int) -> Iterator[Ex
         _raise_if_the_machine_failed(error)
         yield _failure(source, "unreadable_file", 0, f"{error}; it is left out")
     else:
-        values = ((article, None) for article in articles[offset:])
-        yield from _excerpts_of_values(source, values, offset, part_bytes)
+        rows = ({column: article} for article in articles[offset:])
+        yield from _excerpts_of_rows(source, rows, column, offset, part_bytes)
 
 
-def _excerpts_of_values(
-    source: Source, values: Iterable[tuple[object, object]], first_row: int, part_bytes: int
+def _excerpts_of_rows(
+    source: Source,
+    rows: Iterable[Mapping[str, object]],
+    column: str,
+    first_row: int,
+    part_bytes: int,
 ) -> Iterator[Excerpt]:
-    """Yield values and groups from row ``first_row`` on, in excerpts of about a part each."""
-
-    def excerpt() -> Excerpt:
-        texts, groups = zip(*kept, strict=True)
-        last = first_row + len(kept)
-        return Excerpt(source, first_row + 1, texts, last, last + 1, groups=groups)
-
-    kept: list[tuple[object, object]] = []
-    size = 0
-    for value, group in values:
-        kept.append((value, group))
-        size += len(value) if isinstance(value, str) else 0
+    """Yield rows from ``first_row`` on, in excerpts of about a part each."""
+    kept, size = list[Mapping[str, object]](), 0
+    for last, row in enumerate(rows, start=first_row + 1):
+        kept.append(row)
+        text = row[column]
+        size += len(text) if isinstance(text, str) else 0
         if size >= part_bytes:
-            yield excerpt()
-            first_row, kept, size = first_row + len(kept), [], 0
+            yield Excerpt(source, first_row + 1, tuple(kept), size, last, last + 1)
+            first_row, kept, size = last, [], 0
     if kept:
-        yield excerpt()
+        yield Excerpt(source, first_row + 1, tuple(kept), size, last, last + 1)

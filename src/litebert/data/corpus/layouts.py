@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
+
+from litebert.text.sentences import split_sentences
 
 TextLayout = Literal["sentences", "paragraphs", "files"]
 
@@ -22,7 +24,7 @@ def lines_of(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n")]
 
 
-def documents_between_blank_lines(lines: Sequence[str]) -> Iterator[list[str]]:
+def documents_between_blank_lines(lines: Iterable[str]) -> Iterator[list[str]]:
     """Group stripped lines into documents; any number of blank lines separates two."""
     document: list[str] = []
     for line in lines:
@@ -55,8 +57,6 @@ def detect_layout(samples: Sequence[str], language: str) -> tuple[TextLayout, st
     separate paragraphs, so a file is a document. Else lines of more than 1.25 sentences on average
     are paragraphs, of one document if there is no blank line at all.
     """
-    from litebert.text.sentences import split_sentences
-
     groups = [g for sample in samples for g in documents_between_blank_lines(lines_of(sample))]
     lines = [line for group in groups for line in group]
     if not lines:

@@ -51,9 +51,8 @@ class PartSettings:
     tokenizer: TokenizerSettings
     language: str
     column: str
-    dev_share: float
-    dev_group: str | None = None
-    ids: bool = False
+    held_out: HeldOut
+    ids: bool
     """documents are piece ids already"""
 
 
@@ -149,8 +148,7 @@ def build_part(raw: RawPart, settings: PartSettings) -> bytes:
     is_dev: list[bool] = []
     text_bytes = 0
     reader = _Ids(tokenizer) if settings.ids else None
-    held_out = HeldOut(settings.dev_share, settings.dev_group)
-    for document in _documents(raw, settings.column, held_out, problems, reader):
+    for document in _documents(raw, settings.column, settings.held_out, problems, reader):
         text_bytes += len(document.text)
         hashes.append(document.key)
         is_dev.append(document.is_dev)
@@ -314,10 +312,8 @@ def _paragraphs(
     """Yield paragraphs (in the layout ``sentences`` sentences) and group of each document."""
     source = excerpt.source
     if isinstance(excerpt.data, tuple):
-        rows = zip(excerpt.data, excerpt.groups, strict=True)
-        for row, (value, whole) in enumerate(rows, start=excerpt.line):
-            record = {column: value} if group is None else {column: value, group: whole}
-            yield from _of_record(record, column, group, source.path, row, problems)
+        for number, row in enumerate(excerpt.data, start=excerpt.line):
+            yield from _of_record(row, column, group, source.path, number, problems)
         return
     lines = _decode(excerpt, excerpt.data, problems)
     if source.format == "jsonl":

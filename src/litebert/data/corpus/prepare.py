@@ -137,9 +137,9 @@ def _tokenise(
     config: PrepareConfig, build: BuildFolder, sources: Sequence[Source], tokenizer: Tokenizer
 ) -> _Work:
     """Read all input and make those parts that are not there yet."""
-    how = (config.language, config.column, config.dev_share, config.dev_group, config.ids)
+    held_out = HeldOut(config.dev_share, config.dev_group)
+    how = (config.language, config.column, held_out, config.ids)
     settings = PartSettings(tokenizer.model, tokenizer.settings, *how)
-    group = HeldOut(group=config.dev_group).column
     leading = build.num_leading_parts()
     start = read_summary(build.part(leading - 1)).end if leading else BEGINNING
     work = _Work(num_parts=leading, num_resumed=leading)
@@ -151,7 +151,7 @@ def _tokenise(
 
         def missing_parts() -> Iterator[RawPart]:
             where = (leading, start, config.part_bytes)
-            for raw in read_raw_parts(sources, config.column, *where, group):
+            for raw in read_raw_parts(sources, config.column, *where, held_out.column):
                 work.num_parts += 1
                 if build.part(raw.index).is_file():
                     work.num_resumed += 1

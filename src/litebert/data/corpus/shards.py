@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -75,16 +75,6 @@ class Documents:
     def document_tokens(self) -> Integers:
         """Tokens of each document, int64 [D]."""
         return np.diff(offsets_of(self.sentence_lengths)[offsets_of(self.document_lengths)])
-
-    def slice(self, first: int, last: int) -> Documents:
-        """Return documents ``first`` to ``last`` (exclusive), sharing the tokens' memory."""
-        sentences = offsets_of(self.document_lengths)[[first, last]]
-        tokens = offsets_of(self.sentence_lengths)[sentences]
-        return Documents(
-            self.tokens[tokens[0] : tokens[1]],
-            self.sentence_lengths[sentences[0] : sentences[1]],
-            self.document_lengths[first:last],
-        )
 
     def select(self, keep: NDArray[np.bool_]) -> Documents:
         """Return the documents for which ``keep``, bool [D], is true."""
@@ -325,36 +315,25 @@ def _write(path: Path, *arrays: NDArray[np.generic]) -> None:
             stream.write(array.tobytes())
 
 
-class ShardCutter:
-    """Cuts a stream of documents into shards: one ends with the document that fills it.
+def cut_shards(groups: Iterable[Documents], shard_tokens: int) -> Iterator[Documents]:
+    """Cut a stream of documents into shards: one ends with the document that fills it.
 
-    Where it cuts depends on the documents alone, not on how they were grouped when added.
+    Where it cuts depends on the documents alone, not on how they are grouped.
     """
-
-    def __init__(self, shard_tokens: int) -> None:
-        self._shard_tokens = shard_tokens
-        self._waiting: list[Documents] = []
-        self._num_waiting = 0
-
-    def add(self, documents: Documents) -> list[Documents]:
-        """Take documents; return the shards that they fill, in order."""
-        filled: list[Documents] = []
+    waiting, missing = list[Documents](), shard_tokens
+    for documents in groups:
         while len(documents.document_lengths):
             ends = np.cumsum(documents.document_tokens)
-            missing = self._shard_tokens - self._num_waiting
-            last = int(np.searchsorted(ends, missing)) + 1  # the first document that fills it
-            if last > len(ends):
-                self._waiting.append(documents)
-                self._num_waiting += int(ends[-1])
+            if ends[-1] < missing:
+                waiting.append(documents)
+                missing -= int(ends[-1])
                 break
-            filled.append(Documents.join([*self._waiting, documents.slice(0, last)]))
-            self._waiting, self._num_waiting = [], 0
-            documents = documents.slice(last, len(ends))
-        return filled
-
-    def rest(self) -> Documents | None:
-        """Return what did not fill a shard, once no more documents come."""
-        return Documents.join(self._waiting) if self._waiting else None
+            fits = np.arange(len(ends)) <= np.searchsorted(ends, missing)
+            yield Documents.join([*waiting, documents.select(fits)])
+            waiting, missing = [], shard_tokens
+            documents = documents.select(~fits)
+    if waiting:
+        yield Documents.join(waiting)
 
 
 def seal_split(folder: Path, split: Split, vocab_size: int) -> SplitEntry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from litebert.common.errors import CheckpointError, install_command
+from litebert.common.errors import CheckpointError, needs
 from litebert.common.limits import check_regular
 from litebert.interop.hf_config import readable
 
@@ -14,11 +14,9 @@ class OnnxFile:
     """An ONNX file; large weights beside it are not read."""
 
     def __init__(self, path: Path) -> None:
-        try:
+        with needs("onnx", f"reading {path}", CheckpointError):
             import onnx
             from google.protobuf.message import DecodeError
-        except ModuleNotFoundError:
-            raise CheckpointError(f"reading {path} needs {install_command('onnx')}") from None
         self.path = path
         with readable(path):
             check_regular(path)

@@ -10,7 +10,7 @@ import numpy as np
 from litebert.interop.names import POOLER
 from litebert.interop.onnx.graph import Array, Graph, Precision
 from litebert.model.config import ModelConfig, Pooling
-from litebert.model.head_table import HEADS, Head, HeadRow
+from litebert.model.head_table import BEAM, HEADS, Head, HeadRow
 from litebert.model.sharing import SharingPlan, plan_of
 
 if TYPE_CHECKING:
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 BATCH, SEQUENCE, CHOICES = "batch_size", "sequence_length", "num_choices"
 """Names of the free dimensions, as Optimum calls them."""
 
-BEAM = 5
-"""Starts, and ends per start, that the paper's SQuAD 2.0 head keeps."""
-
 _MASKED_SCORE = -10_000.0  # as the official code: exp() of it is 0 beside any real score
 _FORBIDDEN = -1e30
 _WORDS = "encoder.embeddings.word.weight"
 
 
 class ModelGraph:
-    """Builds the graph of one model from its configuration and weights."""
+    """Builds the graph of one model from its configuration and weights, by our names.
+
+    ``masked_logits`` are computed where ``mask_id`` stands; ``depth`` layers run, by default all.
+    """
 
     def __init__(
         self,
@@ -38,15 +38,6 @@ class ModelGraph:
         mask_id: int,
         depth: int | None = None,
     ) -> None:
-        """Prepare.
-
-        Args:
-            config: the model's shape.
-            parameters: our parameter names -> float32 arrays.
-            precision: how matrices are stored and multiplied.
-            mask_id: ``masked_logits`` are computed where it stands.
-            depth: layers to run; by default the configured number.
-        """
         self.config, self.parameters, self.precision = config, parameters, precision
         self.mask_id = mask_id
         plan = plan_of(config)
@@ -67,8 +58,8 @@ class ModelGraph:
         sequence = self._encode(ids, mask, types)
         if row.bare:
             self._output_sequence(sequence, BATCH)
-        if row.linear is not None:
-            self._output_linear(row, row.linear, sequence)
+        if row.linear:
+            self._output_linear(row, sequence)
         if "masked_logits" in row.output_names:
             self._output_words(sequence, ids)
         if "pooler_output" in row.output_names and POOLER[0] in self.parameters:
@@ -92,13 +83,6 @@ class ModelGraph:
                 "hidden_states": ",".join(self.states),
             }
         )
-
-    def num_products(self, head: Head) -> int:
-        """How many products with a weight matrix there must be, a head's last map left out."""
-        blocks = self.plan.num_layers * self.config.inner_group_num
-        has_pooler = HEADS[head].pooled and POOLER[0] in self.parameters
-        count = 4 * blocks + self.config.has_projection + has_pooler
-        return count + _OWN_PRODUCTS.get(head, 0)
 
     def _encode(self, ids: str, mask: str, types: str) -> str:
         """ids, mask, types [B, S] -> [B, S, H]."""
@@ -165,14 +149,13 @@ class ModelGraph:
         merged = graph.integers([0, 0, config.hidden_size])
         return self._linear(graph.op("Reshape", [mixed, merged]), f"{name}.output")
 
-    def _output_linear(self, row: HeadRow, name: str, sequence: str) -> None:
+    def _output_linear(self, row: HeadRow, sequence: str) -> None:
         """A head that is one linear map: all columns as one output, or one column each."""
         graph = self.graph
-        scores = self._small(
-            self._pool(sequence, self.config.pooling) if row.pooled else sequence, name
-        )
+        read = self._pool(sequence, self.config.pooling) if row.pooled else sequence
+        scores = self._small(read, row.linear)
         axes: list[str | int] = [BATCH] if row.pooled else [BATCH, SEQUENCE]
-        size: str | int = len(self.parameters[f"{name}.bias"])
+        size: str | int = len(self.parameters[f"{row.linear}.bias"])
         if row.choices:
             shape = graph.op("Slice", [graph.op("Shape", ["input_ids"]), *self._range(0, 2)])
             scores, size = graph.op("Reshape", [scores, shape]), CHOICES
@@ -305,7 +288,3 @@ class ModelGraph:
 
     def _range(self, start: int, stop: int) -> list[str]:
         return [self.graph.integers([value]) for value in (start, stop)]
-
-
-# Transform and decoder of words, at all and at masked positions.
-_OWN_PRODUCTS: Mapping[Head, int] = {"pretraining": 4, "masked_lm": 4, "squad2": 3}

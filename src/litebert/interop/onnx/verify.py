@@ -7,24 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import CheckpointError
 from litebert.interop.names import POOLER
+from litebert.interop.onnx.graph import IR_VERSION, OPSET, Array
 from litebert.model.config import Activation, ModelConfig
 from litebert.model.head_table import HEADS, OUTPUTS, Head
 from litebert.model.sharing import plan_of
 
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
-
 FLOAT_TOLERANCE = 1e-4
 INT8_TOLERANCE = 0.25
 
-Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -62,7 +59,8 @@ def check_eight_bits(path: Path) -> None:
     node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
     outputs = [info("y", TensorProto.INT32, ["m", 32])]
     graph = helper.make_graph([node], "largest", inputs, outputs)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    opsets = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     for rows in (1, 16):
         a, b = np.full((rows, 64), 255, np.uint8), np.full((64, 32), 127, np.int8)
@@ -94,7 +92,7 @@ def verify_export(
     for inputs in _check_inputs(config):
         shapes.append(inputs.input_ids_BS.shape)
         expected = reference.outputs(head, inputs)
-        computed = session.run(list(expected), _feeds(session, head, inputs))
+        computed = session.run(list(expected), _feeds(head, inputs))
         keep = inputs.attention_mask_BS.astype(bool)
         for (name, right), got in zip(expected.items(), computed, strict=True):
             got = got.astype(np.float64).reshape(right.shape)
@@ -134,12 +132,12 @@ def _check_inputs(config: ModelConfig) -> Iterator[ReferenceInputs]:
         yield ReferenceInputs(ids, mask, np.broadcast_to(types, ids.shape).astype(np.int64))
 
 
-def _feeds(session: InferenceSession, head: Head, inputs: ReferenceInputs) -> dict[str, Array]:
+def _feeds(head: Head, inputs: ReferenceInputs) -> dict[str, Array]:
     names = ("input_ids", "attention_mask", "token_type_ids")
     feeds: dict[str, Array] = dict(zip(names, inputs, strict=True))
     if HEADS[head].choices:
         return {name: array[:, None] for name, array in feeds.items()}
-    if any(value.name == "p_mask" for value in session.get_inputs()):
+    if "answer_logits" in HEADS[head].output_names:
         # The reference has the answerability logit with only the padding out of the running.
         feeds["p_mask"] = 1 - inputs.attention_mask_BS
     return feeds
@@ -174,7 +172,7 @@ class ReferenceModel:
         hidden_BSH = self.encode(inputs)
         outputs = {"last_hidden_state": hidden_BSH}
         row = HEADS[head]
-        if row.linear is not None:
+        if row.linear:
             read = self._read(hidden_BSH, inputs) if row.pooled else hidden_BSH
             scores = self._linear(read, row.linear)
             if len(row.outputs) > 1:

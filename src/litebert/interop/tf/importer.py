@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -71,8 +71,7 @@ def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
     prefix = find_checkpoint(Path(checkpoint))
     config = read_config(prefix.parent)
     bundle = TensorBundle(prefix)
-    weights = {name for name in bundle.entries if not _NOT_WEIGHTS.fullmatch(name)}
-    head = head_of_variables(weights)
+    head = head_of_variables(bundle.entries)
     variables = variable_names(config, head)
     model = build(bundle, config, head, variables)
     vocabulary = _find_vocabulary(prefix.parent)
@@ -116,14 +115,12 @@ def _check_names(bundle: TensorBundle, variables: Mapping[str, Variable]) -> Non
     """Every variable of the model must be there, and no other beside counters and slots."""
     wanted = {variable.name for variable in variables.values()}
     assert len(wanted) == len(variables), "each variable is used once"
-    missing = sorted(wanted - set(bundle.entries))
-    if missing:
+    weights = {name for name in bundle.entries if not _NOT_WEIGHTS.fullmatch(name)}
+    if missing := wanted - weights:
         raise CheckpointError(
             f"{bundle.prefix} lacks {len(missing)} variables: {some_of(missing, _SHOWN)}"
         )
-    others = sorted(set(bundle.entries) - wanted)
-    foreign = [name for name in others if not _NOT_WEIGHTS.fullmatch(name)]
-    if foreign:
+    if foreign := weights - wanted:
         raise CheckpointError(
             f"{bundle.prefix} has {len(foreign)} variables that fit nowhere: "
             f"{some_of(foreign, _SHOWN)}"
@@ -161,7 +158,7 @@ def read_config(folder: Path) -> ModelConfig:
     config = model_config({**values, "model_type": OWN_TYPE}, str(path))
     if config.activation == "gelu":
         config = replace(config, activation="gelu_tanh")
-    groups = plan_of(config).num_attention_sets // config.inner_group_num
+    groups = plan_of(config).num_sets.attention // config.inner_group_num
     layers = config.num_layers
     official = [int(layer / layers * groups) for layer in range(layers)]
     if official != [layer * groups // layers for layer in range(layers)]:
@@ -217,7 +214,7 @@ _HEADS: Mapping[str, str] = {
 }
 
 
-def head_of_variables(names: set[str]) -> Head:
+def head_of_variables(names: Collection[str]) -> Head:
     """Say which of the official models has these variables."""
     if any(name.startswith("cls/") for name in names):
         return "pretraining"

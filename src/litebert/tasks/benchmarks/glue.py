@@ -76,10 +76,7 @@ class GlueTask:
             raise DataError(
                 "task ax has no training data; fine-tune on mnli and evaluate that model"
             )
-        names = ("diagnostic.tsv", "AX.tsv") if self.name == "ax" else (f"{split}.tsv",)
-        own = (self.folder, "diagnostic", "MNLI") if self.name == "ax" else (self.folder,)
-        folders = tuple(root + name for root in ("", "glue/", "GLUE/") for name in own)
-        path = find_file(data, names, f"{self.name} {split} split", folders)
+        path = self._file(data, split)
         lines = read_table(path)
         _, header = next(lines, (0, []))
         if not header:
@@ -95,12 +92,24 @@ class GlueTask:
             lines = read_table(path)  # the first line is data
         elif training and label is None:
             raise _missing_column(path, self.label, header)
-        columns = (text, text_pair, label)
-        found = (
-            self._example(path, row, index, cells, columns, problems, split)
-            for index, (row, cells) in enumerate(lines)
-        )
-        examples = [example for example in found if example is not None]
+        is_hidden = split in self.test_splits and split not in self.eval_splits
+        num_needed = 1 + max(text, text_pair or 0, label or 0)
+        examples = []
+        for index, (row, cells) in enumerate(lines):
+            if len(cells) < num_needed:
+                detail = f"{len(cells)} of {num_needed} columns"
+                problems.add(path, row, "missing column", detail)
+                continue
+            pair = None if text_pair is None else cells[text_pair]
+            texts = [cells[text]] if pair is None else [cells[text], pair]
+            if not all(problems.check_text(path, row, part, "text", training) for part in texts):
+                continue
+            gold = None if label is None else self._gold(cells[label])
+            if label is None or gold is not None or is_hidden:  # a test split needs no label
+                examples.append(Example(str(index), cells[text], pair, gold=gold))
+            else:
+                detail = f"{cells[label]!r} is not {self._expected()}"
+                problems.add(path, row, "unknown label", detail)
         if not examples:
             raise DataError(f"{path} has no usable row; {len(problems):,} rows are bad")
         return examples
@@ -134,38 +143,17 @@ class GlueTask:
             raise DataError(f"prediction {value!r} for row {example.id} is not {expected}")
         return answer
 
-    def _example(
-        self,
-        path: Path,
-        row: int,
-        index: int,
-        cells: Sequence[str],
-        columns: tuple[int, int | None, int | None],
-        problems: RowProblems,
-        split: str,
-    ) -> Example | None:
-        """Return the example of a line, or None for a bad one; a test split needs no label."""
-        training = split == "train"
-        is_hidden = split in self.test_splits and split not in self.eval_splits
-        text_at, pair_at, label_at = columns
-        needed = max(position for position in columns if position is not None)
-        if len(cells) <= needed:
-            problems.add(path, row, "missing column", f"{len(cells)} of {needed + 1} columns")
-            return None
-        text, text_pair = cells[text_at], None if pair_at is None else cells[pair_at]
-        for part in (text, text_pair):
-            if part is not None and not problems.check_text(path, row, part, "text", training):
-                return None
-        gold = None
-        if label_at is not None:
-            gold = self._parse(cells[label_at])
-            if gold is not None and not self.labels and not 0 <= gold <= _LARGEST_SCORE:
-                gold = None
-            if gold is None and not is_hidden:
-                detail = f"{cells[label_at]!r} is not {self._expected()}"
-                problems.add(path, row, "unknown label", detail)
-                return None
-        return Example(str(index), text, text_pair, gold=gold)
+    def _file(self, data: Path, split: str) -> Path:
+        names = ("diagnostic.tsv", "AX.tsv") if self.name == "ax" else (f"{split}.tsv",)
+        own = (self.folder, "diagnostic", "MNLI") if self.name == "ax" else (self.folder,)
+        folders = tuple(root + name for root in ("", "glue/", "GLUE/") for name in own)
+        return find_file(data, names, f"{self.name} {split} split", folders)
+
+    def _gold(self, value: str) -> int | float | None:
+        """Return a label's index or a score in its range; None for anything else."""
+        gold = self._parse(value)
+        is_outside = gold is not None and not self.labels and not 0 <= gold <= _LARGEST_SCORE
+        return None if is_outside else gold
 
     def _parse(self, value: str) -> int | float | None:
         """Return a label's index, or any finite number for regression."""
@@ -179,13 +167,10 @@ class GlueTask:
 
     def _written(self, prediction: Prediction, for_leaderboard: bool) -> str:
         """Return a prediction as text; a score for the leaderboard is cut to its range."""
-        if self.labels:
-            assert isinstance(prediction.value, int)
-            return self.labels[prediction.value]
-        assert isinstance(prediction.value, float)
-        if not for_leaderboard:
-            return repr(prediction.value)
-        return f"{min(max(prediction.value, 0.0), _LARGEST_SCORE):.3f}"
+        value = self.form.written(prediction)
+        if for_leaderboard and isinstance(value, float):
+            return f"{min(max(value, 0.0), _LARGEST_SCORE):.3f}"
+        return str(value)
 
 
 def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -40,5 +40,6 @@ def form_of_head(
     """Return the form of a model that says no more than its head; None if that does no task."""
     for form in FORMS.values():
         if head in form.heads and form.multi_label == multi_label:
-            return form.of_head(head, classes)
+            labels = classes if form.needs_labels else ()
+            return form(labels=labels).changed(may_be_unanswerable=head == "squad2")
     return None

@@ -82,7 +82,7 @@ class Cells:
         names = (columns,) if isinstance(columns, str) else columns or ()
         if len(names) == 1:
             return split_cell(self._cell(names[0]), None)
-        return tuple(_text(self._cell(column)) for column in names)
+        return self.each(name)
 
     def each(self, name: str) -> tuple[str, ...]:
         """Return the texts of several columns, one each; none if the task names no such column."""

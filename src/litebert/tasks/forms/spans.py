@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -31,19 +31,9 @@ from litebert.tasks.base import (
 from litebert.tasks.forms.arrays import SMALLEST_PROBABILITY, mean_of, sigmoid, softmax
 from litebert.tasks.forms.requests import Cells, RowError, required_text
 from litebert.tasks.forms.rows import encode_unique
-from litebert.tasks.forms.windows import (
-    PiecePassage,
-    align,
-    answer_alignment,
-    first_answer,
-    max_context,
-    window_starts,
-)
+from litebert.tasks.forms.windows import PiecePassage, align, max_context, window_starts
 from litebert.tasks.squad_metrics import squad1_scores, squad2_scores, token_f1
 from litebert.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from litebert.tasks.task_file import TaskFile
 
 EnsembleRule = Literal["official", "probabilities"]
 
@@ -93,25 +83,6 @@ class SpanForm(Form):
         paper = self.may_be_unanswerable if choice == "auto" else choice == "paper"
         return "squad2" if paper else "span"
 
-    @classmethod
-    def of_head(cls, head: Head, classes: tuple[str, ...]) -> SpanForm:
-        """Return the form of a model without ``task.json``: the paper's head knows no answer."""
-        return cls(may_be_unanswerable=head == "squad2")
-
-    @classmethod
-    def restore(cls, stored: TaskFile) -> SpanForm:
-        """Return the form that a ``task.json`` describes."""
-        threshold = stored.no_answer_threshold
-        return cls(stored.unanswerable, stored.stride, no_answer_threshold=threshold)
-
-    def stored(self) -> dict[str, object]:
-        """Return windows and "no answer" for ``task.json``."""
-        return {
-            "unanswerable": self.may_be_unanswerable,
-            "no_answer_threshold": self.no_answer_threshold,
-            "stride": self.stride,
-        }
-
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``question`` and ``context``."""
         return Example(id, required_text(record, "context"), required_text(record, "question"))
@@ -129,7 +100,22 @@ class SpanForm(Form):
             if example.text != text:  # files keep the questions of a passage together
                 text, passage = example.text, _encode_passage(example.text, tokenizer)
             question = questions[example.text_pair or ""][:longest]
-            features += self._windows(index, example, question, passage, tokenizer, max_length)
+            head = [tokenizer.cls_id, *question, tokenizer.sep_id]
+            first, size = len(head), max_length - len(head) - 1
+            assert size > 0, f"max_length {max_length} leaves no room beside the question"
+            starts = window_starts(len(passage.ids), size, self.stride)
+            owned = max_context(starts, size, len(passage.ids))
+            gold = _gold_pieces(example, passage)
+            for start, own in zip(starts, owned, strict=True):
+                part = slice(start, start + size)
+                ids = np.array([*head, *passage.ids[part], tokenizer.sep_id], np.int32)
+                target = None
+                if example.gold is not None:
+                    target = np.array([0, 0, 1], np.int64)
+                    if gold is not None and start <= gold[0] and gold[1] < start + size:
+                        target[:] = gold[0] - start + first, gold[1] - start + first, 0
+                window = Passage(first, passage.starts[part], passage.ends[part], own)
+                features.append(Feature(index, (Row(ids, first),), target, window))
         return features
 
     def decode(
@@ -222,45 +208,40 @@ class SpanForm(Form):
         return prediction.spans[0].probability if prediction.spans else 1.0
 
     def window_counts(self, examples: Examples, features: Features) -> dict[str, int]:
-        """Return the answers that windows hold exactly, widened to pieces, or not."""
-        return answer_alignment(examples, features)
+        """Compare the target of each window with the first gold answer of its example.
 
-    def _windows(
-        self,
-        index: int,
-        example: Example,
-        question: Sequence[int],
-        passage: PiecePassage,
-        tokenizer: Tokenizer,
-        max_length: int,
-    ) -> list[Feature]:
-        size = max_length - len(question) - 3
-        assert size > 0, f"max_length {max_length} leaves no room beside the question"
-        starts = window_starts(len(passage.ids), size, self.stride)
-        owned = max_context(starts, size, len(passage.ids))
-        gold = _gold_pieces(example, passage)
-        first = len(question) + 2
-        head = [tokenizer.cls_id, *question, tokenizer.sep_id]
-        features = []
-        for start, own in zip(starts, owned, strict=True):
-            part = slice(start, start + size)
-            ids = np.array([*head, *passage.ids[part], tokenizer.sep_id], np.int32)
-            target = None
-            if example.gold is not None:
-                target = np.array([0, 0, 1], np.int64)
-                if gold is not None and start <= gold[0] and gold[1] < start + size:
-                    target[:] = gold[0] - start + first, gold[1] - start + first, 0
-            window = Passage(first, passage.starts[part], passage.ends[part], own)
-            features.append(Feature(index, (Row(ids, first),), target, window))
-        return features
+        Of the answers, ``exact`` ones come back from some window character for character,
+        ``widened`` ones start or end inside a piece, so that the target is the whole pieces, and
+        no window holds all of a ``lost`` one.
+        """
+        recovered: dict[int, bool] = {}
+        for feature in features:
+            answer = _first_answer(examples[feature.example])
+            if answer is None or feature.target is None or feature.target[2]:
+                continue
+            assert feature.passage is not None, "a span feature has a passage"
+            start, end = (int(place) - feature.passage.first for place in feature.target[:2])
+            found = (feature.passage.starts[start], feature.passage.ends[end])
+            is_exact = found == (answer.start, answer.start + len(answer.text))
+            recovered[feature.example] = recovered.get(feature.example, False) or is_exact
+        answerable = sum(_first_answer(example) is not None for example in examples)
+        exact = sum(recovered.values())
+        lost = answerable - len(recovered)
+        return {"exact": exact, "widened": len(recovered) - exact, "lost": lost}
 
     def _predict(self, example: Example, windows: Sequence[tuple[Feature, Outputs]]) -> Prediction:
         spans: dict[tuple[int, int], Span] = {}
-        no_answer_logits = []
+        no_answer_logits = []  # one for each window, or for each window and model
         for feature, output in windows:
-            candidates, no_answer_logit = self._window_candidates(feature, output)
-            no_answer_logits.append(no_answer_logit)
-            for span in _raw_spans(example.text, feature, candidates):
+            assert feature.passage is not None, "a span feature has a passage"
+            if "start_logits" in output:
+                start, end = output["start_logits"], output["end_logits"]
+                candidates = self._classic_candidates(feature.passage, start, end)
+                no_answer_logits.append(start[0] + end[0])
+            else:
+                candidates = self._beam_candidates(feature.passage, output)
+                no_answer_logits.append(output["answer_logits"])
+            for span in _raw_spans(example.text, feature.passage, candidates):
                 key = (span.start, span.end)
                 if key not in spans or span.score > spans[key].score:
                     spans[key] = span
@@ -276,16 +257,6 @@ class SpanForm(Form):
         no_answer = float(sigmoid(logit))
         value = "" if no_answer > self.no_answer_threshold else answer
         return Prediction(example.id, value, spans=best, no_answer=no_answer)
-
-    def _window_candidates(
-        self, feature: Feature, output: Outputs
-    ) -> tuple[Candidates, FloatArray]:
-        """Return the best spans of a window and its score, or each model's, for "no answer"."""
-        assert feature.passage is not None, "a span feature has a passage"
-        if "start_logits" in output:
-            start, end = output["start_logits"], output["end_logits"]
-            return self._classic_candidates(feature.passage, start, end), start[0] + end[0]
-        return self._beam_candidates(feature.passage, output), output["answer_logits"]
 
     def _classic_candidates(
         self, passage: Passage, start: FloatArray, end: FloatArray
@@ -343,20 +314,24 @@ def _encode_passage(text: str, tokenizer: Tokenizer) -> PiecePassage:
     )
 
 
+def _first_answer(example: Example) -> Answer | None:
+    """Return the answer to learn; None for an unanswerable question."""
+    answers = example.gold if isinstance(example.gold, tuple) else ()
+    return next((answer for answer in answers if isinstance(answer, Answer)), None)
+
+
 def _gold_pieces(example: Example, passage: PiecePassage) -> tuple[int, int] | None:
     """Return the pieces of the first gold answer, or None for an unanswerable question."""
-    answer = first_answer(example)
+    answer = _first_answer(example)
     if answer is None or answer.start < 0:
         return None
     return align(passage, answer.start, answer.start + len(answer.text))
 
 
-def _raw_spans(text: str, feature: Feature, candidates: Candidates) -> list[Span]:
+def _raw_spans(text: str, passage: Passage, candidates: Candidates) -> list[Span]:
     """Cut the candidates out of the raw passage; pieces that are only a space give nothing."""
-    assert feature.passage is not None, "a span feature has a passage"
-    first = feature.passage.first
-    starts = feature.passage.starts[candidates.starts - first].tolist()
-    ends = feature.passage.ends[candidates.ends - first].tolist()
+    starts = passage.starts[candidates.starts - passage.first].tolist()
+    ends = passage.ends[candidates.ends - passage.first].tolist()
     found = zip(starts, ends, candidates.scores.tolist(), strict=True)
     return [Span(text[start:end], start, end, score) for start, end, score in found if end > start]
 

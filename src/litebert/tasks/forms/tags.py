@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from litebert.tasks.forms.rows import encode_unique, single_row
 from litebert.tasks.forms.texts import label_index, num_wrong
 from litebert.tasks.metrics import entities, entity_scores
 from litebert.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from litebert.tasks.task_file import TaskFile
 
 
 @dataclass(frozen=True)
@@ -55,15 +52,6 @@ class TagForm(Form):
         text = required_text(record, "text")
         return Example(id, text, words=split_words(text, self.split_punctuation))
 
-    @classmethod
-    def restore(cls, stored: TaskFile) -> Self:
-        """Return the form that a ``task.json`` describes."""
-        return cls(labels=stored.labels, split_punctuation=stored.split_punctuation)
-
-    def stored(self) -> dict[str, object]:
-        """Return how texts are cut."""
-        return {"split_punctuation": self.split_punctuation}
-
     def fitted(self, train: Examples) -> Self:
         """Cut at punctuation unless the training words have it at their ends."""
         words = [word for example in train for word in example.words]
@@ -78,14 +66,28 @@ class TagForm(Form):
     def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
         """Return one feature per stretch of words that fits."""
         encoded = encode_unique((word for e in examples for word in e.words), tokenizer)
+        budget = max_length - 2
         # A word that vanishes in normalisation still needs a place for its tag.
-        pieces = {word: ids or [tokenizer.unk_id] for word, ids in encoded.items()}
+        pieces = {word: (ids or [tokenizer.unk_id])[:budget] for word, ids in encoded.items()}
         features = []
         for index, example in enumerate(examples):
             begin = 0
             while begin < len(example.words):
-                end = _fitting_words(example.words, begin, pieces, max_length - 2)
-                features.append(self._feature(index, example, begin, end, pieces, tokenizer))
+                ids: list[int] = []
+                positions: list[int] = []
+                for word in example.words[begin:]:
+                    if len(ids) + len(pieces[word]) > budget:
+                        break
+                    positions.append(len(ids) + 1)
+                    ids += pieces[word]
+                end = begin + len(positions)
+                row = single_row(ids, tokenizer, max_length)
+                target = None
+                if isinstance(example.gold, tuple):
+                    target = np.full(len(row), IGNORED_LABEL, np.int64)
+                    target[positions] = np.array(example.gold[begin:end], np.int64)
+                places = np.array(positions, np.int64)
+                features.append(Feature(index, (row,), target, word_positions=places))
                 begin = end
         return features
 
@@ -175,28 +177,6 @@ class TagForm(Form):
         assert isinstance(tags, tuple), "tags come as tuples"
         return [self.labels[tag] for tag in tags]
 
-    def _feature(
-        self,
-        index: int,
-        example: Example,
-        begin: int,
-        end: int,
-        pieces: Mapping[str, Sequence[int]],
-        tokenizer: Tokenizer,
-    ) -> Feature:
-        ids: list[int] = []
-        positions = []
-        for word in example.words[begin:end]:
-            positions.append(len(ids) + 1)
-            ids += pieces[word]
-        row = single_row(ids, tokenizer, len(ids) + 2)
-        word_positions = np.array(positions, np.int64)
-        target = None
-        if isinstance(example.gold, tuple):
-            target = np.full(len(row), IGNORED_LABEL, np.int64)
-            target[word_positions] = np.array(example.gold[begin:end], np.int64)
-        return Feature(index, (row,), target, word_positions=word_positions)
-
 
 def split_words(text: str, punctuation: bool = True) -> tuple[str, ...]:
     """Cut a text at spaces and, as annotated corpora do, before and after punctuation.
@@ -226,16 +206,3 @@ _LETTERS = re.compile(r"([^\W\d]\.)*[^\W\d]")
 
 def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] == "P" or unicodedata.category(character) == "Sc"
-
-
-def _fitting_words(
-    words: Sequence[str], begin: int, pieces: dict[str, list[int]], budget: int
-) -> int:
-    """Return one past the last word that fits; a word too long alone is cut to the budget."""
-    if len(pieces[words[begin]]) > budget:
-        pieces[words[begin]] = pieces[words[begin]][:budget]
-    used, end = 0, begin
-    while end < len(words) and used + len(pieces[words[end]]) <= budget:
-        used += len(pieces[words[end]])
-        end += 1
-    return end

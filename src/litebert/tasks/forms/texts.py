@@ -170,7 +170,7 @@ class ClassificationForm(TextForm):
 
 @dataclass(frozen=True)
 class MultiLabelForm(TextForm):
-    """A text or a pair of texts -> the labels of probability ``threshold`` or more, or none."""
+    """A text or a pair of texts -> the labels of probability 0.5 or more, or none."""
 
     kind = "multi_label"
     heads = ("classification",)
@@ -181,13 +181,12 @@ class MultiLabelForm(TextForm):
     multi_label = True
 
     labels: tuple[str, ...]
-    threshold: float = 0.5
 
     def predict(self, id: str, logits: FloatArray) -> Prediction:
-        """Take the labels above the threshold."""
+        """Take the labels that are as likely as not."""
         require_labels(len(logits), self.labels)
         probabilities = sigmoid(logits)
-        flags = tuple(int(p >= self.threshold) for p in probabilities)
+        flags = tuple(int(p >= 0.5) for p in probabilities)
         return Prediction(id, flags, tuple(probabilities.tolist()))
 
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Sliding windows over a passage, the pieces of an answer, and how many answers they hold."""
+"""Sliding windows over a passage, and the pieces of an answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from litebert.tasks.base import Answer, Example, Examples, Features, IntArray
+from litebert.tasks.base import IntArray
 
 
 @dataclass(frozen=True)
@@ -66,36 +66,3 @@ def max_context(starts: Sequence[int], size: int, num_pieces: int) -> list[npt.N
         best[part] = np.where(better, context, best[part])
         owner[part] = np.where(better, index, owner[part])
     return [owner[start : start + size] == index for index, start in enumerate(starts)]
-
-
-def answer_alignment(examples: Examples, features: Features) -> dict[str, int]:
-    """Compare the target of each window with the first gold answer of its example.
-
-    Of the answers, ``exact`` ones come back from some window character for character, ``widened``
-    ones start or end inside a piece, so that the target is the whole pieces, and no window holds
-    all of a ``lost`` one.
-    """
-    recovered: dict[int, bool] = {}
-    for feature in features:
-        if feature.target is None or feature.passage is None or feature.target[2]:
-            continue
-        answer = first_answer(examples[feature.example])
-        if answer is None:
-            continue
-        first = feature.passage.first
-        start = int(feature.passage.starts[int(feature.target[0]) - first])
-        end = int(feature.passage.ends[int(feature.target[1]) - first])
-        is_exact = (start, end) == (answer.start, answer.start + len(answer.text))
-        recovered[feature.example] = recovered.get(feature.example, False) or is_exact
-    answerable = sum(first_answer(example) is not None for example in examples)
-    exact = sum(recovered.values())
-    lost = answerable - len(recovered)
-    return {"exact": exact, "widened": len(recovered) - exact, "lost": lost}
-
-
-def first_answer(example: Example) -> Answer | None:
-    """Return the answer to learn; None for an unanswerable question."""
-    if not isinstance(example.gold, tuple) or not example.gold:
-        return None
-    answer = example.gold[0]
-    return answer if isinstance(answer, Answer) else None

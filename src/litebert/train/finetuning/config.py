@@ -138,12 +138,9 @@ is, to the bit"""
     def __post_init__(self) -> None:
         if self.steps is not None and self.epochs is not None:
             raise ConfigError(f"both --steps {self.steps} and --epochs {self.epochs}: give one")
-        at_least_one = (
-            "steps", "batch_size", "eval_every_steps", "patience", "seeds", "keep_checkpoints",
-            "max_train_examples", "max_dev_examples", "max_scored_examples", "max_tokens",
-            "log_every_steps",
-        )  # fmt: skip
-        check_range(self, "1 or more", *at_least_one)
+        steps = ("steps", "eval_every_steps", "log_every_steps", "patience")
+        examples = ("max_train_examples", "max_dev_examples", "max_scored_examples")
+        check_range(self, "1 or more", *steps, *examples)
         check_range(self, "1 or more", "batch_size", "max_tokens", most=10_000_000)
         check_range(self, "8 or more", "max_length", most=1 << 20)
         check_range(self, "1 or more", "seeds", "keep_checkpoints", most=1_000)

@@ -54,7 +54,7 @@ from litebert.train.finetuning.setup import (
 )
 from litebert.train.finetuning.teacher import with_teacher
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
-from litebert.train.run import Run, check_same_configuration, owned_run
+from litebert.train.run import Run, owned_run
 
 _SECONDS_BETWEEN_SAVES = 60.0
 
@@ -62,7 +62,6 @@ _SECONDS_BETWEEN_SAVES = 60.0
 def finetune(config: FinetuneConfig) -> FinetuneResult:
     """Fine-tune a model on a task and write a run folder with the best model in it."""
     with training_process("fine-tuning", config, "ddp") as (process, stop):
-        check_same_configuration(config, process)
         finished = process.on_main(lambda: earlier_result(config))
         if finished is not None and finished.baselines.keys() >= set(config.baseline):
             return finished
@@ -151,7 +150,7 @@ class FineTuning:
             name="adamw", weight_decay=config.weight_decay, bias_correction=correction
         )
         named = list(self.model.named_parameters())
-        num_sets = plan_of(self.model.config).num_feed_forward_sets  # type: ignore[arg-type]
+        num_sets = plan_of(self.model.config).num_sets.feed_forward  # type: ignore[arg-type]
         rates = partial(rate_factor, num_sets=num_sets, decay=self.settings.lr_decay)
         optimizers = build_optimizers(named, adamw, self.settings.lr, rates)
         self.below_head = [p for n, p in named if is_below_head(n) and p.requires_grad]
@@ -288,9 +287,9 @@ class FineTuning:
         if self.latest is None:
             return None
         state, dev = self.state, ""
-        if state.best is not None:
-            score, step = state.best
-            dev = f"best {self.data.task.main_metric} {score:.4g} at step {step:,}"
+        if state.kept:
+            score, step = state.kept[0]
+            dev = f"best {self.data.task.main_metric} {score:.4g} at step {int(step):,}"
         rate = state.tokens / max(state.elapsed_s, 1e-9)
         figures = (f"loss {self.latest['loss']:.3f}", f"{rate:,.0f} tokens/s")
         start = ", random weights" if self.config.start == "random" else ""

@@ -15,9 +15,7 @@ from litebert.model.config import ModelConfig
 from litebert.model.sharing import plan_of
 from litebert.predict.batches import micro_batches, pack
 from litebert.predict.inputs import PaddedBatch, pad, single_rows
-from litebert.tasks.base import Feature, FloatArray
-
-IndexArray = npt.NDArray[np.int64]
+from litebert.tasks.base import Feature, FloatArray, IntArray
 
 _MOST_BATCHES_PER_GROUP = 64
 _GROUPS_PER_EPOCH = 4
@@ -37,18 +35,18 @@ class BatchOrder:
         self.steps_per_epoch = -(-len(self.lengths) // batch_size)
         self._epoch = lru_cache(maxsize=1)(self._make_epoch)
 
-    def batch(self, step: int) -> IndexArray:
+    def batch(self, step: int) -> IntArray:
         """Return the feature indices of a step, counted from 0 over all epochs."""
         epoch, position = divmod(step, self.steps_per_epoch)
         return self._epoch(epoch)[position]
 
-    def _make_epoch(self, epoch: int) -> list[IndexArray]:
+    def _make_epoch(self, epoch: int) -> list[IntArray]:
         generator = rng(self.seed, "fine-tuning order", epoch)
         order = generator.permutation(len(self.lengths))
         # With little data large groups would put the same neighbours together in every epoch.
         per_group = min(_MOST_BATCHES_PER_GROUP, max(1, self.steps_per_epoch // _GROUPS_PER_EPOCH))
         size = per_group * self.batch_size
-        batches: list[IndexArray] = []
+        batches: list[IntArray] = []
         for begin in range(0, len(order), size):
             group = order[begin : begin + size]
             group = group[np.argsort(self.lengths[group], kind="stable")]
@@ -64,7 +62,7 @@ class JointBatch:
     """Features whose loss is over all of them together, in padded batches of like length."""
 
     padded: list[PaddedBatch]
-    places: IndexArray
+    places: IntArray
     """[B * T], where each row stands among those of all padded batches"""
     targets: npt.NDArray[np.generic]
     teacher: FloatArray | None
@@ -72,11 +70,6 @@ class JointBatch:
     """T, rows per feature"""
     num_labels: int
     num_tokens: int
-
-    @property
-    def num_padded(self) -> int:
-        """Tokens of all padded batches, padding included."""
-        return sum(part.input_ids.size for part in self.padded)
 
 
 Batch = PaddedBatch | JointBatch

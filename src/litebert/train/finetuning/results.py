@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from torch import nn
@@ -143,8 +142,8 @@ class Scorer:
         if isinstance(self.model, SentenceEncoder):
             head, form = "encoder", form.changed(pooling=self.model.pooling)
         own = split.features[process.rank :: world_size]
-        bar_of = partial(progress, f"scoring {split.name}", len(own), "input")
-        with bar_of() if is_shown and process.is_main else nullcontext() as bar:
+        title, is_seen = f"scoring {split.name}", is_shown and process.is_main
+        with progress(title, len(own), "input") if is_seen else nullcontext() as bar:
             outputs = outputs_of(
                 TorchBackend(self.model, head, config.precision),
                 form,

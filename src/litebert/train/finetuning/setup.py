@@ -17,7 +17,7 @@ from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.rng import derived_seed
 from litebert.common.runs import RunFolder
-from litebert.common.statistics import in_percent, wilson_interval
+from litebert.common.statistics import interval_in_percent
 from litebert.dist.runtime import Precision, autocast
 from litebert.interop import hf
 from litebert.interop.folder import load_config, resolve
@@ -79,7 +79,6 @@ class LabelScale:
     def fold(self, model: nn.Module) -> None:
         """Put the scale into the head's weight and bias."""
         name = HEADS["regression"].linear
-        assert name is not None, "one number is one linear map"
         weight, bias = (model.get_parameter(f"{name}.{part}") for part in ("weight", "bias"))
         weight.mul_(self.deviation)
         bias.mul_(self.deviation).add_(self.mean)
@@ -158,7 +157,7 @@ def load_task_data(
     if (num_scored := len(scored[0].examples)) < FEW_EXAMPLES:
         lines.append(
             f"warning: {scored[0].name} has {num_scored} examples: a score of 80 % may stand for "
-            f"{in_percent(wilson_interval(0.8, num_scored))} (95 % interval)"
+            f"{interval_in_percent(0.8, num_scored)} (95 % interval)"
         )
     counts = {"train": len(usable), **{name: len(found) for name, found in evals}}
     return TaskData(task, tokenizer, train, tuple(scored), problems, max_length, counts, lines)
@@ -202,11 +201,6 @@ class FinetuneState(TrainState):
     kept: tuple[tuple[float, ...], ...] = ()
     """(score, step) of the best evaluations, best first"""
     evals_since_best: int = 0
-
-    @property
-    def best(self) -> tuple[float, int] | None:
-        """Score and step of the best evaluation."""
-        return (self.kept[0][0], int(self.kept[0][1])) if self.kept else None
 
     def kept_steps(self) -> list[int]:
         """Steps of the best evaluations, best first."""
@@ -348,7 +342,8 @@ class TaskLoss(nn.Module):
         model = self.model
         assert isinstance(model, SentenceEncoder), "only vectors are compared with each other"
         encode: Callable[..., Tensor] = model.vectors
-        if self.max_tokens is not None and batch.num_padded > self.max_tokens:
+        num_padded = sum(part.input_ids.size for part in batch.padded)
+        if self.max_tokens is not None and num_padded > self.max_tokens:
             encode = partial(checkpoint, model.vectors, use_reentrant=False)
         parts = [encode(head_inputs(part, self.device), num_layers) for part in batch.padded]
         vectors = torch.cat(parts)[torch.from_numpy(batch.places).to(self.device)]

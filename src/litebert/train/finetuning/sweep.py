@@ -14,7 +14,7 @@ from litebert.bundled import BUNDLED
 from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import ConfigError, LitebertError, suggestion
 from litebert.common.files import read_json, write_json, write_text
-from litebert.common.ownership import owned_folder
+from litebert.common.ownership import Inputs, owned_folder
 from litebert.common.runs import is_main_process
 from litebert.train.finetuning.config import FinetuneConfig
 
@@ -76,11 +76,8 @@ class SweepRow:
 @contextmanager
 def owned_sweep(config: SweepConfig, process: Process) -> Iterator[None]:
     """Own the folder of a sweep: process 0 does, and all processes stop if it is refused."""
-    inputs: list[tuple[str, Path | str | None]] = [
-        ("--model", config.model),
-        ("--data", config.data),
-    ]
-    inputs += [("the task file", task) for task in config.tasks]
+    files = [("the task file", task) for task in config.tasks]
+    inputs: Inputs = [("--model", config.model), ("--data", config.data), *files]
     with ExitStack() as held:
 
         def own() -> None:
@@ -123,9 +120,8 @@ def sweep(
 
 
 def _is_sweep(out: Path) -> bool:
-    """Whether a sweep made the folder; the first versions wrote the table alone."""
-    marks = [out / SWEEP_FILE, out / "table.json"]
-    return any(mark.is_file() and {"tasks", "rows"} & read_json(mark).keys() for mark in marks)
+    mark = out / SWEEP_FILE
+    return mark.is_file() and "tasks" in read_json(mark)
 
 
 def combinations(grid: Sequence[str]) -> list[dict[str, object]]:

@@ -253,8 +253,8 @@ accumulation"""
     def __post_init__(self) -> None:
         if self.steps is None and self.tokens is None and self.budget is None:
             raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
-        counts = ("batch_size", "accumulation", "log_every_steps", "max_nonfinite")
-        check_range(self, "1 or more", "steps", "tokens", *counts)
+        counts = ("steps", "tokens", "accumulation", "log_every_steps", "max_nonfinite")
+        check_range(self, "1 or more", *counts)
         check_range(self, "1 or more", "batch_size", most=10_000_000)
         check_range(self, "0 or more", "workers", most=MOST_PROCESSES)
         check_range(self, "0 or more and less than 1", "average")

@@ -97,7 +97,8 @@ class Pretraining:
     ) -> None:
         self.config, self.process, self.stop, self.screen = config, process, stop, screen
         self.corpora = corpora = open_corpora(config)
-        verify_corpora(corpora.all, config.seed, config.verify, process, screen.note)
+        shards = (*(shards for shards, _ in corpora.train), *corpora.dev)
+        verify_corpora(shards, config.seed, config.verify, process, screen.note)
         self.shape = resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
         identity, keep_last = pretraining_identity(config, self.shape), config.checkpoint.keep_last
@@ -167,9 +168,7 @@ class Pretraining:
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
         num_pairs = int(self.config.examples.task != "none")
-        stage, device = self._stage(), self.process.device
-        bag = self._bag(1, stage)
-        loss = PretrainingLoss.of(self.config, 1, num_pairs, stage, device, bag)
+        loss = self._loss(1, num_pairs, 1, self._stage())
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
         if self.corpora.dev_note:
             self.screen.note(self.corpora.dev_note)
@@ -225,7 +224,8 @@ class Pretraining:
         # A row without an address only stands in for an example.
         counts = (*counts_of(batches), sum(len(batch.addresses) for batch in batches))
         predictions, pairs, tokens, examples = (int(n) for n in process.sum(counts))
-        bag = self._bag(examples, stage)
+        loss = self._loss(predictions, pairs, examples, stage)
+        bag = loss.bag
         flops = sum(
             batch_flops(self.shape, batch, stage.layers, has_bag=bag is not None)
             for batch in batches
@@ -241,7 +241,6 @@ class Pretraining:
             for number in range(len(batches))
         ]
         state.feed, state.pairs = self.feed.position, self.pairs.position
-        loss = PretrainingLoss.of(config, predictions, pairs, stage, process.device, bag)
         return Step(batches, loss, seeds, lr_factor, tokens, rests)
 
     def count(self, outcome: Outcome) -> None:
@@ -326,13 +325,13 @@ class Pretraining:
             average = {} if self.average is None else self.average.tensors
             deepen(self.replica.model, self.loop.optimizers, sets, average)
 
-    def _bag(self, num_examples: int, stage: Stage) -> Bag | None:
-        """The bag-of-words loss of a step, if it counts."""
-        objective = self.config.objective
-        weight = objective.bag_weight * stage.bag_factor
-        if not weight:
-            return None
-        return Bag(weight, num_examples, self.piece_weights, objective.bag_words == "masked")
+    def _loss(self, predictions: int, pairs: int, examples: int, stage: Stage) -> PretrainingLoss:
+        """The loss of a step with these counts; the bag of words is part of it if it has weight."""
+        objective, precision = self.config.objective, self.config.precision
+        device, bag = self.process.device, None
+        if weight := objective.bag_weight * stage.bag_factor:
+            bag = Bag(weight, examples, self.piece_weights, objective.bag_words == "masked")
+        return PretrainingLoss(objective, predictions, pairs, stage, device, precision, bag)
 
     def _note_positions(self) -> None:
         """Say so if the model has positions that no example of the run reaches."""

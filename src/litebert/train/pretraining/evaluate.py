@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -29,9 +29,6 @@ from litebert.train.run import Run, TrainState
 
 EVALUATION_SEED = 20190926
 """Fixed, so that every run with the same shards and lengths is evaluated on the same examples."""
-
-_MOST_PREDICTIONS = {"paper": None, "official": 20, "balanced": None}
-"""Predicted tokens of an example, by each reading of the rules."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ class DevSet:
         self.unigram_log_probability = np.log(smoothed / smoothed.sum())
         self._cache: dict[tuple[Task, int], list[Batch]] = {}
         self._rules: dict[tuple[Task, int], float | None] = {}
-        mask = MaskConfig(rate=0.15, max_predictions=_MOST_PREDICTIONS[rules])
+        mask = MaskConfig(rate=0.15, max_predictions=20 if rules == "official" else None)
         self._config = ExampleConfig(
             length=config.length, micro_batch_size=batch_size, rules=rules, mask=mask
         )
@@ -264,8 +261,8 @@ class Evaluator:
         replica: Replica,
         dev: DevSet,
         run: Run[RunState],
-        finished: Callable[[], AbstractContextManager[None]] = nullcontext,
-        probe: LiveProbe | None = None,
+        finished: Callable[[], AbstractContextManager[None]],
+        probe: LiveProbe | None,
     ) -> None:
         self.config, self.settings = config, config.evaluation
         self.replica, self.dev, self.run, self.state = replica, dev, run, run.state

@@ -140,10 +140,8 @@ class Feed:
 
 def without_masks(batch: Batch) -> Batch:
     """The same examples with every word in its place and nothing to predict."""
-    words = batch.input_ids.copy()
-    words.reshape(-1)[batch.masked_positions] = batch.masked_labels
     none = batch.masked_positions[:0]
-    return replace(batch, input_ids=words, masked_positions=none, masked_labels=none)
+    return replace(batch, input_ids=batch.originals(), masked_positions=none, masked_labels=none)
 
 
 def shares_of(batch: Batch, num_shares: int) -> list[Batch]:

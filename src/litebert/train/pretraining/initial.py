@@ -114,7 +114,7 @@ def deepen(
             if copy in owners:
                 states = owners[copy].state
                 for key, value in states.get(original, {}).items():
-                    states[copy][key] = value.clone() if isinstance(value, Tensor) else value
+                    states[copy][key] = value.clone()
 
 
 def spread(shared: nn.Module, model: nn.Module, inner_group_num: int) -> None:

@@ -13,7 +13,7 @@ from litebert.data.batches.example import Batch
 from litebert.dist.runtime import Precision, autocast
 from litebert.model.config import IGNORED_LABEL, ModelConfig
 from litebert.train.estimate import step_flops
-from litebert.train.pretraining.config import Objective, PretrainConfig
+from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.curriculum import Stage
 
 STATISTICS = (
@@ -85,14 +85,12 @@ class Bag:
         The shares of an example sum to 1; those of a row that only stands in for one are 0.
         """
         device = self.piece_weights_V.device
-        words = batch.input_ids.copy()
-        words.reshape(-1)[batch.masked_positions] = batch.masked_labels
-        counts = np.ones(words.shape, np.float32)
+        counts = np.ones(batch.input_ids.shape, np.float32)
         if self.masked_only:
             counts[:] = 0.0
             counts.reshape(-1)[batch.masked_positions] = 1.0
         counts[len(batch.addresses) :] = 0.0
-        words_BS = torch.from_numpy(words).to(device)
+        words_BS = torch.from_numpy(batch.originals()).to(device)
         weights_BS = self.piece_weights_V[words_BS] * torch.from_numpy(counts).to(device)
         # A bag without words has no loss; the least weight there can be is far above 1e-9.
         shares_BS = weights_BS / weights_BS.sum(1, keepdim=True).clamp(min=1e-9)
@@ -104,13 +102,8 @@ def piece_weights(
 ) -> Tensor:
     """How much each piece counts in a bag: min(1, (frequency / its own) ** exponent); float32 [V].
 
-    Frequent pieces say little of an example. Specials say nothing and get 0.
-
-    Args:
-        counts: int64 [V], occurrences in the training text.
-        special_ids: pieces that are not words.
-        frequency: pieces up to this one count in full.
-        exponent: how much less the others count.
+    ``counts``, int64 [V], is how often each occurs in the training text. Frequent pieces say little
+    of an example; specials say nothing and get 0.
     """
     own = np.maximum(counts, 1) / max(1, counts.sum())
     weights = np.minimum(1.0, (frequency / own) ** exponent)
@@ -127,28 +120,12 @@ class PretrainingLoss:
     """predicted tokens of the step over all micro-batches and processes"""
     num_pairs: int
     """labelled pairs of the step; 0 without a sentence task"""
-    layers: int
+    stage: Stage
     device: torch.device
     precision: Precision = "float32"
     """of the matrix products"""
     bag: Bag | None = None
     """the bag-of-words loss, if there is one"""
-    sentence_factor: float = 1.0
-    """on the weight of the sentence loss"""
-
-    @classmethod
-    def of(
-        cls,
-        config: PretrainConfig,
-        predictions: int,
-        pairs: int,
-        stage: Stage,
-        device: torch.device,
-        bag: Bag | None = None,
-    ) -> PretrainingLoss:
-        """The loss of a run in a step with these numbers of predicted tokens and pairs."""
-        objective, precision, factor = config.objective, config.precision, stage.sentence_factor
-        return cls(objective, predictions, pairs, stage.layers, device, precision, bag, factor)
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss to differentiate, and the sums named in ``STATISTICS``, float64 [5]."""
@@ -160,7 +137,7 @@ class PretrainingLoss:
                 torch.from_numpy(batch.masked_positions).to(self.device),
                 torch.from_numpy(batch.masked_labels).to(self.device),
                 labels if has_pairs else None,
-                self.layers,
+                self.stage.layers,
                 first_position=batch.first_position,
                 **({} if self.bag is None else self.bag.inputs(batch)),
             )
@@ -168,7 +145,7 @@ class PretrainingLoss:
         sentence_sum, sentence_right, bag_sum = torch.zeros(3, device=self.device).unbind()
         if has_pairs:
             sentence_sum = out.sentence_loss_sum
-            weight = self.objective.sentence_weight * self.sentence_factor
+            weight = self.objective.sentence_weight * self.stage.sentence_factor
             loss = loss + sentence_sum * (weight / self.num_pairs)
             sentence_right = (out.sentence_logits_B2.argmax(-1) == labels).sum()
         if self.bag is not None:

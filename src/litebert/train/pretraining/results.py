@@ -86,9 +86,8 @@ def fill_mask_samples(
     Each is ``{"text": "... [MASK] ...", "answer": "word", "candidates": [["word", 0.31], ...]}``.
     """
     batch = dev.batches(dev.word_task, NUM_SAMPLES)[0]
-    ids = batch.input_ids.copy()
+    ids = batch.originals()
     length = ids.shape[1]
-    ids.reshape(-1)[batch.masked_positions] = batch.masked_labels
     tokenizer = corpora.tokenizer
     samples: list[dict[str, object]] = []
     for row in range(min(NUM_SAMPLES, len(ids))):

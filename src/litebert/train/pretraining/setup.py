@@ -13,7 +13,7 @@ from litebert.common.config import to_dict
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
 from litebert.common.statistics import small_dev_split
-from litebert.data.batches.example import Vocabulary, WordChoice
+from litebert.data.batches.example import Vocabulary
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of, verify_shards
 from litebert.dist.runtime import Process
@@ -44,17 +44,7 @@ class Corpora:
     """dev documents"""
     tokenizer: Tokenizer
     tokenizer_folder: Path
-    words: WordChoice = "auto"
-
-    @property
-    def all(self) -> tuple[ShardSet, ...]:
-        """Every set of shards."""
-        return (*(shards for shards, _ in self.train), *self.dev)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """What drawing examples needs."""
-        return Vocabulary.of(self.tokenizer, self.words)
+    vocabulary: Vocabulary
 
     def unigram_counts(self) -> np.ndarray:
         """How often each piece occurs in the training documents, int64 [V]."""
@@ -85,8 +75,8 @@ def open_corpora(config: PretrainConfig) -> Corpora:
     tokenizer = tokenizer_of([*train, *dev] if config.dev_data else train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
     weighted = tuple(zip(train, weights, strict=True))
-    words = config.examples.mask.words
-    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder, words)
+    vocabulary = Vocabulary.of(tokenizer, config.examples.mask.words)
+    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder, vocabulary)
 
 
 def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[ShardSet, ...]:

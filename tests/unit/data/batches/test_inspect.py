@@ -113,10 +113,10 @@ def test_examples_are_shown_one_of_each_batch_first(tiny_shards_dir: Path) -> No
     assert len(found.shown) == 4
 
 
-def test_histogram_adds_and_counts() -> None:
-    first = Histogram.of(np.array([1, 4, 5, 9]), (1, 5, 10))
-    assert first.counts == (2, 2)
-    assert (first + first).counts == (4, 4)
+def test_histogram_counts_the_values_of_all_arrays() -> None:
+    values = np.array([1, 4, 5, 9])
+    assert Histogram.of([values], (1, 5, 10)).counts == (2, 2)
+    assert Histogram.of([values, values], (1, 5, 10)).counts == (4, 4)
 
 
 def test_command_prints_text_json_and_a_picture(

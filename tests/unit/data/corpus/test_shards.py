@@ -20,8 +20,8 @@ from litebert.data.corpus import shards as shards_module
 from litebert.data.corpus.manifest import MANIFEST
 from litebert.data.corpus.shards import (
     UNIGRAMS,
-    ShardCutter,
     ShardSet,
+    cut_shards,
     seal_split,
     token_dtype,
     verify_shards,
@@ -71,10 +71,8 @@ def test_cuts_do_not_depend_on_how_documents_arrive(
     corpus: Corpus, shard_tokens: int, data: st.DataObject
 ) -> None:
     def cut(groups: list[Corpus]) -> list[list[int]]:
-        cutter = ShardCutter(shard_tokens)
-        shards = [s for group in groups for s in cutter.add(pack(group, VOCAB_SIZE))]
-        rest = cutter.rest()
-        return [shard.tokens.tolist() for shard in [*shards, *([rest] if rest else [])]]
+        packed = (pack(group, VOCAB_SIZE) for group in groups)
+        return [shard.tokens.tolist() for shard in cut_shards(packed, shard_tokens)]
 
     border = data.draw(st.integers(0, len(corpus)))
     assert cut([corpus]) == cut([corpus[:border], corpus[border:]]) == cut([[d] for d in corpus])

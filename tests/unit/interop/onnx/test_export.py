@@ -19,10 +19,11 @@ from litebert.interop.card import model_card
 from litebert.interop.folder import ModelFolder
 from litebert.interop.onnx import export as onnx_export
 from litebert.interop.onnx import verify as onnx_verify
-from litebert.interop.onnx.export import Pooling, export_onnx, num_nodes
+from litebert.interop.onnx.export import export_onnx, num_nodes
 from litebert.interop.onnx.file import OnnxFile
 from litebert.interop.onnx.graph import LARGEST, quantize_rows
 from litebert.interop.onnx.verify import check_eight_bits, verify_export
+from litebert.model.config import Pooling
 from litebert.model.head_table import Head
 from tiny_models import HEADS, TINY, random_model_folder
 

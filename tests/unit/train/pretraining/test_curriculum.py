@@ -117,6 +117,8 @@ def test_a_warm_up_longer_than_the_run_is_refused() -> None:
     PretrainConfig(data=HERE, out=HERE, steps=3125, schedule=schedule)
     with pytest.raises(ConfigError, match="only 200 steps: shorten the warm-up"):
         PretrainConfig(data=HERE, out=HERE, steps=200, schedule=schedule)
+    with pytest.raises(ConfigError, match="warmup_steps is 3125 but there is no --steps"):
+        PretrainConfig(data=HERE, out=HERE, tokens=200, schedule=schedule)
 
 
 def test_durations() -> None:
