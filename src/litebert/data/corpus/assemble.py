@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import cast
@@ -18,7 +18,7 @@ from litebert.common.errors import blame
 from litebert.common.files import read_json, write_json, write_json_lines
 from litebert.data.corpus.build import PROBLEMS, BuildFolder
 from litebert.data.corpus.ingest import Problem
-from litebert.data.corpus.parts import read_hashes, read_part
+from litebert.data.corpus.parts import Part, read_hashes, read_part
 from litebert.data.corpus.shards import Documents, cut_shards, shard_path, write_shard
 from litebert.text.coverage import Coverage
 
@@ -57,6 +57,30 @@ class Assembly:
     """tokens that count, and those that the vocabulary lacks"""
 
 
+@dataclass
+class _Tally:
+    """What is counted while parts go by."""
+
+    tokens_of_parts: list[int] = field(default_factory=list)
+    """of training documents"""
+    train_documents: int = 0
+    text_bytes: int = 0
+    empty_documents: int = 0
+    problems: Counter[str] = field(default_factory=Counter)
+    named_problems: list[Problem] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
+
+    def add(self, part: Part, is_train: NDArray[np.bool_]) -> None:
+        summary = part.summary
+        self.tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
+        self.train_documents += int(is_train.sum())
+        self.text_bytes += summary.text_bytes
+        self.empty_documents += summary.empty_documents
+        self.problems.update(summary.problem_counts)
+        self.named_problems += summary.problems[: _NAMED_PROBLEMS - len(self.named_problems)]
+        self.coverage += Coverage(*summary.coverage)
+
+
 def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens: int) -> Assembly:
     """Find duplicates, write the dev shards, and decide which parts make which train shard.
 
@@ -67,38 +91,27 @@ def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens
     parts = [build.part(index) for index in range(num_parts)]
     first_documents = [0, *accumulate(len(read_hashes(path)) for path in parts)]
     num_duplicates = _mark_duplicates(build, parts, first_documents[-1]) if dedup else 0
-    tokens_of_parts: list[int] = []
-    text_bytes = train_documents = empty_documents = 0
-    problems, coverage = Counter[str](), Coverage()
-    named_problems: list[Problem] = []
+    tally = _Tally()
 
     def dev_documents() -> Iterator[Documents]:
-        nonlocal text_bytes, train_documents, empty_documents, coverage
         for path, first in zip(parts, first_documents, strict=False):
             part = read_part(path)
             keep = _kept(build, first, len(part.is_dev))
-            is_train = keep & ~part.is_dev
-            tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
-            train_documents += int(is_train.sum())
-            text_bytes += part.summary.text_bytes
-            empty_documents += part.summary.empty_documents
-            problems.update(part.summary.problem_counts)
-            coverage += Coverage(*part.summary.coverage)
-            named_problems.extend(part.summary.problems[: _NAMED_PROBLEMS - len(named_problems)])
+            tally.add(part, keep & ~part.is_dev)
             yield part.documents.select(keep & part.is_dev)
 
     for index, shard in enumerate(cut_shards(dev_documents(), shard_tokens)):
         write_shard(shard_path(build.out, "dev", index), shard)
-    write_json_lines(build.out / PROBLEMS, map(asdict, named_problems))
+    write_json_lines(build.out / PROBLEMS, map(asdict, tally.named_problems))
     assembly = Assembly(
-        groups=tuple(_groups(tokens_of_parts, shard_tokens)),
+        groups=tuple(_groups(tally.tokens_of_parts, shard_tokens)),
         first_documents=tuple(first_documents),
-        text_bytes=text_bytes,
-        train_documents=train_documents,
+        text_bytes=tally.text_bytes,
+        train_documents=tally.train_documents,
         duplicate_documents=num_duplicates,
-        empty_documents=empty_documents,
-        problems=dict(sorted(problems.items())),
-        coverage=astuple(coverage),
+        empty_documents=tally.empty_documents,
+        problems=dict(sorted(tally.problems.items())),
+        coverage=astuple(tally.coverage),
     )
     write_json(build.assembly, to_dict(assembly))
     return assembly
