@@ -66,6 +66,8 @@ one list in which -1 ends a sentence"""
             raise ConfigError("no input given; name files, folders or globs with --input")
         if self.ids and self.dev_group not in (None, "file"):
             raise ConfigError(f"--dev-group {self.dev_group}: ids have no columns; use file")
+        if self.dev_group and not self.dev_share:
+            raise ConfigError(f"--dev-group {self.dev_group} needs a --dev-fraction above 0")
         check_range(self, "0 or more and less than 1", "dev_fraction")
         check_range(self, "1 or more", "workers", most=MOST_PROCESSES)
         check_range(self, "1 or more", "part_bytes", most=1 << 28)

@@ -329,7 +329,7 @@ def _paragraphs(
                 kind: ProblemKind = "broken_json" if reader is None else "broken_row"
                 problems.append(Problem(kind, source.path, number, str(error)))
                 continue
-            if isinstance(record, dict) and column not in record and "questions" in record:
+            if isinstance(record, dict) and record.get(column) is None and "questions" in record:
                 record[column] = record.get("article")  # a passage of RACE
             yield from _of_record(record, column, group, source.path, number, problems)
     elif source.layout == "files":

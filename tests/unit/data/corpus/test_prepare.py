@@ -278,6 +278,8 @@ def test_plain_text_has_no_column_to_group_by(run: Prepare, tmp_path: Path) -> N
         run(dev_group="book")
     with pytest.raises(ConfigError, match="ids have no columns"):
         run(dev_group="book", ids=True)
+    with pytest.raises(ConfigError, match="--dev-group file needs a --dev-fraction above 0"):
+        run(dev_group="file", dev_fraction=0.0)
 
 
 def test_dev_input_is_all_dev_and_leaves_no_copy_in_train(
