@@ -4,14 +4,17 @@
     python bench/languages.py --text FOLDER --show 20     also the words of 20 lines for the eye
     python bench/languages.py --text FOLDER --languages ko de
     python bench/languages.py --text FOLDER --languages ko de --write OUT     only OUT/CODE.txt each
+    python bench/languages.py --text FOLDER --languages ko --write-task OUT   only OUT/CODE/*.tsv
 
 Packages are fetched with `apt-get download` and unpacked with `dpkg -x`, never installed. A line is
 a paragraph; lines that stand in two languages (not translated) and lines mostly in another script
 are left out. For each language and normalisation a vocabulary is learnt from one part of the lines
 and measured on 2,000 others (half of all if there are fewer than 4,000): unknown pieces, pieces per
-word (per character in scripts without
-spaces), lines that come back from their ids as they were, case aside, and lines whose ids through
-transformers' AutoTokenizer are others than ours.
+word (per character in scripts without spaces), lines that come back from their ids as they were,
+case aside, and lines whose ids through transformers' AutoTokenizer are others than ours.
+
+The task is a paragraph of LibreOffice's help, the label its program; train.tsv and dev.tsv are of
+different pages.
 """
 
 from __future__ import annotations
@@ -50,6 +53,10 @@ SHORTEST = 15
 TEST_LINES = 2_000
 TRAIN_LINES = 12_000
 VOCABULARY = 8_000
+PROGRAMS = ("scalc", "swriter", "simpress", "sbasic")
+"""Labels of the task: folders of the help."""
+TASK_LINES = 600
+"""Of each label, at most."""
 RULES: tuple[Normalization, ...] = ("official", "keep-accents", "none")
 
 
@@ -112,6 +119,11 @@ def lines_of(folder: Path, code: str) -> list[str]:
 
 def pages_of(folder: Path, code: str) -> Iterator[list[str]]:
     """The lines of each page of a language; a line that stands on several is of the first."""
+    return (lines for _, lines in named_pages_of(folder, code))
+
+
+def named_pages_of(folder: Path, code: str) -> Iterator[tuple[Path, list[str]]]:
+    """Each page's file and lines."""
     name, has_help = LANGUAGES[code]
     pages = sorted((folder / HANDBOOK).rglob(f"html/{name}/*.html"))
     if has_help:
@@ -123,12 +135,33 @@ def pages_of(folder: Path, code: str) -> Iterator[list[str]]:
         parser.end_line()
         new = [line for line in dict.fromkeys(parser.lines) if line not in found]
         found.update(dict.fromkeys(new))
-        yield [line for line in new if code not in OTHER_SCRIPTS or _is_foreign(line)]
+        yield page, [line for line in new if code not in OTHER_SCRIPTS or _is_foreign(line)]
 
 
 def _is_foreign(line: str) -> bool:
     letters = [c for c in line if c.isalpha()]
     return sum(not c.isascii() for c in letters) > 0.5 * len(letters)
+
+
+def write_task(folder: Path, code: str, out: Path) -> None:
+    """Paragraphs of the help, each with its program; every fifth page is dev."""
+    rows: dict[str, list[str]] = {"train": ["label\ttext"], "dev": ["label\ttext"]}
+    count: Counter[str] = Counter()
+    pages = [
+        (page.parts[page.parts.index("text") + 1], lines)
+        for page, lines in named_pages_of(folder, code)
+        if "text" in page.parts
+    ]
+    for number in rng(0, "pages").permutation(len(pages)).tolist():
+        program, lines = pages[number]
+        taken = lines[: TASK_LINES - count[program]] if program in PROGRAMS else []
+        count[program] += len(taken)
+        split = "train" if number % 5 else "dev"
+        rows[split] += [f"{program}\t{line}" for line in taken]
+    out.mkdir(parents=True, exist_ok=True)
+    for split, found in rows.items():
+        (out / f"{split}.tsv").write_text("\n".join(found) + "\n", encoding="utf-8")
+        print(f"{out / split}.tsv: {len(found) - 1:,} paragraphs", file=sys.stderr)
 
 
 def train(lines: list[str], code: str, rule: Normalization, out: Path) -> SentencePieceTokenizer:
@@ -203,6 +236,7 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True, help="folder for the packages")
     parser.add_argument("--languages", nargs="+", choices=LANGUAGES, default=list(LANGUAGES))
     parser.add_argument("--write", type=Path, help="write the text of each language, and no table")
+    parser.add_argument("--write-task", type=Path, help="write the task, and no table")
     parser.add_argument("--show", type=int, default=0, help="lines to show as words")
     arguments = parser.parse_args()
     fetch(arguments.text, arguments.languages)
@@ -210,7 +244,9 @@ def main() -> None:
         pages = ("\n".join(page) for page in pages_of(arguments.text, code) if page)
         arguments.write.mkdir(parents=True, exist_ok=True)
         (arguments.write / f"{code}.txt").write_text("\n\n".join(pages), encoding="utf-8")
-    if arguments.write:
+    for code in arguments.languages if arguments.write_task else ():
+        write_task(arguments.text, code, arguments.write_task / code)
+    if arguments.write or arguments.write_task:
         return
     names = ["language", "test lines", "training lines", "unknown", "pieces per word"]
     names += [f"{what} {rule}" for what in ("back,", "other ids,") for rule in RULES]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import sys
@@ -58,7 +59,15 @@ def main() -> None:
     }
     if rank == 0:
         (out / "refused.json").write_text(json.dumps(refused))
+    leave_group()
+
+
+def leave_group() -> None:
+    """Leave the process group; its threads end, because no training has kept a reference to it."""
     dist.destroy_process_group()
+    gc.collect()
+    threads = [file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm")]
+    assert not [name for name in threads if "gloo" in name], threads
 
 
 def refusal(config: FinetuneConfig) -> str:

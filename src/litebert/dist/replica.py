@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager as ContextManager
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -54,6 +55,17 @@ class Replica:
         return 0
 
 
+@dataclass
+class _Traffic:
+    """What the last micro-batch handed to the all-reduce.
+
+    DDP's hook holds this and not the replica, which holds DDP: no collector sees such a circle,
+    and models and process groups would stay in memory after their training.
+    """
+
+    bytes: int = 0
+
+
 class DdpReplica(Replica):
     """A full copy on each process; gradients are all-reduced once per step."""
 
@@ -63,14 +75,13 @@ class DdpReplica(Replica):
         self.ddp = DistributedDataParallel(
             model, device_ids=ids, gradient_as_bucket_view=True, find_unused_parameters=some_unused
         )
-        self.ddp.register_comm_hook(self, _sum_gradients)
+        self._traffic = _Traffic()
+        self.ddp.register_comm_hook(self._traffic, _sum_gradients)
         self.module_for_training = self.ddp
-        self.reduced_bytes = 0
-        """of the last micro-batch"""
 
     def micro_batch(self, *, is_last: bool) -> ContextManager[None]:
         """Leave the all-reduce to the last micro-batch."""
-        self.reduced_bytes = 0
+        self._traffic.bytes = 0
         return nullcontext() if is_last else cast("ContextManager[None]", self.ddp.no_sync())
 
     def rehearse(self, loss: Callable[[], Tensor]) -> None:
@@ -84,7 +95,7 @@ class DdpReplica(Replica):
 
     def bytes_per_step(self) -> int:
         """Counted in the last step's all-reduce."""
-        return self.reduced_bytes
+        return self._traffic.bytes
 
 
 class FsdpReplica(Replica):
@@ -162,7 +173,7 @@ def _sum_gradients(state: object, bucket: GradBucket) -> Future[Tensor]:
     DDP compares the annotations themselves, so this file does without postponed ones.
     """
     buffer = bucket.buffer()
-    cast(DdpReplica, state).reduced_bytes += buffer.numel() * buffer.element_size()
+    cast(_Traffic, state).bytes += buffer.numel() * buffer.element_size()
     work = torch_dist.all_reduce(buffer, async_op=True)
     future: Future[Any] = work.get_future()
     return future.then(lambda done: done.value()[0])

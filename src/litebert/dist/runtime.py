@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Literal, TypeVar, cast
 
 import torch
@@ -111,6 +114,7 @@ def this_process(device: DeviceName = "auto", parallel: Parallel = "auto") -> It
         return
     if not has_joined:
         _join(here)
+    _collect_at_exit()
     try:
         yield Process(torch_dist.get_rank(), torch_dist.get_world_size(), here)
     finally:
@@ -133,6 +137,16 @@ def has_fast_bfloat16() -> bool:
 def autocast(precision: Precision, device: torch.device) -> torch.autocast:
     """The context for forward passes."""
     return torch.autocast(device.type, torch.bfloat16, enabled=uses_bfloat16(precision, device))
+
+
+@cache
+def _collect_at_exit() -> None:
+    """Free what trainings left in circles of references before the interpreter ends.
+
+    A group's threads end with the last reference to it, and DDP keeps one. Threads that need the
+    interpreter when it is gone abort a process whose work is done (pytorch#179291).
+    """
+    atexit.register(gc.collect)
 
 
 def _world_size_of_environment() -> int:
