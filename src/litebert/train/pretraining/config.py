@@ -36,6 +36,8 @@ class InitialWeights:
     """neighbours: each head begins by looking at one neighbour, which frees small models at once"""
     neighbour_heads: int = 8
     """most heads that begin at a neighbour; the others look everywhere, as [CLS] needs it"""
+    words: Literal["random", "contexts"] = "random"
+    """contexts: words that stand near the same words in the shards begin alike; takes seconds"""
     word_bias: Literal["zero", "frequencies"] = "zero"
     """frequencies: the output bias begins at the log frequency of each word in the shards"""
 

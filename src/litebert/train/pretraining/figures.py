@@ -123,6 +123,8 @@ def advice(config: PretrainConfig, layers: int, *, is_over: bool = False) -> str
         hints.append("train longer (--steps, --tokens or --budget)")
     if config.initial.attention != "neighbours":
         hints.append('let heads begin at their neighbours (initial.attention = "neighbours")')
+    if config.initial.words != "contexts":
+        hints.append('let words begin by what stands near them (initial.words = "contexts")')
     if layers > 2:
         hints.append("start with 2 layers and deepen later (curriculum.layers)")
     if config.batch_size * config.examples.length > 4096:

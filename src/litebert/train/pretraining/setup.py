@@ -26,6 +26,7 @@ from litebert.text.tokenizer import Tokenizer, has_tokenizer
 from litebert.train.pretraining import curriculum
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.initial import look_at_neighbours, set_word_frequencies, spread
+from litebert.train.pretraining.word_vectors import start_from_contexts
 
 _FREE_SETTINGS = ("hidden_dropout", "attention_dropout")
 """What may differ from the model that continued pretraining starts from."""
@@ -125,6 +126,9 @@ def build_pretraining_model(
             look_at_neighbours(model.encoder, generator, config.initial.neighbour_heads)
         if config.initial.word_bias == "frequencies":
             set_word_frequencies(model, corpora.unigram_counts())
+        if config.initial.words == "contexts":
+            words, train = model.encoder.embeddings.word, [shards for shards, _ in corpora.train]
+            start_from_contexts(words, train, shape.initializer_range, generator)
     else:
         found = load_config(resolve(config.init_from))
         overrides = _overrides(config, found)
