@@ -8,7 +8,7 @@ Factorization"). Seconds of work replace the first part of a small training.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -32,17 +32,19 @@ _ROWS_AT_ONCE = 8192
 
 
 def start_from_contexts(
-    words: nn.Embedding, corpora: Iterable[ShardSet], deviation: float, generator: torch.Generator
+    words: nn.Embedding,
+    corpora: Sequence[ShardSet],
+    deviation: float,
+    generator: torch.Generator,
 ) -> None:
     """Fill a word table [V, E] from the training text; pieces that do not occur stay as drawn."""
-    shards = list(corpora)
-    counts = context_counts(shards, words.num_embeddings)
+    counts = context_counts(corpora, words.num_embeddings)
     vectors, is_known = context_vectors(counts, words.embedding_dim, generator)
     with torch.no_grad():
         words.weight[is_known] = deviation * vectors[is_known]
 
 
-def context_counts(corpora: list[ShardSet], vocab_size: int) -> Tensor:
+def context_counts(corpora: Sequence[ShardSet], vocab_size: int) -> Tensor:
     """How often each piece stands before and after each frequent piece, [V, 2 x contexts]."""
     frequencies = np.sum([shards.unigram_counts() for shards in corpora], axis=0)
     contexts = np.argsort(-frequencies, kind="stable")[:MOST_CONTEXTS]
@@ -87,7 +89,7 @@ def context_vectors(
     return vectors, is_known
 
 
-def _excerpts(corpora: list[ShardSet]) -> Iterator[NDArray[np.int64]]:
+def _excerpts(corpora: Sequence[ShardSet]) -> Iterator[NDArray[np.int64]]:
     """Runs of tokens from all shards, ``MOST_TOKENS`` in all; documents follow each other."""
     share = min(1.0, MOST_TOKENS / max(1, sum(shards.num_tokens for shards in corpora)))
     for shard in (shard for shards in corpora for shard in shards.shards):

@@ -641,7 +641,7 @@ def test_passages_of_squad_and_race_equal_their_plain_text(
     ]
     squad.write_text(json.dumps({"version": "1.1", "data": articles}))
     lines = [
-        json.dumps({"article": "\n".join(document), "questions": ["?"], "id": str(n)})
+        json.dumps({"article": "\n".join(document), "questions": ["?"], "text": None, "id": str(n)})
         for n, document in enumerate(documents)
     ]
     race.write_bytes(lzma.compress("\n".join(lines).encode()))
