@@ -19,14 +19,15 @@ litebert="${LITEBERT:-.venv/bin/litebert}"
 TOKENIZER="${TOKENIZER:-src/litebert/bundled/model}"
 
 # 2. Shards: the plain corpus, more data, and text to measure on that nothing is learned from.
-prepare() {
+# In this order: another one gives other shards, for which docs/evidence.jsonl holds no runs.
+prepare() { # NAME DEV_FRACTION FILE ...
   [ -f "$SHARDS/$1/manifest.json" ] ||
-    "$litebert" prepare --input "$2" --tokenizer "$TOKENIZER" --out "$SHARDS/$1" --dev-fraction "$3"
+    "$litebert" prepare --input "${@:3}" --tokenizer "$TOKENIZER" --out "$SHARDS/$1" --dev-fraction "$2"
 }
-prepare wiki "$DATA/corpus/wiki.txt.xz" 0.005
-prepare novels "$DATA/corpus/novels.txt.xz" 0.005
-prepare squad "$DATA/squad/dev-v1.1.json" 0
-prepare race "$DATA/race/dev.*.jsonl" 0
+prepare wiki 0.005 "$DATA/corpus/wiki.txt.xz"
+prepare novels 0.005 "$DATA/corpus/novels.txt.xz"
+prepare squad 0 "$DATA/squad/dev-v1.1.json"
+prepare race 0 "$DATA/race/dev.middle.jsonl" "$DATA/race/dev.high.jsonl"
 
 # 3. Runs, verdicts, pages; docs/evidence.md is the page of the whole set.
 # shellcheck disable=SC2086

@@ -234,7 +234,7 @@ def finetune_task(folder: DemoFolder, start: Literal["weights", "random"]) -> No
             batch_size=FINETUNE_BATCH,
             lr=5e-4,
             start=start,
-            baseline=("words",) if start == "weights" and find_spec("sklearn") else (),
+            baseline=("words",) if start == "weights" else (),
             resume="auto",
         )
     )

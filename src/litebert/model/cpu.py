@@ -1,7 +1,8 @@
-"""What a CPU does faster than by torch's defaults: GELU, bfloat16 attention, packed weights."""
+"""What a CPU does faster than by torch's defaults: GELU, bfloat16 attention, weights, memory."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import platform
@@ -26,6 +27,27 @@ _SCORES_AT_A_TIME = 2**21
 _PACKING_OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
 """What torch's compiler itself uses for frozen weights. They are not public: looked up, and done
 without where they are missing."""
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""what glibc's mallopt calls the two sizes below"""
+_KEPT_BYTES = 2**30
+"""free memory that stays with the process"""
+_LARGEST_KEPT = 2**25
+"""bytes of a tensor that may use it; glibc allows no more"""
+
+
+def keep_freed_memory() -> None:
+    """Let the process keep the memory of freed tensors for the next ones.
+
+    By default glibc gives much of it back at once, and every page that comes again is cleared by
+    the system first: an eighth of a fine-tuning step, whose batches are all of different shapes
+    (docs/experiments-log.md). Only where the C library is glibc.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+        libc.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:

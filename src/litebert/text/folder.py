@@ -98,6 +98,7 @@ def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
         "keep_accents": settings.normalization != "official",
         "normalization": settings.normalization,
         "digit_comma": settings.digit_comma,
+        **({"language": settings.language} if settings.language else {}),
     }
 
 

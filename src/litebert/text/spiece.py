@@ -151,7 +151,8 @@ class SentencePieceTokenizer(Tokenizer):
     def description(self) -> str:
         """What it is in a few words, for people."""
         case = "lower-cased" if self.settings.lower else "cased"
-        return f"SentencePiece, normalization {self.settings.normalization}, {case}"
+        language = f", language {self.settings.language}" if self.settings.language else ""
+        return f"SentencePiece, normalization {self.settings.normalization}, {case}{language}"
 
     @cached_property
     def split_ids(self) -> frozenset[int]:

@@ -44,6 +44,8 @@ class TokenizerSettings:
     """what becomes of accents: dropped as in ALBERT, kept (NFKC), or the text is left as it is"""
     specials: tuple[str, ...] = SPECIAL_PIECES
     """names of padding, unknown, [CLS], [SEP] and [MASK]"""
+    language: str = ""
+    """of the text it was trained for, an ISO 639 code; empty if that was not said"""
 
     @classmethod
     def read(cls, path: Path) -> TokenizerSettings:
@@ -63,9 +65,14 @@ class TokenizerSettings:
             if value not in choices:
                 raise ConfigError(f"{path}: {key} is {value!r}; choose one of {', '.join(choices)}")
         found = values.get("model_max_length")
-        length, specials = found if isinstance(found, int) else 512, special_names(values)
+        language = values.get("language")
         return cls(
-            lower, cast(DigitComma, digit_comma), length, cast(Normalization, rule), specials
+            lower,
+            cast(DigitComma, digit_comma),
+            found if isinstance(found, int) else 512,
+            cast(Normalization, rule),
+            special_names(values),
+            language if isinstance(language, str) else "",
         )
 
 

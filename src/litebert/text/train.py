@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -93,7 +93,8 @@ class TokenizerTrainConfig:
         """What the tokenizer will do beside its pieces; text as it is keeps its case too."""
         rule = self.choice[0]
         lower = not self.cased and rule != "none"
-        return TokenizerSettings(lower, self.digit_comma, self.max_length, rule)
+        settings = TokenizerSettings(lower, self.digit_comma, self.max_length, rule)
+        return replace(settings, language=self.language)
 
     @property
     def choice(self) -> tuple[Normalization, str]:

@@ -21,6 +21,7 @@ from litebert.common.errors import ConfigError, DataError, LitebertError
 from litebert.common.signals import StopRequest, stop_request
 from litebert.dist.replica import Replica, whole
 from litebert.dist.runtime import Parallel, Process, this_process
+from litebert.model.cpu import keep_freed_memory
 from litebert.optim.build import set_learning_rate
 from litebert.predict.backend import Threads
 from litebert.train.display import StatusLine
@@ -112,6 +113,7 @@ def training_process(
     All processes must have the same settings.
     """
     device, threads, out = config.device, config.threads, config.out
+    keep_freed_memory()
     if not str(out).isascii() and BROKEN.search(str(out)):
         raise ConfigError(f"{out} is not a UTF-8 name, which boards need: choose another --out")
     settings = {k: v for k, v in to_dict(config).items() if k not in _PATHS_OF_A_MACHINE}

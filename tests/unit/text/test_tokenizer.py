@@ -172,6 +172,17 @@ def test_fingerprint_follows_what_changes_ids(tiny_tokenizer: SentencePieceToken
     assert len({fingerprint(), fingerprint(lower=False), fingerprint(digit_comma="off")}) == 3
 
 
+def test_a_folder_keeps_its_language(tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path) -> None:
+    settings = TokenizerSettings(language="de")
+    named = SentencePieceTokenizer(tiny_tokenizer.model, settings)
+    named.save(tmp_path)
+    assert Tokenizer.load(tmp_path).settings == settings
+    assert named.fingerprint == tiny_tokenizer.fingerprint
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(config.read_text().replace('"de"', "[7]"))
+    assert Tokenizer.load(tmp_path).settings.language == ""
+
+
 def test_cased_keeps_case(tiny_tokenizer: SentencePieceTokenizer) -> None:
     cased = SentencePieceTokenizer(tiny_tokenizer.model, TokenizerSettings(lower=False))
     assert cased.normalize("The Café") == "The Cafe"

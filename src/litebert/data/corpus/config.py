@@ -32,8 +32,8 @@ or the passages of SQuAD (.json) and RACE (.jsonl); also .gz, .xz or .zst"""
     """what a line of plain text is (blank lines part documents), or one file a document"""
     column: str = "text"
     """name of the text in JSON lines and Parquet"""
-    language: str = "en"
-    """language of the text, for sentence splitting"""
+    language: str = ""
+    """language of the text, for sentence splitting; default: the tokenizer's, else en"""
     dev_input: tuple[Path, ...] = ()
     """text that makes the dev split instead of a share of the input"""
     dev_fraction: float | None = None

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import get_args
@@ -75,6 +75,11 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     named = [("--input", path) for path in (*config.input, *config.dev_input)]
     keep_inputs(config.out, [*named, ("--tokenizer", config.tokenizer)])
     tokenizer = Tokenizer.load(config.tokenizer)
+    if not config.language:
+        of_tokenizer = tokenizer.settings.language
+        config = replace(config, language=of_tokenizer or "en")
+        if of_tokenizer and config.layout != "sentences":
+            say(f"sentences are split as of language {of_tokenizer}, the tokenizer's")
     how = (config.layout, config.language, config.out.absolute())
     inputs = find_inputs(config.dev_input, "dev", *how) + find_inputs(config.input, "train", *how)
     group = HeldOut(group=config.dev_group).column

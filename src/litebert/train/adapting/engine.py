@@ -71,7 +71,7 @@ def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:
             _say(f"1 of 4: vocabulary; the model is {source}")
             _make_vocabulary(config, source, old, tokenizer)
         _say("2 of 4: shards")
-        language, column, dev = config.language or "en", config.column, config.dev_input
+        language, column, dev = config.language, config.column, config.dev_input
         fraction = 0.02 if config.dev_fraction is None and not dev else config.dev_fraction
         prepare(
             PrepareConfig(config.input, tokenizer, shards, "auto", column, language, dev, fraction)

@@ -662,3 +662,29 @@ def test_a_broken_squad_file_is_reported(run: Prepare, tmp_path: Path) -> None:
     (tmp_path / "good.txt").write_text("One sentence.\n\nAnother one.\n")
     report = run(tmp_path / "bad.json", tmp_path / "good.txt")
     assert report.manifest.problems["broken_json"] == 1
+
+
+@pytest.mark.parametrize(("asked", "split_as"), [("", "de"), ("en", "en")])
+def test_sentences_are_split_as_the_tokenizers_language_has_it(
+    asked: str, split_as: str, tmp_path: Path, tiny_tokenizer_dir: Path
+) -> None:
+    text = "Am 3. Mai kam der Brief. Er war lang."
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "de.txt").write_text(text)
+    tokenizer = Tokenizer.load(tiny_tokenizer_dir)
+    tokenizer.settings = replace(tokenizer.settings, language="de")
+    (tmp_path / "tokenizer").mkdir()
+    tokenizer.save(tmp_path / "tokenizer")
+    config = PrepareConfig(
+        input=(tmp_path / "texts",),
+        tokenizer=tmp_path / "tokenizer",
+        out=tmp_path / "out",
+        layout="files",
+        language=asked,
+        dev_fraction=0.0,
+        workers=1,
+        allow_unknown=True,
+    )
+    manifest = prepare(config).manifest
+    assert manifest.settings["language"] == split_as
+    assert manifest.split("train").sentences == len(split_sentences(text, split_as))
