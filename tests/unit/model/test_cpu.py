@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -131,3 +134,34 @@ def test_where_packing_is_impossible_nothing_changes(
     encoder.pack()
     assert not any(isinstance(module, PackedLinear) for module in encoder.modules())
     assert any(isinstance(module, nn.Linear) for module in encoder.modules())
+
+
+_FAULTS = """
+import resource
+import torch
+from litebert.model.cpu import keep_freed_memory
+
+{call}
+for number in range(20):
+    if number == 5:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    one = [torch.ones(1 << 20 | number << 12) for _ in range(3)]
+    del one
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives memory back so")
+def test_freed_memory_is_used_again() -> None:
+    def faults(call: str) -> int:
+        script = _FAULTS.format(call=call)
+        found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+        return int(found.stdout)
+
+    assert faults("keep_freed_memory()") < 1000 < faults("")
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    monkeypatch.setattr(cpu.ctypes, "CDLL", None)
+    cpu.keep_freed_memory()

@@ -172,7 +172,9 @@ def test_fingerprint_follows_what_changes_ids(tiny_tokenizer: SentencePieceToken
     assert len({fingerprint(), fingerprint(lower=False), fingerprint(digit_comma="off")}) == 3
 
 
-def test_a_folder_keeps_its_language(tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path) -> None:
+def test_a_folder_keeps_its_language(
+    tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path
+) -> None:
     settings = TokenizerSettings(language="de")
     named = SentencePieceTokenizer(tiny_tokenizer.model, settings)
     named.save(tmp_path)
