@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from litebert.commands.flags import JSON, SETTINGS, SWITCH
+from litebert.common.errors import ConfigError
 from litebert.interop.hub import HubFacts, export_hub, push_hub
 from litebert.predict.export import DevCheck, export_checked
 from litebert.predict.purpose import Purpose
@@ -24,7 +25,7 @@ def onnx(
     force_depth: Annotated[bool, SWITCH] = False,
     pooling: Literal["mean", "cls"] | None = None,
     dev: str | None = None,
-    max_drop: float = 0.02,
+    max_drop: float | None = None,
     force: Annotated[bool, SWITCH] = False,
     json_: Annotated[bool, JSON] = False,
 ) -> None:
@@ -48,10 +49,13 @@ def onnx(
             as the source folder says, else mean.
         dev: TASK:DIR, or a task file alone; score the dev set before and after, and refuse too
             large a drop.
-        max_drop: share of the dev score that may be lost.
+        max_drop: share of the dev score that may be lost; 0.02 unless set.
         force: keep the export whatever it lost.
         json_: print JSON.
     """
+    if dev is None and (force or max_drop is not None):
+        flag = "--force" if force else "--max-drop"
+        raise ConfigError(f"{flag} is about the dev score: give --dev TASK:DIR, or leave it out")
     if depth is not None:
         Purpose.read(source).check_depth(depth, force_depth)
     report, drop = export_checked(
@@ -62,7 +66,7 @@ def onnx(
         int8_bits=int8_bits,
         depth=depth,
         pooling=pooling,
-        max_drop=math.inf if force else max_drop,
+        max_drop=math.inf if force else 0.02 if max_drop is None else max_drop,
     )
     if json_:
         values = {**asdict(report), "path": str(report.path)}

@@ -432,6 +432,18 @@ def test_an_export_that_loses_too_much_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("flags", [["--force"], ["--max-drop", "0.1"]])
+def test_flags_about_the_dev_score_need_a_dev_set(
+    model_folder: Folders, tmp_path: Path, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = str(model_folder("classification"))
+    with pytest.raises(SystemExit) as stopped:
+        main(["export", "onnx", source, str(tmp_path / "out"), *flags])
+    assert stopped.value.code == 2
+    assert f"{flags[0]} is about the dev score" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("allowed", [["--force"], ["--max-drop", "0.26"]])
 def test_an_export_that_may_lose_so_much_is_kept(
     falling: Callable[..., list[str]],
