@@ -26,8 +26,33 @@ from litebert.train.finetuning.config import Recipe
 
 RESULT_FILE = "result.json"
 PICTURE_FILE = "figure.png"
-_TASK_KINDS = (".score", ".random", ".words", ".always")
-"""Of a task: fine-tuned, from random weights, a bag of words, always the same answer."""
+_TASK_KINDS = {
+    ".score": "",
+    ".random": ", random weights",
+    ".words": ", bag of words",
+    ".always": ", always the same",
+}
+"""What is measured of a task, and how it is called after the task's name."""
+_NAMES = {
+    "masked_loss": "loss at masks",
+    "squad.masked_loss": "the same, SQuAD text",
+    "race.masked_loss": "the same, RACE text",
+    "mlm_accuracy": "words right, %",
+    "squad.mlm_accuracy": "the same, SQuAD text",
+    "race.mlm_accuracy": "the same, RACE text",
+    "masked_accuracy": "at masks, %",
+    "nsp_accuracy": "NSP right, %",
+    "nsp_overlap_rule": "word overlap, %",
+    "sop_accuracy": "SOP right, %",
+    "sop_length_rule": "length rule, %",
+    "sop_above_rule": "SOP above the rule",
+    "tokens_per_s": "tokens/s",
+    "distance_step": "distance, change a layer",
+    "angle_step": "angle, change a layer",
+    "distance_least": "least distance",
+    "angle_least": "least angle",
+}
+"""Measures in the words of a table."""
 
 Rows = list[list[str]]
 Found = dict[tuple[str, int], dict[str, float]]
@@ -44,12 +69,24 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Rows of figures; the first cell of a row is its condition."""
+
+    title: str
+    heading: list[str]
+    rows: Rows
+
+    def markdown(self) -> str:
+        """The table under its title."""
+        return f"{self.title}:\n\n{markdown_table(self.heading, self.rows)}"
+
+
+@dataclass(frozen=True)
 class Result:
     """What is known of an experiment; the page and the evidence are made of it."""
 
     name: str
-    heading: list[str]
-    rows: Rows
+    tables: list[Table]
     findings: list[Finding]
     command: str
     runs: int = 0
@@ -68,7 +105,7 @@ def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result
     folder.mkdir(parents=True, exist_ok=True)
     records = {key: one for key, run in runs.items() if (one := run.record()) is not None}
     found = {key: one.measures for key, one in records.items()}
-    heading, rows = _table(experiment, found)
+    tables = _tables(experiment, found)
     findings = [_exact(one) for one in experiment.exact]
     for contrast in experiment.contrasts:
         verdict = judge(contrast, _values(contrast.measure, found))
@@ -76,8 +113,7 @@ def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result
     once = {runs[key].key: values for key, values in found.items()}
     result = Result(
         name,
-        heading,
-        rows,
+        tables,
         findings,
         command,
         runs=len(once),
@@ -88,7 +124,7 @@ def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result
         picture=_draw(experiment, records, folder) if found else "",
     )
     write_json(folder / RESULT_FILE, asdict(result))
-    write_text(folder / "table.md", markdown_table(heading, rows))
+    write_text(folder / "table.md", "\n".join(table.markdown() for table in tables))
     write_text(folder / "report.html", _page(experiment, result, folder))
     return result
 
@@ -116,8 +152,7 @@ def write_evidence(out: Path, target: Path, records: Records) -> None:
     for result in results:
         experiment = load_experiment(result.name)
         parts += [f"## {experiment.title}\n", f"{experiment.finding}\n"]
-        if result.rows:
-            parts.append(markdown_table(result.heading, result.rows))
+        parts += [one.markdown() for one in result.tables]
         parts += [_wrapped(f"- {f.claim}: **{f.answer}**; {f.detail}") for f in result.findings]
         parts.append("")
         if result.name.startswith("figure") and result.picture:
@@ -158,7 +193,9 @@ def _wrapped(text: str) -> str:
 
 def _read(folder: Path) -> Result | None:
     path = folder / RESULT_FILE
-    return from_dict(Result, read_json(path), str(path)) if path.is_file() else None
+    values = read_json(path) if path.is_file() else {}
+    # Before 0.2 a result had one table: it is concluded again when it is asked for.
+    return from_dict(Result, values, str(path)) if "tables" in values else None
 
 
 def _values(measure: str, found: Found) -> Values:
@@ -169,29 +206,47 @@ def _values(measure: str, found: Found) -> Values:
     return values
 
 
-def _table(experiment: Experiment, found: Found) -> tuple[list[str], Rows]:
-    """Ours, then the paper's; conditions that only the paper has stand below."""
+def _tables(experiment: Experiment, found: Found) -> list[Table]:
+    """Ours, what fine-tuning made of it, and the paper's; without what there is nothing of."""
     if experiment.exact:
         names = dict.fromkeys(key for one in experiment.exact for key in one.expected)
-        rows = []
-        for one in experiment.exact:
-            figures = {key: f"{value:,.10g}" for key, value in one.expected.items()}
-            rows.append([one.name, *(figures.get(name, "") for name in names)])
-        return ["", *names], rows
-    known = {key for values in found.values() for key in values}
-    of_tasks = [f"{task}{kind}" for task in experiment.tasks for kind in _TASK_KINDS]
-    ours = [name for name in (*experiment.measures, *of_tasks) if name in known]
-    paper = dict.fromkeys(key for one in experiment.conditions for key in one.figures)
-    rows = []
-    for condition in experiment.conditions:
-        if not condition.is_row:
-            continue
+        figures = {
+            one.name: {key: f"{value:,.10g}" for key, value in one.expected.items()}
+            for one in experiment.exact
+        }
+        return [_table("The paper's, and equal to ours", {name: name for name in names}, figures)]
+    tasks = {
+        f"{task}{kind}": f"{task}{name}"
+        for task in experiment.tasks
+        for kind, name in _TASK_KINDS.items()
+    }
+    measures = {name: _NAMES.get(name, name) for name in experiment.measures}
+    conditions = [one for one in experiment.conditions if one.is_row]
+    ours = {}
+    for condition in conditions:
         measured = [values for (name, _), values in found.items() if name == condition.name]
-        if not measured and not condition.figures:
-            continue
-        cells = [_cell(name, [one[name] for one in measured if name in one]) for name in ours]
-        rows.append([condition.name, *cells, *(condition.figures.get(key, "") for key in paper)])
-    return ["", *ours, *(f"paper: {key}" for key in paper)], rows
+        ours[condition.name] = {
+            name: _cell(name, [one[name] for one in measured if name in one])
+            for name in (*measures, *tasks)
+        }
+    paper = {key: key for one in conditions for key in one.figures}
+    tables = (
+        _table("Ours", measures, ours),
+        _table("Fine-tuned, % right on dev", tasks, ours),
+        _table("The paper's", paper, {one.name: one.figures for one in conditions}),
+    )
+    return [one for one in tables if one.rows]
+
+
+def _table(title: str, columns: Mapping[str, str], cells: Mapping[str, Mapping[str, str]]) -> Table:
+    """Figures by condition and column; columns and rows without any are left out."""
+    used = {key: name for key, name in columns.items() if any(c.get(key) for c in cells.values())}
+    rows = [
+        [condition, *(figures.get(key, "") for key in used)]
+        for condition, figures in cells.items()
+        if any(figures.get(key) for key in used)
+    ]
+    return Table(title, ["", *used.values()], rows)
 
 
 def _cell(name: str, values: Sequence[float]) -> str:
@@ -201,7 +256,7 @@ def _cell(name: str, values: Sequence[float]) -> str:
         return f"{fmean(values):,.0f}"
     is_share = "accuracy" in name or name.endswith(("rule", *_TASK_KINDS))
     scale, digits = (100.0, 1) if is_share else (1.0, 3)
-    spread = f" ± {stdev(values) * scale:.{digits}f}" if len(values) > 1 else ""
+    spread = f" ± {stdev(values) * scale:.{digits}f}" if len(set(values)) > 1 else ""
     return f"{fmean(values) * scale:.{digits}f}{spread}"
 
 
@@ -267,7 +322,7 @@ def _page(experiment: Experiment, result: Result, folder: Path) -> str:
         [
             tiles(figures),
             table(("finding", "verdict", ""), verdicts, title="Verdicts"),
-            table(result.heading, result.rows, title="Ours, and the paper's"),
+            *(table(one.heading, one.rows, title=one.title) for one in result.tables),
             picture,
             f"<p>{html.escape(result.note)}</p>" if result.note else "",
             f"<h2>Command</h2><pre>{html.escape(result.command)}</pre>",

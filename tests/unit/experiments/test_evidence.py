@@ -49,15 +49,19 @@ def test_a_finished_table_becomes_verdicts_and_pages(
     answers = {finding["claim"]: finding["answer"] for finding in result["findings"]}
     assert set(answers.values()) == {"holds"}
     assert (result["runs"], result["seeds"], result["minutes"]) == (18, 3, 18.0)
-    rows = {row[0]: row for row in result["rows"]}
+    ours, paper = result["tables"]
+    assert ours["heading"] == ["", "parameters", "loss at masks"]
+    rows = {row[0]: row for row in ours["rows"] + paper["rows"]}
     assert rows["all"][1] == "1,000"
     assert rows["all"][2].startswith(("5.10", "5.09"))
-    assert rows["all, E 768"][-1] == "79.8"  # the paper's
+    assert paper["title"] == "The paper's"
+    assert rows["all, E 768"][-1] == "79.8"
     page = (finished / "table4" / "report.html").read_text()
     assert "data:image/png;base64" in page
     assert (finished / "table4" / "figure.png").read_bytes().startswith(b"\x89PNG")
     evidence = (finished / "evidence.md").read_text()
     assert "## Table 4" in evidence
+    assert "Fine-tuned" not in evidence
     assert "it needs 2 folders of --data" in evidence
     exact = json.loads((finished / "table1" / "result.json").read_text())
     assert {finding["answer"] for finding in exact["findings"]} == {"holds"}
