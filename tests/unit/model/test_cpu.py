@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import subprocess
 import sys
@@ -163,5 +164,5 @@ def test_freed_memory_is_used_again() -> None:
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
-    monkeypatch.setattr(cpu.ctypes, "CDLL", None)
+    monkeypatch.setattr(ctypes, "CDLL", None)
     cpu.keep_freed_memory()
