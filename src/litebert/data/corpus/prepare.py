@@ -79,7 +79,7 @@ def prepare(config: PrepareConfig) -> PrepareReport:
         of_tokenizer = tokenizer.settings.language
         config = replace(config, language=of_tokenizer or "en")
         if of_tokenizer and config.layout != "sentences":
-            say(f"sentences are split as of language {of_tokenizer}, the tokenizer's")
+            say(f"sentences are split by the rules of {of_tokenizer}, the tokenizer's language")
     how = (config.layout, config.language, config.out.absolute())
     inputs = find_inputs(config.dev_input, "dev", *how) + find_inputs(config.input, "train", *how)
     group = HeldOut(group=config.dev_group).column

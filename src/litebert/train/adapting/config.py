@@ -37,7 +37,7 @@ class AdaptConfig:
     """vocabulary that `litebert tokenizer train` made, with whatever settings it takes"""
     language: str = ""
     """ISO 639 code of the text: rules for sentences, and whether a new vocabulary keeps accents; \
-default: English sentences, accents as in the old vocabulary"""
+default: sentences as of the tokenizer's language, else English; accents as in the old vocabulary"""
     column: str = "text"
     """name of the text in JSON lines and Parquet"""
     dev_input: tuple[Path, ...] = ()
