@@ -14,6 +14,9 @@ padding and with its length-grouped sampling it runs the epoch to its end. Padde
 all its batches cost the same, so ``--padded-steps`` of them are timed. All take turns, ``--rounds``
 times; the best round counts, and the range of the ratio over the rounds stands beside it.
 
+litebert runs first and lets the process keep freed memory (`keep_freed_memory`), so the Trainer,
+which shares the process, has that too.
+
 Of a set larger than ``--examples`` so many are drawn and make up the epoch; the column "whole
 epoch" is all of the set's examples divided by the rate. Needs the reference data.
 """

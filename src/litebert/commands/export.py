@@ -14,6 +14,9 @@ from litebert.interop.hub import HubFacts, export_hub, push_hub
 from litebert.predict.export import DevCheck, export_checked
 from litebert.predict.purpose import Purpose
 
+_MAX_DROP = 0.02
+"""Share of the dev score that an export may lose unless told otherwise."""
+
 
 def onnx(
     source: str,
@@ -66,7 +69,7 @@ def onnx(
         int8_bits=int8_bits,
         depth=depth,
         pooling=pooling,
-        max_drop=math.inf if force else 0.02 if max_drop is None else max_drop,
+        max_drop=math.inf if force else _MAX_DROP if max_drop is None else max_drop,
     )
     if json_:
         values = {**asdict(report), "path": str(report.path)}

@@ -43,7 +43,9 @@ from litebert.tasks.registry import find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
-_NEEDED_PACKAGES = ("torch", "onnx", "onnxruntime", "fastapi", "uvicorn", "sentencex")
+_NEEDED_PACKAGES = (
+    "torch", "onnx", "onnxruntime", "fastapi", "uvicorn", "sentencex", "sklearn",
+)  # fmt: skip
 
 PRETRAIN_SHARE, FINETUNE_SHARE = 0.7, 0.08
 """Of the budget, for pretraining and for each of the two fine-tunings; the rest is for the other

@@ -209,12 +209,12 @@ def _values(measure: str, found: Found) -> Values:
 def _tables(experiment: Experiment, found: Found) -> list[Table]:
     """Ours, what fine-tuning made of it, and the paper's; without what there is nothing of."""
     if experiment.exact:
-        names = dict.fromkeys(key for one in experiment.exact for key in one.expected)
+        names = {key: key for one in experiment.exact for key in one.expected}
         figures = {
             one.name: {key: f"{value:,.10g}" for key, value in one.expected.items()}
             for one in experiment.exact
         }
-        return [_table("The paper's, and equal to ours", {name: name for name in names}, figures)]
+        return [_table("The paper's", names, figures)]
     tasks = {
         f"{task}{kind}": f"{task}{name}"
         for task in experiment.tasks

@@ -7,8 +7,10 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from litebert.common.errors import ConfigError
 from litebert.common.runs import RunFolder
 from litebert.demo import pipeline, show
 from litebert.demo.folder import DemoConfig, DemoFolder
@@ -67,3 +69,12 @@ def test_pretraining_is_shown_as_a_curve_and_a_table(tmp_path: Path) -> None:
     assert "loss at [MASK] 6.00 word frequencies alone 6.50" in lines
     assert "masked words right 12.5% of 1,000 in dev documents" in lines
     assert not any("sentence order" in line for line in lines)  # none was asked for
+
+
+def test_what_the_demo_needs_is_looked_for_before_its_first_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "find_spec", lambda name: None if name == "sklearn" else name)
+    with pytest.raises(ConfigError, match="needs sklearn; install it with"):
+        pipeline.demo(DemoConfig(out=tmp_path / "demo"), show.Screen(Console(file=io.StringIO())))
+    assert not (tmp_path / "demo").exists()
