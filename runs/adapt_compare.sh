@@ -2,9 +2,9 @@
 # A model adapted to other text, beside continued pretraining with the old vocabulary and training from scratch:
 # the same time on one core each, loss per character on the same held-out text.
 #
-#   runs/adapt_compare.sh                                            # the Python documentation of the demo, 15 minutes, 2 seeds
+#   runs/adapt_compare.sh                                            # the Python documentation of the demo, 15 minutes, seeds 0 and 1
 #   TEXT=texts/de.txt LANGUAGE=de NAME=german runs/adapt_compare.sh  # another language; TEXT may be a folder
-#   MINUTES=1 SEEDS=1 runs/adapt_compare.sh                          # a try
+#   MINUTES=1 SEEDS=0 runs/adapt_compare.sh                          # a try
 #   LENGTH="--steps 300" runs/adapt_compare.sh                       # by steps where the machine is shared
 #
 # `python bench/languages.py --text FOLDER --languages de --write texts` makes texts/de.txt of Debian's handbook and help.
@@ -17,7 +17,7 @@ NAME="${NAME:-python}"
 OUT="${OUT:-build/adapt_compare}/$NAME"
 MODEL="${MODEL:-bundled}"
 MINUTES="${MINUTES:-15}"
-SEEDS="${SEEDS:-2}"
+SEEDS="${SEEDS:-0 1}"
 LANGUAGE="${LANGUAGE:-}"
 LENGTH="${LENGTH:---budget ${MINUTES}m}"
 ADAPT="${ADAPT:-}" # further flags of `adapt`, such as --freeze-share 0.2
@@ -43,7 +43,7 @@ score() { # FOLDER NAME
 score "$MODEL" before
 
 # 3. The three ways. From scratch learns with the vocabulary that `adapt` learned.
-for seed in $(seq 0 $((SEEDS - 1))); do
+for seed in $SEEDS; do
   for condition in $CONDITIONS; do
     run="$OUT/$condition-$seed"
     [ -f "$OUT/$condition-$seed.json" ] && continue

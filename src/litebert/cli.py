@@ -95,7 +95,9 @@ def build_app(arguments: Sequence[str] = ()) -> App:
         owner = groups[parent] if parent else app
         if command.split(".") == _command_words(arguments):
             called = _function(command)
-            owner.command(called, name=leaf, help_epilogue=_examples(called))
+            examples = _examples(called)
+            called.__doc__ = unwrapped(inspect.getdoc(called) or "")
+            owner.command(called, name=leaf, help_epilogue=examples)
         else:
             owner.command(f"litebert.commands.{function}", name=leaf, help=text)
     app.register_install_completion_command(add_to_startup=False)
@@ -304,6 +306,25 @@ def _config_file(arguments: Sequence[str]) -> Path | None:
             is_word = "/" not in value and "." not in value
             return recipe_path(arguments[0], value) if is_word else Path(value)
     return None
+
+
+def unwrapped(text: str) -> str:
+    """A docstring with each paragraph and each argument on one line, for a terminal to wrap.
+
+    >>> unwrapped("At once\\nor later.\\n\\nArgs:\\n    how: well\\n        done").splitlines()
+    ['At once or later.', '', 'Args:', '    how: well done']
+    """
+    lines: list[str] = []
+    begun = 0
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        in_paragraph = indent == begun == 0 and lines[-1:] != ["Examples:"]
+        if lines and line and lines[-1] and (indent > begun > 0 or in_paragraph):
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line)
+            begun = indent
+    return "\n".join(lines)
 
 
 def _examples(command: Callable[..., object]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,20 @@ def test_every_command_has_help_with_examples(
     text = capsys.readouterr().out
     assert "Usage: litebert" in text
     assert f"litebert {command.replace('.', ' ')} " in text.split("Usage:", 1)[1], "no example"
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_help_is_wrapped_by_the_terminal_alone(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "2000")
+    main([*command.split("."), "--help"])
+    about, *flags = capsys.readouterr().out.split("╭")
+    lines = about.splitlines()
+    broken = [one for one, two in pairwise(lines) if one.strip() and two.strip()]
+    rows = [line for box in flags for line in box.splitlines()]
+    broken += [line for line in rows if line.startswith("│" + " " * 8)]
+    assert broken == []
 
 
 def test_a_length_flag_replaces_the_lengths_of_the_file() -> None:

@@ -22,8 +22,8 @@ class DemoConfig:
     corpus: Path | None = None
     """a text file or folder of your own instead of Python's documentation"""
     budget: str = "5m"
-    """wall-clock time of the whole; training gets most of it, and below a minute the rest of the
-    work takes longer than that"""
+    """wall-clock time of the whole; training gets most of it, and below a minute the rest of the \
+work takes longer than that"""
     steps: int | None = None
     """steps of pretraining, and at most as many of fine-tuning, in place of the budget"""
 

@@ -217,8 +217,8 @@ vocabulary: continued pretraining"""
     """processor threads; auto: all, fewer while they wait for each other; a number stays as it \
 is, to the bit"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 autocast on GPUs, float32 on CPUs, where bfloat16 is faster on processors that
-    have instructions for it; norms and losses are always float32"""
+    """auto: bfloat16 autocast on GPUs, float32 on CPUs, where bfloat16 is faster on processors \
+that have instructions for it; norms and losses are always float32"""
     compile: bool = False
     """compile the model with torch.compile"""
     activation_checkpointing: bool = False
