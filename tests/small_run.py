@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from litebert.common.config import from_dict
+from litebert.common.files import write_json_lines
 from litebert.model.config import ModelSection
 from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
 from litebert.train.pretraining.objective import PretrainingLoss
@@ -68,6 +70,19 @@ def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:
         "checkpoint": {"every_steps": 0},
     }
     return replace(from_dict(PretrainConfig, base, "test"), **changes)  # type: ignore[arg-type]
+
+
+def taught(folder: Path) -> dict[str, Any]:
+    """A teacher of vectors for pretraining, its file in a folder."""
+    path = folder / "vectors.jsonl"
+    if not path.is_file():
+        generator = np.random.default_rng(0)
+        rows = [
+            {"text": f"text {number} " * (1 + number % 5), "embedding": vector.tolist()}
+            for number, vector in enumerate(generator.normal(size=(20, 80)))
+        ]
+        write_json_lines(path, rows)
+    return {"teacher": path, "objective": Objective(teacher_batch_size=5, teacher_every_steps=2)}
 
 
 def poison(patch: pytest.MonkeyPatch, is_bad: Callable[[int], bool]) -> None:

@@ -22,7 +22,7 @@ from litebert.model.config import ModelSection
 from litebert.optim.config import OptimizerConfig
 from litebert.train.pretraining.config import Checkpoints, Evaluation
 from litebert.train.pretraining.engine import pretrain
-from small_run import BAG, GROWTH, LEVERS, poison, small_config
+from small_run import BAG, GROWTH, LEVERS, poison, small_config, taught
 
 
 def main() -> None:
@@ -43,6 +43,8 @@ def main() -> None:
         "fsdp-levers": replace(base, parallel="fsdp", accumulation=4, **LEVERS),
         "ddp-growth": replace(base, parallel="ddp", **GROWTH),
         "fsdp-growth": replace(base, parallel="fsdp", **GROWTH),
+        "ddp-taught": replace(base, parallel="ddp", **taught(out)),
+        "fsdp-taught": replace(base, parallel="fsdp", accumulation=3, **taught(out)),
         # One micro-batch a step: the processes share its rows.
         "ddp-rows": replace(base, parallel="ddp", batch_size=2),
         # Batches of unequal size: the processes cut theirs into unequally many parts.

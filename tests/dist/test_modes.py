@@ -18,7 +18,7 @@ from litebert.data.corpus.prepare import prepare
 from litebert.optim.config import OptimizerConfig
 from litebert.train.pretraining.config import Checkpoints, Evaluation
 from litebert.train.pretraining.engine import pretrain
-from small_run import BAG, GROWTH, LEVERS, poison, small_config, weights
+from small_run import BAG, GROWTH, LEVERS, poison, small_config, taught, weights
 
 TOLERANCE = 1e-5
 POISONED_STEP = 3
@@ -54,6 +54,7 @@ def runs(
     pretrain(replace(base, out=out / "single-bag", objective=BAG), quiet=True)
     pretrain(replace(base, out=out / "single-levers", **LEVERS), quiet=True)
     pretrain(replace(base, out=out / "single-growth", **GROWTH), quiet=True)
+    pretrain(replace(base, out=out / "single-taught", **taught(out)), quiet=True)
     for parts in (2, 4):
         pretrain(replace(base, out=out / f"accumulation-{parts}", accumulation=parts), quiet=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -104,6 +105,8 @@ def values(run: Path, key: str) -> list[float]:
         ("fsdp-levers", "single-levers"),
         ("ddp-growth", "single-growth"),
         ("fsdp-growth", "single-growth"),
+        ("ddp-taught", "single-taught"),
+        ("fsdp-taught", "single-taught"),
         ("ddp-rows", "single-rows"),
         ("ddp-stopped", "single"),
         ("begun-alone", "single"),
@@ -116,10 +119,12 @@ def values(run: Path, key: str) -> list[float]:
     ],
 )
 def test_losses_and_weights_agree(runs: Path, mode: str, reference: str) -> None:
-    for key in ("mlm_loss", "sentence_loss", "bag_loss", "grad_norm", "dev_mlm_loss"):
+    keys = ("mlm_loss", "sentence_loss", "bag_loss", "teacher_cosine", "grad_norm", "dev_mlm_loss")
+    for key in keys:
         found, expected = values(runs / mode, key), values(runs / reference, key)
         assert found == pytest.approx(expected, abs=TOLERANCE, rel=TOLERANCE), key
     assert bool(values(runs / mode, "bag_loss")) == mode.endswith(("bag", "levers"))
+    assert bool(values(runs / mode, "teacher_cosine")) == mode.endswith("taught")
     assert values(runs / mode, "tokens") == values(runs / reference, "tokens")
     assert values(runs / mode, "dev_sop_accuracy") == values(runs / reference, "dev_sop_accuracy")
     expected_weights = weights(runs / reference)

@@ -32,6 +32,8 @@ class PretrainingOutput(NamedTuple):
     """scalar: sum of the sentence losses, when labels are given"""
     bag_loss_sum: Tensor | None = None
     """scalar: sum of the examples' bag-of-words losses, when bags are given"""
+    vector_loss_sum: Tensor | None = None
+    """scalar: sum of one less the cosines with a teacher's vectors, when they are given"""
 
     @property
     def loss(self) -> Tensor:
@@ -91,6 +93,7 @@ class PretrainingModel(nn.Module):
         bag_words_BS: Tensor | None = None,
         bag_shares_BS: Tensor | None = None,
         first_position: int = 0,
+        vectors_BH: Tensor | None = None,
     ) -> PretrainingOutput:
         """Predict masked words and the sentence relation.
 
@@ -101,6 +104,8 @@ class PretrainingModel(nn.Module):
             sentence_labels_B: int64; leave out to train without a sentence loss.
             bag_words_BS: int64 words that [CLS] alone has to predict: the bag-of-words loss.
             bag_shares_BS: float, what each of them counts; a row of zeros has no loss.
+            vectors_BH: float, of length 1: the direction that [CLS] should have, as a teacher's
+                vector of the text has it; a row of zeros has no loss.
         """
         if masked_labels_M is not None and masked_positions_M is None:
             raise InputError("masked labels need masked_positions_M.")
@@ -124,6 +129,10 @@ class PretrainingModel(nn.Module):
             logits_BV = at_least_float32(self._words(self.mlm(first_BH)))
             losses_BS = logits_BV.logsumexp(1, keepdim=True) - logits_BV.gather(1, bag_words_BS)
             out = out._replace(bag_loss_sum=(losses_BS * bag_shares_BS).sum())
+        if vectors_BH is not None:
+            own_BH = F.normalize(at_least_float32(first_BH), dim=-1)
+            lacking_BH = (vectors_BH - own_BH) * vectors_BH
+            out = out._replace(vector_loss_sum=lacking_BH.sum())
         if masked_positions_M is None:
             return out
         hidden_ME = self.mlm(hidden_MH)

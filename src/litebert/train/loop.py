@@ -30,7 +30,7 @@ from litebert.train.threads import ThreadWatch, thread_limit
 
 T = TypeVar("T")
 
-_PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data")
+_PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data", "teacher")
 """Settings that may differ between processes: what is found there is compared instead."""
 
 

@@ -54,6 +54,13 @@ def batch_of(rows: int, length: int, seed: int = 0) -> Batch:
     )
 
 
+def taught(batch: Batch) -> Batch:
+    """The same with a teacher's vectors."""
+    vectors = np.random.default_rng(5).normal(size=(len(batch.lengths), SHAPE.hidden_size))
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return replace(batch, vectors=unit.astype(np.float32))
+
+
 def model() -> PretrainingModel:
     return PretrainingModel(SHAPE, generator=torch.Generator().manual_seed(1)).double()
 
@@ -61,8 +68,12 @@ def model() -> PretrainingModel:
 def gradients(batches: list[Batch]) -> tuple[dict[str, torch.Tensor], list[float]]:
     replica = Replica(model(), Process(0, 1, CPU))
     predictions, pairs, _ = counts_of(batches)
-    bag = Bag(0.7, sum(len(batch.addresses) for batch in batches), PIECE_WEIGHTS)
-    loss_of = PretrainingLoss(Objective(), predictions, pairs, STAGE, CPU, bag=bag)
+    examples = sum(len(batch.addresses) for batch in batches)
+    bag = Bag(0.7, examples, PIECE_WEIGHTS)
+    objective = Objective(teacher_weight=3.0)
+    loss_of = PretrainingLoss(
+        objective, predictions, pairs, STAGE, CPU, bag=bag, num_taught=examples
+    )
     statistics = accumulate(replica, batches, loss_of, [0] * len(batches))
     named = replica.model.named_parameters()
     return {n: p.grad for n, p in named if p.grad is not None}, statistics.tolist()
@@ -70,7 +81,7 @@ def gradients(batches: list[Batch]) -> tuple[dict[str, torch.Tensor], list[float
 
 @pytest.mark.parametrize("num_parts", [2, 3, 8])
 def test_any_split_of_a_batch_gives_the_same_gradient(num_parts: int) -> None:
-    whole = batch_of(rows=7, length=12)
+    whole = taught(batch_of(rows=7, length=12))
     expected, expected_statistics = gradients([whole])
     parts = [rows_of(whole, part, num_parts) for part in range(num_parts)]
     found, statistics = gradients(parts)
@@ -80,7 +91,7 @@ def test_any_split_of_a_batch_gives_the_same_gradient(num_parts: int) -> None:
 
 
 def test_weights_of_the_objective() -> None:
-    batch = batch_of(rows=4, length=8)
+    batch = taught(batch_of(rows=4, length=8))
     predictions, pairs, _ = counts_of([batch])
     network = model()
 
@@ -88,11 +99,11 @@ def test_weights_of_the_objective() -> None:
         loss_of = PretrainingLoss(objective, predictions, pairs, STAGE, CPU)
         return float(loss_of(network, batch)[0].detach())
 
-    words, both = loss(Objective(sentence_weight=0.0)), loss(Objective())
-    sentence = loss(Objective(mlm_weight=0.0))
-    assert both == pytest.approx(words + sentence)
-    assert loss(Objective(mlm_weight=2.0, sentence_weight=3.0)) == pytest.approx(
-        2 * words + 3 * sentence
+    words = loss(Objective(1.0, 0.0, teacher_weight=0.0))
+    sentence = loss(Objective(0.0, 1.0, teacher_weight=0.0))
+    vectors = loss(Objective(0.0, 0.0, teacher_weight=1.0))
+    assert loss(Objective(2.0, 3.0, teacher_weight=4.0)) == pytest.approx(
+        2 * words + 3 * sentence + 4 * vectors
     )
 
 
@@ -118,6 +129,21 @@ def test_the_bag_of_words_is_the_loss_at_cls_of_the_words_before_masking(masked_
         expected.append(np.average(losses, weights=weights))
     assert float(loss.detach()) == pytest.approx(1.5 * np.mean(expected), rel=1e-6)
     assert float(statistics[4]) == pytest.approx(np.sum(expected), rel=1e-6)
+
+
+def test_the_teacher_s_loss_is_one_less_the_cosine_of_cls() -> None:
+    batch, network = taught(batch_of(rows=4, length=8)), model()
+    assert batch.vectors is not None
+    objective = Objective(0.0, 0.0, teacher_weight=2.0)
+    loss_of = PretrainingLoss(objective, 1, 1, STAGE, CPU, num_taught=4)
+    loss, statistics = loss_of(network, batch)
+    cosines = []
+    for ids, length, vector in zip(batch.input_ids, batch.lengths, batch.vectors, strict=True):
+        first = network.encoder(torch.from_numpy(ids[None, :length])).sequence_BSH[0, 0]
+        cosine = first @ torch.from_numpy(vector).double() / first.norm()
+        cosines.append(float(cosine.detach()))
+    assert float(loss.detach()) == pytest.approx(2.0 * (1 - np.mean(cosines)), rel=1e-6)
+    assert float(statistics[5]) == pytest.approx(4 - np.sum(cosines), rel=1e-6)
 
 
 def test_the_bag_changes_no_other_loss() -> None:

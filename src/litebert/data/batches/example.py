@@ -143,6 +143,8 @@ class Batch:
     """index of the corpus it comes from"""
     first_position: int = 0
     """the model's position of its first tokens"""
+    vectors: npt.NDArray[np.float32] | None = None
+    """float32 [B, H]: what a teacher says of each text; None: there is no teacher for these"""
 
     @property
     def num_tokens(self) -> int:

@@ -24,12 +24,13 @@ from litebert.model.similarity import SentenceEncoder
 from litebert.optim.build import build_optimizers
 from litebert.optim.config import OptimizerConfig
 from litebert.optim.schedule import ScheduleConfig, factor
+from litebert.predict.batches import BatchOrder
 from litebert.tasks.base import Feature
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import BAD_ROWS_FILE
 from litebert.train.display import Display, StatusLine, display
 from litebert.train.finetuning.config import FinetuneConfig
-from litebert.train.finetuning.order import Batch, BatchOrder, drawn_exit, exit_depths, share_of
+from litebert.train.finetuning.order import Batch, drawn_exit, exit_depths, share_of
 from litebert.train.finetuning.results import (
     FinetuneResult,
     Scorer,

@@ -1,10 +1,9 @@
-"""What a fine-tuning step trains: its examples, grouped by length, and the exit it draws."""
+"""What a fine-tuning step trains: its examples, cut into batches, and the exit it draws."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,44 +16,7 @@ from litebert.predict.batches import micro_batches, pack
 from litebert.predict.inputs import PaddedBatch, pad, single_rows
 from litebert.tasks.base import Feature, FloatArray, IntArray
 
-_MOST_BATCHES_PER_GROUP = 64
-_GROUPS_PER_EPOCH = 4
 _EXITS = 4
-
-
-class BatchOrder:
-    """The batches of every epoch, as a pure function of the seed and the step.
-
-    Each epoch shuffles the features, cuts them into groups of several batches, sorts each group by
-    length and shuffles the batches: equal lengths meet by chance and almost nothing is padded.
-    """
-
-    def __init__(self, lengths: npt.ArrayLike, batch_size: int, seed: int) -> None:
-        self.lengths = np.asarray(lengths, np.int64)
-        self.batch_size, self.seed = batch_size, seed
-        self.steps_per_epoch = -(-len(self.lengths) // batch_size)
-        self._epoch = lru_cache(maxsize=1)(self._make_epoch)
-
-    def batch(self, step: int) -> IntArray:
-        """Return the feature indices of a step, counted from 0 over all epochs."""
-        epoch, position = divmod(step, self.steps_per_epoch)
-        return self._epoch(epoch)[position]
-
-    def _make_epoch(self, epoch: int) -> list[IntArray]:
-        generator = rng(self.seed, "fine-tuning order", epoch)
-        order = generator.permutation(len(self.lengths))
-        # With little data large groups would put the same neighbours together in every epoch.
-        per_group = min(_MOST_BATCHES_PER_GROUP, max(1, self.steps_per_epoch // _GROUPS_PER_EPOCH))
-        size = per_group * self.batch_size
-        batches: list[IntArray] = []
-        for begin in range(0, len(order), size):
-            group = order[begin : begin + size]
-            group = group[np.argsort(self.lengths[group], kind="stable")]
-            batches += [
-                group[start : start + self.batch_size]
-                for start in range(0, len(group), self.batch_size)
-            ]
-        return [batches[index] for index in generator.permutation(len(batches))]
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import numpy as np
 
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.progress import progress
-from litebert.common.rows import count_rows, read_rows
+from litebert.common.rows import read_rows
 from litebert.interop.folder import load_config, resolve
 from litebert.predict.backend import open_backend
 from litebert.predict.evaluate import outputs_of
 from litebert.predict.purpose import Purpose
-from litebert.tasks.base import Example, FloatArray, Outputs, Task
+from litebert.tasks.base import Example, Outputs, Task
 from litebert.tasks.custom import CustomTask, example_of_row
 from litebert.tasks.forms.similarity import SimilarityForm
 from litebert.tasks.registry import input_columns
@@ -23,9 +23,8 @@ from litebert.tasks.scoring import TaskSplit, in_order
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.setup import TaskData
+from litebert.train.teacher_vectors import TO_ALIGN, aligned, fitted, stored_vectors
 
-_TO_ALIGN = 4096
-"""Texts that tell how to turn a teacher's vectors."""
 _KINDS = ("classification", "multi_label", "regression", "multiple_choice", "similarity")
 
 
@@ -101,7 +100,7 @@ def _with_vectors(config: FinetuneConfig, form: SimilarityForm, data: TaskData) 
         features = [replace(f, rows=f.rows[:1], target=np.asarray(f.target)[:1]) for f in features]
     texts = [form.texts_of(examples[f.example])[: len(f.rows)] for f in features]
     if teacher.endswith(".parquet"):
-        known = _stored(Path(teacher), {text for found in texts for text in found})
+        known = stored_vectors(Path(teacher), {text for found in texts for text in found})
         vectors = [np.stack([known[text] for text in found]) for found in texts]
     else:
         said = _said(teacher, data.task, examples)
@@ -110,61 +109,10 @@ def _with_vectors(config: FinetuneConfig, form: SimilarityForm, data: TaskData) 
     own = outputs_of(
         open_backend(resolve(config.model), packed=False),
         form,
-        features[:_TO_ALIGN],
+        features[:TO_ALIGN],
         data.tokenizer.pad_id,
     )
     wanted = aligned(wanted, np.concatenate([outputs["vectors"] for outputs in own]))
     ends = np.cumsum([len(found) for found in vectors])[:-1]
     pairs = zip(features, np.split(wanted, ends), strict=True)
     return replace(data.train, features=[replace(f, teacher=found) for f, found in pairs])
-
-
-def aligned(wanted: FloatArray, own: FloatArray) -> FloatArray:
-    """Return the wanted vectors turned towards what the student says of the first texts already.
-
-    A turn keeps every cosine between texts, and the student does not have to learn it: the best
-    one (Procrustes) by how the vectors vary around their means; where they do not, none.
-    """
-    sample = wanted[: len(own)].astype(np.float64)
-    product = (sample - sample.mean(0)).T @ (own - own.mean(0))
-    left, _, right = np.linalg.svd(product + 1e-6 * np.linalg.norm(product) * np.eye(len(product)))
-    return np.asarray(wanted @ (left @ right), np.float32)
-
-
-def fitted(vectors: FloatArray, size: int) -> FloatArray:
-    """Return vectors [N, D] of length 1 in as many numbers as the student has, float32 [N, size].
-
-    Larger ones are turned into their principal directions (those of most length) and cut there,
-    smaller ones get zeros: cosines stay, or nearly (decision 0017).
-    """
-    missing = size - vectors.shape[1]
-    if missing >= 0:
-        return np.pad(vectors, ((0, 0), (0, missing)))
-    wide = vectors.astype(np.float64)
-    _, directions = np.linalg.eigh(wide.T @ wide)  # in rising order
-    cut = wide @ directions[:, : -size - 1 : -1]
-    cut /= np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12)
-    return np.asarray(cut, np.float32)
-
-
-def _stored(path: Path, wanted: set[str]) -> dict[str, FloatArray]:
-    """Read the vectors of texts from a file, scaled to length 1."""
-    known: dict[str, FloatArray] = {}
-    with progress("reading the teacher's vectors", count_rows(path), "rows") as bar:
-        for number, row in read_rows(path):
-            bar.advance()
-            if {"text", "embedding"} - row.keys():
-                raise DataError(f"{path} needs the columns text and embedding: it has {list(row)}")
-            if row["text"] in wanted and row["embedding"] is not None:
-                vector = np.asarray(row["embedding"], np.float32)
-                if vector.ndim != 1 or not (length := float(np.linalg.norm(vector))) > 0:
-                    raise DataError(f"{path}:{number}: its embedding is not a vector of numbers")
-                known[str(row["text"])] = vector / length
-    if missing := wanted - known.keys():
-        raise DataError(
-            f"{path} has no vector for {len(missing):,} of {len(wanted):,} texts to learn from "
-            f"(first: {min(missing)[:60]!r}); make them with `litebert embed`"
-        )
-    if len(sizes := {len(vector) for vector in known.values()}) > 1:
-        raise DataError(f"{path} has vectors of different sizes: {sorted(sizes)[:3]}")
-    return known

@@ -69,12 +69,19 @@ bag) alone, joins the step; 0: never"""
     """longest of these pairs in tokens"""
     pairs_batch_size: int = 32
     """pairs of full length in such a batch, over all processes"""
+    teacher_weight: float = 1.0
+    """weight of the teacher's loss: one less the cosine of [CLS] with the teacher's vector"""
+    teacher_every_steps: int = 1
+    """every this many steps a batch of the teacher's texts joins the step"""
+    teacher_batch_size: int = 64
+    """texts in such a batch, over all processes"""
 
     def __post_init__(self) -> None:
-        weights = ("mlm_weight", "sentence_weight", "bag_weight", "bag_exponent")
+        weights = ("mlm_weight", "sentence_weight", "bag_weight", "bag_exponent", "teacher_weight")
         check_range(self, "0 or more", *weights, "pairs_every_steps", table="objective")
         check_range(self, "more than 0", "bag_frequency", table="objective")
-        check_range(self, "1 or more", "pairs_length", "pairs_batch_size", table="objective")
+        counts = ("pairs_length", "pairs_batch_size", "teacher_every_steps", "teacher_batch_size")
+        check_range(self, "1 or more", *counts, table="objective")
 
 
 @dataclass(frozen=True)
@@ -203,6 +210,9 @@ the data; nothing is learned from them"""
     init_from: str | None = None
     """model folder, run folder or hub name whose shape and weights are the start, with the same \
 vocabulary: continued pretraining"""
+    teacher: Path | None = None
+    """Parquet or JSON lines with the columns text and embedding: [CLS] of these texts learns to \
+say what the sentence encoder that made the vectors says"""
     batch_size: int = 256
     """examples of full length per step over all processes; shorter ones come in larger numbers"""
     accumulation: int = 1
@@ -295,7 +305,13 @@ accumulation"""
         """What the run reads, by flag: none of it may lie in the run folder."""
         extra = [("--extra-data", folder) for folder in self.extra_data]
         dev = [("--dev-data", folder) for folder in self.dev_data]
-        return [("--data", self.data), *extra, *dev, ("--init-from", self.init_from)]
+        return [
+            ("--data", self.data),
+            *extra,
+            *dev,
+            ("--init-from", self.init_from),
+            ("--teacher", self.teacher),
+        ]
 
     def learning_rate(self, model: ModelConfig) -> float:
         """The peak learning rate, with the default resolved for this model."""

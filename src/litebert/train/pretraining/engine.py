@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from litebert.common.files import sha256_file
 from litebert.common.progress import format_duration
 from litebert.common.rng import derived_seed
 from litebert.common.signals import StopRequest
@@ -35,7 +36,7 @@ from litebert.train.pretraining.evaluate import (
     RunState,
     Scores,
 )
-from litebert.train.pretraining.feed import Feed, without_masks
+from litebert.train.pretraining.feed import Feed, rows_of, shares_of, without_masks
 from litebert.train.pretraining.figures import StepWork, averages_of, describe_dev
 from litebert.train.pretraining.initial import deepen, new_sets
 from litebert.train.pretraining.objective import (
@@ -52,6 +53,7 @@ from litebert.train.pretraining.setup import (
     open_corpora,
     pretraining_identity,
     resolve_model,
+    taught_texts,
     verify_corpora,
 )
 from litebert.train.probe import LiveProbe
@@ -103,8 +105,11 @@ class Pretraining:
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
         identity, keep_last = pretraining_identity(config, self.shape), config.checkpoint.keep_last
         prints = corpora.fingerprints()
+        if config.teacher is not None:
+            prints["teacher"] = sha256_file(config.teacher)
         self.record = Run(config, RunState, identity, prints, keep_last, process, screen)
         model = build_pretraining_model(config, self.shape, corpora).to(process.device)
+        self.taught = taught_texts(config, self.shape, corpora.tokenizer, model)
         if config.compile:
             model.compile(dynamic=True)  # lengths and numbers of masks differ
         # Layers that run only later have no gradient until then.
@@ -220,11 +225,16 @@ class Pretraining:
         if every and state.step % every == 0:
             short = pairs_stage(config, stage)
             batches += [without_masks(batch) for batch in self.pairs.take(short)]
+        lessons = self._lessons()
+        batches += lessons
         wait_s = time.perf_counter() - started
         # A row without an address only stands in for an example.
-        counts = (*counts_of(batches), sum(len(batch.addresses) for batch in batches))
-        predictions, pairs, tokens, examples = (int(n) for n in process.sum(counts))
-        loss = self._loss(predictions, pairs, examples, stage)
+        num_examples, num_taught = (
+            sum(len(batch.addresses) for batch in part) for part in (batches, lessons)
+        )
+        counts = (*counts_of(batches), num_examples, num_taught)
+        predictions, pairs, tokens, examples, taught = (int(n) for n in process.sum(counts))
+        loss = replace(self._loss(predictions, pairs, examples, stage), num_taught=taught)
         bag = loss.bag
         flops = sum(
             batch_flops(self.shape, batch, stage.layers, has_bag=bag is not None)
@@ -235,7 +245,9 @@ class Pretraining:
             flops *= 2 / 3 if rests else 1
             for parameter in self.resting:
                 parameter.requires_grad_(not rests)
-        self.now = StepWork(stage, lr_factor, predictions, pairs, tokens, wait_s, flops, bag, short)
+        self.now = StepWork(
+            stage, lr_factor, predictions, pairs, tokens, wait_s, flops, bag, short, taught
+        )
         seeds = [
             derived_seed(config.seed, "dropout", state.step, process.rank, number)
             for number in range(len(batches))
@@ -292,6 +304,8 @@ class Pretraining:
             figures.append(f"{task} {values['sentence_accuracy']:.1%}")
         if "bag_loss" in values:
             figures.append(f"bag {values['bag_loss']:.2f}")
+        if "teacher_cosine" in values:
+            figures.append(f"teacher {values['teacher_cosine']:.2f}")
         figures.append(f"{values['tokens_per_s']:,.0f} tokens/s")
         if "gemm_share" in values:
             figures.append(f"{values['gemm_share']:.0%} of GEMM")
@@ -324,6 +338,15 @@ class Pretraining:
             sets = new_sets(plan_of(self.shape), self.state.depth, layers)
             average = {} if self.average is None else self.average.tensors
             deepen(self.replica.model, self.loop.optimizers, sets, average)
+
+    def _lessons(self) -> list[Batch]:
+        """This process's share of the texts that the teacher has to say something about."""
+        every = self.config.objective.teacher_every_steps
+        if self.taught is None or self.state.step % every:
+            return []
+        batch = self.taught.batch(self.state.step // every)
+        own = rows_of(batch, self.process.rank, self.process.world_size)
+        return shares_of(own, self.config.accumulation)
 
     def _loss(self, predictions: int, pairs: int, examples: int, stage: Stage) -> PretrainingLoss:
         """The loss of a step with these counts; the bag of words is part of it if it has weight."""

@@ -174,4 +174,6 @@ def rows_of(batch: Batch, share: int, num_shares: int) -> Batch:
         masked_labels=batch.masked_labels[inside],
         sentence_labels=np.full_like(labels, IGNORED_LABEL) if is_empty else labels,
         addresses=addresses,
+        # A vector of zeros has no loss.
+        vectors=None if batch.vectors is None else batch.vectors[first:last] * (not is_empty),
     )

@@ -32,6 +32,8 @@ class StepWork:
     bag: Bag | None = None
     short: Stage | None = None
     """of the batches of short pairs in it"""
+    taught: int = 0
+    """texts with a teacher's vectors in it"""
 
 
 def averages_of(
@@ -41,7 +43,7 @@ def averages_of(
     predictions = sum(work.predictions for work, _ in steps)
     pairs = sum(work.pairs for work, _ in steps)
     seconds = max(1e-9, sum(outcome.seconds for _, outcome in steps))
-    mlm_loss, mlm_correct, sentence_loss, sentence_correct, bag_loss = (
+    mlm_loss, mlm_correct, sentence_loss, sentence_correct, bag_loss, vector_loss = (
         sum(outcome.sums[place] for _, outcome in steps) for place in range(len(STATISTICS))
     )
     mlm_loss /= max(1, predictions)
@@ -56,10 +58,13 @@ def averages_of(
         values["loss"] += objective.sentence_weight * weighted / pairs
         values["sentence_loss"] = sentence_loss
         values["sentence_accuracy"] = sentence_correct / pairs
-    with_bag = [(work.bag, outcome.sums[-1]) for work, outcome in steps if work.bag is not None]
+    with_bag = [(work.bag, outcome.sums[4]) for work, outcome in steps if work.bag is not None]
     if examples := sum(bag.num_examples for bag, _ in with_bag):
         values["loss"] += sum(bag.weight * loss_sum for bag, loss_sum in with_bag) / examples
         values["bag_loss"] = bag_loss / examples
+    if taught := sum(work.taught for work, _ in steps):
+        values["loss"] += objective.teacher_weight * vector_loss / taught
+        values["teacher_cosine"] = 1.0 - vector_loss / taught
     if gemm_rate is not None:
         values["gemm_share"] = sum(work.flops for work, _ in steps) / seconds / gemm_rate
     return {

@@ -1,4 +1,4 @@
-"""The pretraining loss of a micro-batch: words, sentence task, bag of words, by global counts."""
+"""The pretraining loss of a micro-batch: words, sentences, bag, teacher, by global counts."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ STATISTICS = (
     *("mlm_loss_sum", "mlm_correct"),
     *("sentence_loss_sum", "sentence_correct"),
     "bag_loss_sum",
+    "vector_loss_sum",
 )
 """What :meth:`PretrainingLoss.__call__` sums up besides the loss, in this order."""
 
@@ -126,11 +127,14 @@ class PretrainingLoss:
     """of the matrix products"""
     bag: Bag | None = None
     """the bag-of-words loss, if there is one"""
+    num_taught: int = 0
+    """texts of the step that a teacher has a vector for"""
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss to differentiate, and the sums named in ``STATISTICS``, float64 [5]."""
+        """The loss to differentiate, and the sums named in ``STATISTICS``, float64."""
         labels = torch.from_numpy(batch.sentence_labels).to(self.device)
         has_pairs = self.num_pairs > 0
+        vectors = None if batch.vectors is None else torch.from_numpy(batch.vectors).to(self.device)
         with autocast(self.precision, self.device):
             out = model(
                 *inputs_of(batch, self.device),
@@ -140,9 +144,11 @@ class PretrainingLoss:
                 self.stage.layers,
                 first_position=batch.first_position,
                 **({} if self.bag is None else self.bag.inputs(batch)),
+                **({} if vectors is None else {"vectors_BH": vectors}),
             )
         loss = out.mlm_loss_sum * (self.objective.mlm_weight / max(1, self.num_predictions))
-        sentence_sum, sentence_right, bag_sum = torch.zeros(3, device=self.device).unbind()
+        zeros = torch.zeros(4, device=self.device).unbind()
+        sentence_sum, sentence_right, bag_sum, vector_sum = zeros
         if has_pairs:
             sentence_sum = out.sentence_loss_sum
             weight = self.objective.sentence_weight * self.stage.sentence_factor
@@ -151,5 +157,10 @@ class PretrainingLoss:
         if self.bag is not None:
             bag_sum = out.bag_loss_sum
             loss = loss + bag_sum * (self.bag.weight / max(1, self.bag.num_examples))
-        sums = (out.mlm_loss_sum, out.mlm_correct, sentence_sum, sentence_right, bag_sum)
+        if vectors is not None:
+            vector_sum = out.vector_loss_sum
+            weight = self.objective.teacher_weight / max(1, self.num_taught)
+            loss = loss + vector_sum * weight
+        words = (out.mlm_loss_sum, out.mlm_correct)
+        sums = (*words, sentence_sum, sentence_right, bag_sum, vector_sum)
         return loss, torch.stack([value.detach().double() for value in sums])

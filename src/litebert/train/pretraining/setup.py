@@ -27,6 +27,7 @@ from litebert.train.pretraining import curriculum
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.initial import look_at_neighbours, set_word_frequencies, spread
 from litebert.train.pretraining.word_vectors import start_from_contexts
+from litebert.train.teacher_vectors import TaughtTexts
 
 _FREE_SETTINGS = ("hidden_dropout", "attention_dropout")
 """What may differ from the model that continued pretraining starts from."""
@@ -148,6 +149,18 @@ def build_pretraining_model(
         for part in (model.encoder.pooler, model.sentence):
             part.requires_grad_(False)
     return model.train()
+
+
+def taught_texts(
+    config: PretrainConfig, shape: ModelConfig, tokenizer: Tokenizer, model: PretrainingModel
+) -> TaughtTexts | None:
+    """The texts of a teacher, turned towards the weights that the run begins with."""
+    if config.teacher is None:
+        return None
+    size = config.objective.teacher_batch_size
+    texts = TaughtTexts(config.teacher, tokenizer, shape, size, config.seed)
+    texts.align(model.encoder)
+    return texts
 
 
 def pretraining_identity(config: PretrainConfig, shape: ModelConfig) -> dict[str, object]:

@@ -19,7 +19,8 @@ from litebert.model.similarity import match_loss
 from litebert.predict.predictor import Predictor
 from litebert.train.finetuning.engine import finetune
 from litebert.train.finetuning.setup import prepare_data
-from litebert.train.finetuning.teacher import aligned, fitted, with_teacher
+from litebert.train.finetuning.teacher import with_teacher
+from litebert.train.teacher_vectors import aligned, fitted
 from small_finetuning import EXAMPLES, small_finetuning
 from tiny_models import random_model_folder
 

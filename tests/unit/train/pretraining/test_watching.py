@@ -83,10 +83,10 @@ def test_a_run_that_is_over_may_have_been_too_short() -> None:
 def test_averages_weigh_tokens_and_pairs() -> None:
     stage = stage_at(CONFIG, ModelConfig(), 0.0)
     work = StepWork(stage, 1.0, predictions=10, pairs=4, tokens=100, wait_s=0.1, flops=1e9)
-    outcome = Outcome(sums=(80.0, 1.0, 2.0, 1.0, 0.0), grad_norm=1.0, seconds=0.5)
+    outcome = Outcome(sums=(80.0, 1.0, 2.0, 1.0, 0.0, 0.0), grad_norm=1.0, seconds=0.5)
     further = (
         replace(work, tokens=300, wait_s=0.0),
-        replace(outcome, sums=(20.0, 1.0, 2.0, 1.0, 0.0)),
+        replace(outcome, sums=(20.0, 1.0, 2.0, 1.0, 0.0, 0.0)),
     )
     found = averages_of([(work, outcome), further], Objective(), gemm_rate=4e9)
     assert found["mlm_loss"] == 5.0
@@ -99,11 +99,15 @@ def test_averages_weigh_tokens_and_pairs() -> None:
     assert "sentence_loss" not in without_pairs
     assert "bag_loss" not in found
     with_bag = replace(work, bag=Bag(2.0, 4, torch.zeros(1)))
-    bag_outcome = replace(outcome, sums=(*outcome.sums[:4], 6.0))
+    bag_outcome = replace(outcome, sums=(*outcome.sums[:4], 6.0, 0.0))
     found = averages_of([(work, outcome), (with_bag, bag_outcome)], Objective(), gemm_rate=1.0)
     assert found["bag_loss"] == 1.5
     alone = averages_of([(work, outcome)], Objective(), gemm_rate=1.0)
     assert found["loss"] == alone["loss"] + 2.0 * 1.5
+    taught = replace(outcome, sums=(*outcome.sums[:5], 3.0))
+    found = averages_of([(replace(work, taught=4), taught)], Objective(), gemm_rate=1.0)
+    assert found["teacher_cosine"] == 0.25
+    assert found["loss"] == alone["loss"] + 0.75
 
 
 def test_a_log_gets_few_lines(

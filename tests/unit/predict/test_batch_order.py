@@ -1,4 +1,4 @@
-"""The order of examples in fine-tuning: laws of epochs, groups and micro-batches."""
+"""The order of examples in training: laws of epochs, groups and micro-batches."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litebert.predict.batches import micro_batches
+from litebert.predict.batches import BatchOrder, micro_batches
 from litebert.tasks.base import Feature, Row
-from litebert.train.finetuning.order import BatchOrder
 
 
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(0, 5))

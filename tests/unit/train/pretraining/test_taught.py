@@ -1,0 +1,87 @@
+"""Pretraining with a teacher of vectors: [CLS] comes near them, exactly so after a resume."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from litebert.common.errors import CheckpointError, DataError
+from litebert.common.files import write_json_lines
+from litebert.common.runs import RunFolder
+from litebert.train.pretraining.config import Objective
+from litebert.train.pretraining.engine import pretrain
+from small_run import assert_bitwise_equal, small_config, weights
+
+TEXTS = [f"number {n} is {'even' if n % 2 else 'odd'} and stands here" for n in range(40)]
+
+
+def teacher_file(path: Path) -> Path:
+    """Two kinds of texts with a direction each, wider than the student."""
+    sides = np.random.default_rng(0).normal(size=(2, 96))
+    noise = np.random.default_rng(1).normal(size=(len(TEXTS), 96)) * 0.2
+    rows = [
+        {"text": text, "embedding": (sides[number % 2] + noise[number]).tolist()}
+        for number, text in enumerate(TEXTS)
+    ]
+    write_json_lines(path, rows)
+    return path
+
+
+def cosines(run: Path) -> list[float]:
+    return [line["teacher_cosine"] for line in RunFolder.open(run).metrics() if "loss" in line]
+
+
+def test_cls_learns_what_the_teacher_says(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    teacher = teacher_file(tmp_path / "vectors.jsonl")
+    objective = Objective(teacher_batch_size=16, teacher_weight=2.0)
+    config = small_config(
+        tiny_shards_dir, tmp_path / "run", steps=24, teacher=teacher, objective=objective
+    )
+    pretrain(config, quiet=True)
+    found = cosines(tmp_path / "run")
+    assert found[-1] > 0.6 > found[0]
+
+
+def test_lessons_are_exact_after_a_resume(
+    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = teacher_file(tmp_path / "vectors.jsonl")
+    objective = Objective(teacher_batch_size=8, teacher_every_steps=2)
+    config = small_config(
+        tiny_shards_dir, tmp_path / "a", steps=6, teacher=teacher, objective=objective
+    )
+    pretrain(config, quiet=True)
+    broken = replace(config, out=tmp_path / "b", resume="auto")
+    for last in (3, 6):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "litebert.train.pretraining.engine.Pretraining.share",
+                lambda self, last=last: 1.0 if self.state.step >= last else self.state.step / 6,
+            )
+            pretrain(broken, quiet=True)
+    assert_bitwise_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    write_json_lines(teacher, [{"text": "another", "embedding": [1.0, 2.0]}])
+    with pytest.raises(CheckpointError, match="teacher"):
+        pretrain(replace(broken, steps=8), quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "wrong"),
+    [
+        ([], "has no vectors"),
+        ([{"text": "a"}], "needs the columns text and embedding"),
+        ([{"text": "a", "embedding": "b"}], "is not a vector of numbers"),
+        ([{"text": "a", "embedding": [float("inf"), 1.0]}], "is not a vector of numbers"),
+        ([{"text": "a", "embedding": [1]}, {"text": "b", "embedding": [1, 2]}], "different sizes"),
+    ],
+)
+def test_a_file_without_vectors_is_one_line(
+    rows: list[dict[str, object]], wrong: str, tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    teacher = tmp_path / "vectors.jsonl"
+    write_json_lines(teacher, rows)
+    with pytest.raises(DataError, match=wrong):
+        pretrain(small_config(tiny_shards_dir, tmp_path / "run", teacher=teacher), quiet=True)
