@@ -4,11 +4,12 @@
 #   runs/bundled_cpu.sh                                   # 9.5 and 6.8 million tokens, about 50 minutes of one core
 #   WORDS=30000000 ORDER=10000000 runs/bundled_cpu.sh     # longer
 #   WORDS=100000 ORDER=100000 OUT=build/try runs/bundled_cpu.sh   # a rehearsal
+#   VECTORS=vectors.parquet runs/bundled_cpu.sh           # and then what a sentence encoder says of sentences, for [CLS]
 #
 # SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
 # go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
 # REFIT=1 first lets positions that were never trained continue the learned pattern (needed once, for 0.1.0's model).
-# `runs/bundle.sh OUT/order SHARDS/wiki` then ships it.
+# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/vectors) then ships it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -43,3 +44,11 @@ train order "$OUT/words/model" "${ORDER:-6800000}" 3 --examples.task sop --objec
   --batch-size 4 --examples.micro-batch-size 4 --curriculum.batch-size 0 4 --curriculum.mask-rate 0 0.2 \
   --objective.mlm-weight 0.3 --objective.bag-weight 0.3 --evaluation.every-steps 400 --checkpoint.every-steps 400 \
   --evaluation.final-examples 8192
+
+# 3. What sentences mean: [CLS] of 64 sentences in every step is drawn towards a sentence encoder's vector, words and order beside it.
+# python tools/embed_sentences.py ENCODER vectors.parquet --input wiki.txt.xz novels.txt.xz
+[ -z "${VECTORS:-}" ] ||
+  train vectors "$OUT/order/model" "${MEANING:-8000000}" 4 --teacher "$VECTORS" --objective.teacher-weight 3 --examples.task sop \
+    --objective.pairs-every-steps 4 --objective.pairs-batch-size 32 --objective.bag-weight 0.3 --optimizer.lr 6e-4 \
+    --batch-size 8 --examples.micro-batch-size 8 --curriculum.batch-size 0 8 --curriculum.mask-rate 0 0.2 \
+    --evaluation.every-steps 500 --checkpoint.every-steps 500

@@ -175,11 +175,12 @@ def _recipe(run: Path, last: Mapping[str, object], earlier: Earlier) -> str:
     if changes:
         changes = f"What changed at a share of the time:\n\n{changes}"
     steps = f"{_number(last, 'step'):,.0f}"
+    losses = _losses(config["objective"], config.get("teacher") is not None)
     before = f"{earlier.text}\n\nThen, from those weights:\n" if earlier.text else ""
     return f"""## Recipe
 
 {before}{steps} steps, {_millions(last["tokens"])} tokens, {duration} (h:mm:ss) of
-training, {optimizer["name"]}, {_losses(config["objective"])}, seed {config["seed"]}.
+training, {optimizer["name"]}, {losses}, seed {config["seed"]}.
 {changes}"""
 
 
@@ -187,13 +188,16 @@ def _plain(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def _losses(objective: Mapping[str, float]) -> str:
+def _losses(objective: Mapping[str, float], has_teacher: bool) -> str:
     parts = ["masked n-grams", "the sentence task"]
     if every := objective["pairs_every_steps"]:
         size = objective["pairs_batch_size"]
         parts.append(f"{size} short pairs more for it every {every} steps")
     if objective["bag_weight"]:
         parts.append("a bag of words for `[CLS]`")
+    if has_teacher:
+        size = objective["teacher_batch_size"]
+        parts.append(f"the vectors of a sentence encoder for `[CLS]` of {size} sentences a step")
     return ", ".join(parts)
 
 

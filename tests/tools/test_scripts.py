@@ -35,6 +35,20 @@ def test_the_lock_and_the_constraints_agree_and_name_no_index() -> None:
     assert texts[1].count("--hash=sha256:") > len(pins[1])
 
 
+def test_sentences_are_drawn_from_all_of_a_file(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    from embed_sentences import drawn_sentences
+
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"This is sentence number {n}. Too short. \n" for n in range(500)))
+    drawn = drawn_sentences(path, 50, "en", seed=0)
+    assert len(drawn) == 50
+    assert drawn == drawn_sentences(path, 50, "en", seed=0) != drawn_sentences(path, 50, "en", 1)
+    numbers = [int(re.findall(r"number (\d+)\.", sentence)[0]) for sentence in drawn]
+    assert min(numbers) < 100 < 400 < max(numbers)
+    assert len(drawn_sentences(path, 1000, "en", seed=0)) == 500
+
+
 def test_a_page_without_records_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="holds no records"):
         page(tmp_path)

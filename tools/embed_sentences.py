@@ -1,0 +1,60 @@
+"""Sentences drawn from texts with the vectors that a sentence encoder has for them."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from pathlib import Path
+
+from sentence_transformers import SentenceTransformer
+
+from litebert.common.rows import write_vectors
+from litebert.text.corpus import TextLines, find_files
+from litebert.text.sentences import split_sentences
+
+_WORDS = range(4, 31)
+"""Of a sentence that is taken."""
+
+
+def drawn_sentences(path: Path, count: int, language: str, seed: int) -> list[str]:
+    """Different sentences of a file, each equally likely, in bounded memory (a reservoir)."""
+    generator = random.Random(seed)
+    kept: list[str] = []
+    seen = 0
+    for line in TextLines([path]):
+        sentences = split_sentences(line, language) if line.strip() else []
+        for sentence in (s.strip() for s in sentences if len(s.split()) in _WORDS):
+            seen += 1
+            place = len(kept) if len(kept) < count else generator.randrange(seen)
+            if place < count:
+                kept[place : place + 1] = [sentence]
+    return list(dict.fromkeys(kept))
+
+
+def main() -> None:
+    """Write a table with the columns text and embedding; runs/bundled_cpu.sh calls it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("encoder", help="a folder or hub name that sentence-transformers loads")
+    parser.add_argument("out", type=Path, help=".parquet or .jsonl")
+    parser.add_argument("--input", type=Path, nargs="+", required=True, help="text files")
+    parser.add_argument("--count", type=int, default=50_000, help="sentences of each file")
+    parser.add_argument("--language", default="en")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    texts = [
+        text
+        for path in find_files(options.input)
+        for text in drawn_sentences(path, options.count, options.language, options.seed)
+    ]
+    vectors = SentenceTransformer(options.encoder, device="cpu").encode(
+        texts, show_progress_bar=True, normalize_embeddings=True
+    )
+    rows = (
+        {"text": text, "embedding": vector.tolist()}
+        for text, vector in zip(texts, vectors, strict=True)
+    )
+    write_vectors(options.out, rows, vectors.shape[1])
+
+
+if __name__ == "__main__":
+    main()
