@@ -18,14 +18,15 @@ from litebert.optim.build import build_optimizers
 from litebert.train.estimate import Memory, measured_gemm_rate
 from litebert.train.loop import accumulate, update
 from litebert.train.pretraining.config import PretrainConfig
-from litebert.train.pretraining.curriculum import Stage, stage_at
-from litebert.train.pretraining.feed import Feed, rows_of
+from litebert.train.pretraining.curriculum import Stage, pairs_stage, stage_at
+from litebert.train.pretraining.feed import Feed, rows_of, without_masks
 from litebert.train.pretraining.objective import PretrainingLoss, batch_flops, counts_of
 from litebert.train.pretraining.setup import (
     Corpora,
     build_pretraining_model,
     open_corpora,
     resolve_model,
+    taught_texts,
 )
 from litebert.train.threads import thread_limit
 
@@ -89,8 +90,9 @@ def dry_run(config: PretrainConfig) -> DryRun:
     stages = tuple(stage for stage, _ in measured)
     last = stages[-1]
     parameters = sum(p.numel() for p in bench.replica.model.parameters())
-    largest = max(stages, key=lambda stage: stage.tokens_per_step // stage.micro_batches)
-    tokens_at_once = -(-largest.tokens_per_step // (largest.micro_batches * config.accumulation))
+    largest = max(stages, key=lambda stage: stage.batch_size * stage.length // stage.micro_batches)
+    padded = largest.batch_size * largest.length
+    tokens_at_once = -(-padded // (largest.micro_batches * config.accumulation))
     narrow = uses_bfloat16(config.precision, process.device)
     elements = CPU_SLICE_ELEMENTS if process.device.type == "cpu" else GPU_SLICE_ELEMENTS
     memory = Memory.of(
@@ -129,6 +131,7 @@ class _Bench:
     ) -> None:
         self.config, self.shape, self.process, self.corpora = config, shape, process, corpora
         model = build_pretraining_model(config, shape, corpora).to(process.device)
+        self.taught = taught_texts(config, shape, corpora.tokenizer, model)
         # Each process measures alone: what it computes, not what it sends.
         self.replica = Replica(model, process)
         self.optimizers = build_optimizers(model.named_parameters(), config.optimizer, 0.0)
@@ -146,6 +149,9 @@ class _Bench:
         compute_s, update_s = self._time(measured, stage)
         rate = batch_flops(self.shape, measured, stage.layers) / compute_s
         flops = stage.num_micro * fmean(batch_flops(self.shape, b, stage.layers) for b in drawn)
+        joining_flops, joining_tokens = self._joining(stage)
+        flops += joining_flops
+        tokens = stage.num_micro * fmean(b.num_tokens for b in drawn) + joining_tokens
         estimate = StageEstimate(
             from_share=share,
             layers=stage.layers,
@@ -153,11 +159,30 @@ class _Bench:
             batch_size=stage.batch_size,
             mask_rate=stage.mask_rate,
             micro_batches=stage.num_micro,
-            tokens_per_step=round(stage.num_micro * fmean(b.num_tokens for b in drawn)),
+            tokens_per_step=round(tokens),
             flops_per_step=flops,
             step_s=flops / rate / self.process.world_size + update_s,
         )
         return estimate, rate
+
+    def _joining(self, stage: Stage) -> tuple[float, float]:
+        """Operations and tokens a step of what joins some: short pairs, texts of a teacher."""
+        config, corpora = self.config, self.corpora
+        objective = config.objective
+        found: list[tuple[Batch, float]] = []
+        if every := objective.pairs_every_steps:
+            feed = Feed(corpora.train, config.examples, config.seed, corpora.vocabulary)
+            short = pairs_stage(config, stage)
+            steps = range(-(-_DRAWN_BATCHES // short.num_micro))
+            drawn = [without_masks(batch) for _ in steps for batch in feed.take(short)]
+            found += [(batch, 1 / (every * len(steps))) for batch in drawn]
+        if self.taught is not None:
+            share = 1 / (objective.teacher_every_steps * _DRAWN_BATCHES)
+            found += [(self.taught.batch(number), share) for number in range(_DRAWN_BATCHES)]
+        return (
+            sum(share * batch_flops(self.shape, batch, stage.layers) for batch, share in found),
+            sum(share * batch.num_tokens for batch, share in found),
+        )
 
     def _time(self, batch: Batch, stage: Stage) -> tuple[float, float]:
         """Seconds to compute a batch and to update, the best of a few after a first one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.files import sha256_file
@@ -173,7 +173,7 @@ class Pretraining:
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
         num_pairs = int(self.config.examples.task != "none")
-        loss = self._loss(1, num_pairs, 1, self._stage())
+        loss = self._loss(1, num_pairs, 1, 1, self._stage())
         self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
         if self.corpora.dev_note:
             self.screen.note(self.corpora.dev_note)
@@ -234,7 +234,7 @@ class Pretraining:
         )
         counts = (*counts_of(batches), num_examples, num_taught)
         predictions, pairs, tokens, examples, taught = (int(n) for n in process.sum(counts))
-        loss = replace(self._loss(predictions, pairs, examples, stage), num_taught=taught)
+        loss = self._loss(predictions, pairs, examples, taught, stage)
         bag = loss.bag
         flops = sum(
             batch_flops(self.shape, batch, stage.layers, has_bag=bag is not None)
@@ -348,13 +348,15 @@ class Pretraining:
         own = rows_of(batch, self.process.rank, self.process.world_size)
         return shares_of(own, self.config.accumulation)
 
-    def _loss(self, predictions: int, pairs: int, examples: int, stage: Stage) -> PretrainingLoss:
+    def _loss(
+        self, predictions: int, pairs: int, examples: int, taught: int, stage: Stage
+    ) -> PretrainingLoss:
         """The loss of a step with these counts; the bag of words is part of it if it has weight."""
         objective, precision = self.config.objective, self.config.precision
         device, bag = self.process.device, None
         if weight := objective.bag_weight * stage.bag_factor:
             bag = Bag(weight, examples, self.piece_weights, objective.bag_words == "masked")
-        return PretrainingLoss(objective, predictions, pairs, stage, device, precision, bag)
+        return PretrainingLoss(objective, predictions, pairs, stage, device, precision, bag, taught)
 
     def _note_positions(self) -> None:
         """Say so if the model has positions that no example of the run reaches."""

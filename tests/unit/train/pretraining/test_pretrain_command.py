@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from litebert.cli import main, run
+from small_run import taught
 
 RECIPE = """
 batch_size = 4
@@ -109,12 +110,20 @@ def test_an_estimate_writes_nothing(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("joined", [False, True])
 def test_the_tokens_that_are_announced_are_those_that_come(
-    recipe: Path, tiny_shards_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    joined: bool,
+    recipe: Path,
+    tiny_shards_dir: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Whatever the first batch is: one of a few left-over rows, for some seeds."""
     arguments = ["pretrain", "--config", str(recipe), "--data", str(tiny_shards_dir), "--json"]
     arguments += ["--steps", "40", "--out", str(tmp_path / "run")]
+    if joined:  # most of the tokens are not of the masked examples
+        arguments += ["--teacher", str(taught(tmp_path)["teacher"])]
+        arguments += ["--objective.pairs-every-steps", "2", "--objective.pairs-batch-size", "64"]
     run(arguments)
     tokens = json.loads(capsys.readouterr().out)["tokens"]
     for seed in range(2):
