@@ -31,7 +31,8 @@ def teacher_file(path: Path) -> Path:
 
 
 def cosines(run: Path) -> list[float]:
-    return [line["teacher_cosine"] for line in RunFolder.open(run).metrics() if "loss" in line]
+    lines = RunFolder.open(run).metrics()
+    return [float(str(line["teacher_cosine"])) for line in lines if "loss" in line]
 
 
 def test_cls_learns_what_the_teacher_says(tiny_shards_dir: Path, tmp_path: Path) -> None:
