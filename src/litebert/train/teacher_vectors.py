@@ -114,8 +114,9 @@ class TaughtTexts:
 
     @torch.no_grad()
     def align(self, encoder: Encoder) -> None:
-        """Turn the vectors to where an encoder has those of its [CLS]."""
-        device = next(encoder.parameters()).device
+        """Turn the vectors to where an encoder has those of its [CLS], without its dropout."""
+        device, is_training = next(encoder.parameters()).device, encoder.training
+        encoder.eval()
         said = []
         for begin in range(0, min(TO_ALIGN, len(self.ids)), _AT_ONCE):
             ids, lengths = self._padded(np.arange(begin, min(begin + _AT_ONCE, len(self.ids))))
@@ -123,6 +124,7 @@ class TaughtTexts:
             mask = torch.arange(ids.shape[1]) < torch.from_numpy(lengths)[:, None]
             states = encoder(inputs, mask.to(device), rows_R=first_rows(inputs)).sequence_BSH
             said.append(nn.functional.normalize(states.float(), dim=-1).cpu().numpy())
+        encoder.train(is_training)
         self.vectors = aligned(self.vectors, np.concatenate(said))
 
     def batch(self, number: int) -> Batch:

@@ -54,6 +54,7 @@ def test_lessons_are_exact_after_a_resume(
     config = small_config(
         tiny_shards_dir, tmp_path / "a", steps=6, teacher=teacher, objective=objective
     )
+    config = replace(config, model=replace(config.model, hidden_dropout=0.1))
     pretrain(config, quiet=True)
     broken = replace(config, out=tmp_path / "b", resume="auto")
     for last in (3, 6):
