@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.files import sha256_file
+from litebert.common.limits import check_regular
 from litebert.common.progress import format_duration
 from litebert.common.rng import derived_seed
 from litebert.common.signals import StopRequest
@@ -106,6 +107,7 @@ class Pretraining:
         identity, keep_last = pretraining_identity(config, self.shape), config.checkpoint.keep_last
         prints = corpora.fingerprints()
         if config.teacher is not None:
+            check_regular(config.teacher)
             prints["teacher"] = sha256_file(config.teacher)
         self.record = Run(config, RunState, identity, prints, keep_last, process, screen)
         model = build_pretraining_model(config, self.shape, corpora).to(process.device)

@@ -87,3 +87,9 @@ def test_a_file_without_vectors_is_one_line(
     write_json_lines(teacher, rows)
     with pytest.raises(DataError, match=wrong):
         pretrain(small_config(tiny_shards_dir, tmp_path / "run", teacher=teacher), quiet=True)
+
+
+def test_a_file_that_is_not_there_is_one_line(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "run", teacher=tmp_path / "none.parquet")
+    with pytest.raises(DataError, match="does not exist"):
+        pretrain(config, quiet=True)
