@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# More training for the model that comes with litebert, from the one that is shipped: words, then sentence order.
+# More training for the model that comes with litebert, from the one that is shipped: words, sentence order and, with VECTORS, meaning.
 #
 #   runs/bundled_cpu.sh                                   # 9.5 and 6.8 million tokens, about 50 minutes of one core
 #   WORDS=30000000 ORDER=10000000 runs/bundled_cpu.sh     # longer
@@ -31,16 +31,16 @@ train() { # RUN FROM TOKENS SEED [FLAG ...]
   taskset -c "${CORE:-1}" "$litebert" pretrain --config bundled --init-from "$from" --out "$OUT/$run" --tokens "$tokens" \
     --seed "$seed" --data "$SHARDS/wiki" --extra-data "$SHARDS/novels" --resume auto --threads 1 \
     --precision "${PRECISION:-bfloat16}" --schedule.decay-share 0.5 --curriculum.layers 0 6 --curriculum.lr-factor 0 1 \
-    --objective.pairs-batch-size 64 --evaluation.examples 1024 "$@"
+    --evaluation.examples 1024 "$@"
 }
 
 # 1. Masked words and a bag of words; every fourth step 64 short pairs of BERT's next-sentence task.
-train words "$START" "${WORDS:-9500000}" 2 --examples.task nsp --objective.pairs-every-steps 4 --optimizer.lr 4e-4 \
+train words "$START" "${WORDS:-9500000}" 2 --examples.task nsp --objective.pairs-every-steps 4 --objective.pairs-batch-size 64 --optimizer.lr 4e-4 \
   --batch-size 16 --examples.micro-batch-size 16 --curriculum.batch-size 0 16 --curriculum.mask-rate 0 0.3 0.6 0.2 \
   --evaluation.every-steps 800 --checkpoint.every-steps 800
 
 # 2. Sentence order: 64 short pairs in every step, a few examples with masks beside them to keep the words.
-train order "$OUT/words/model" "${ORDER:-6800000}" 3 --examples.task sop --objective.pairs-every-steps 1 --optimizer.lr 3e-4 \
+train order "$OUT/words/model" "${ORDER:-6800000}" 3 --examples.task sop --objective.pairs-every-steps 1 --objective.pairs-batch-size 64 --optimizer.lr 3e-4 \
   --batch-size 4 --examples.micro-batch-size 4 --curriculum.batch-size 0 4 --curriculum.mask-rate 0 0.2 \
   --objective.mlm-weight 0.3 --objective.bag-weight 0.3 --evaluation.every-steps 400 --checkpoint.every-steps 400 \
   --evaluation.final-examples 8192
@@ -48,7 +48,7 @@ train order "$OUT/words/model" "${ORDER:-6800000}" 3 --examples.task sop --objec
 # 3. What sentences mean: [CLS] of 64 sentences in every step is drawn towards a sentence encoder's vector, words and order beside it.
 # python tools/embed_sentences.py ENCODER vectors.parquet --input wiki.txt.xz novels.txt.xz
 [ -z "${VECTORS:-}" ] ||
-  train vectors "$OUT/order/model" "${MEANING:-8000000}" 4 --teacher "$VECTORS" --objective.teacher-weight 3 --examples.task sop \
+  train vectors "$OUT/order/model" "${MEANING:-9500000}" 4 --teacher "$VECTORS" --objective.teacher-weight 3 --examples.task sop \
     --objective.pairs-every-steps 4 --objective.pairs-batch-size 32 --objective.bag-weight 0.3 --optimizer.lr 6e-4 \
     --batch-size 8 --examples.micro-batch-size 8 --curriculum.batch-size 0 8 --curriculum.mask-rate 0 0.2 \
     --evaluation.every-steps 500 --checkpoint.every-steps 500

@@ -17,6 +17,7 @@ from litebert.common.config import from_dict
 from litebert.common.files import write_json_lines
 from litebert.model.config import ModelSection
 from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
+from litebert.train.pretraining.engine import Pretraining, pretrain
 from litebert.train.pretraining.objective import PretrainingLoss
 
 BAG = Objective(bag_weight=0.5, bag_frequency=1e-3)
@@ -83,6 +84,20 @@ def taught(folder: Path) -> dict[str, Any]:
         ]
         write_json_lines(path, rows)
     return {"teacher": path, "objective": Objective(teacher_batch_size=5, teacher_every_steps=2)}
+
+
+def pretrain_in_parts(config: PretrainConfig, patch: pytest.MonkeyPatch, *lasts: int) -> None:
+    """Run a training of a number of steps, stopped after each of these and resumed."""
+    assert config.steps is not None
+    for last in lasts:
+        with patch.context() as context:
+            context.setattr(Pretraining, "share", share_until(last, config.steps))
+            pretrain(replace(config, resume="auto"), quiet=True)
+
+
+def share_until(last: int, steps: int) -> Callable[[Pretraining], float]:
+    """The schedule of all steps, at its end after some of them."""
+    return lambda run: 1.0 if run.state.step >= last else run.state.step / steps
 
 
 def poison(patch: pytest.MonkeyPatch, is_bad: Callable[[int], bool]) -> None:

@@ -32,7 +32,7 @@ def drawn_sentences(path: Path, count: int, language: str, seed: int) -> list[st
 
 
 def main() -> None:
-    """Write a table with the columns text and embedding; runs/bundled_cpu.sh calls it."""
+    """Write a table with the columns text and embedding, the VECTORS of two scripts in runs/."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("encoder", help="a folder or hub name that sentence-transformers loads")
     parser.add_argument("out", type=Path, help=".parquet or .jsonl")

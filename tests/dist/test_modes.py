@@ -18,7 +18,7 @@ from litebert.data.corpus.prepare import prepare
 from litebert.optim.config import OptimizerConfig
 from litebert.train.pretraining.config import Checkpoints, Evaluation
 from litebert.train.pretraining.engine import pretrain
-from small_run import BAG, GROWTH, LEVERS, poison, small_config, taught, weights
+from small_run import BAG, GROWTH, LEVERS, poison, share_until, small_config, taught, weights
 
 TOLERANCE = 1e-5
 POISONED_STEP = 3
@@ -62,7 +62,7 @@ def runs(
         pretrain(replace(base, out=out / "single-poisoned"), quiet=True)
     # The schedule of twelve steps, stopped after six.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("litebert.train.pretraining.engine.Pretraining.share", share_until(6))
+        patch.setattr("litebert.train.pretraining.engine.Pretraining.share", share_until(6, 12))
         pretrain(replace(base, out=out / "begun-alone"), quiet=True)
     torch.set_num_threads(threads)
     prepare(
@@ -78,13 +78,6 @@ def runs(
     answer = torchrun(str(WORKER), str(tiny_shards_dir), str(out))
     assert answer.returncode == 0, answer.stderr[-4000:]
     return out
-
-
-def share_until(last_step: int):  # type: ignore[no-untyped-def]
-    def share(self) -> float:  # type: ignore[no-untyped-def]
-        return 1.0 if self.state.step >= last_step else self.state.step / self.config.steps
-
-    return share
 
 
 def values(run: Path, key: str) -> list[float]:

@@ -43,28 +43,31 @@ def averages_of(
     predictions = sum(work.predictions for work, _ in steps)
     pairs = sum(work.pairs for work, _ in steps)
     seconds = max(1e-9, sum(outcome.seconds for _, outcome in steps))
-    mlm_loss, mlm_correct, sentence_loss, sentence_correct, bag_loss, vector_loss = (
-        sum(outcome.sums[place] for _, outcome in steps) for place in range(len(STATISTICS))
-    )
-    mlm_loss /= max(1, predictions)
+    sums = [dict(zip(STATISTICS, outcome.sums, strict=True)) for _, outcome in steps]
+    totals = {name: sum(one[name] for one in sums) for name in STATISTICS}
+    mlm_loss = totals["mlm_loss_sum"] / max(1, predictions)
     values = {
         "loss": objective.mlm_weight * mlm_loss,
         "mlm_loss": mlm_loss,
-        "mlm_accuracy": mlm_correct / max(1, predictions),
+        "mlm_accuracy": totals["mlm_correct"] / max(1, predictions),
     }
     if pairs:
-        sentence_loss /= pairs
-        weighted = sum(work.stage.sentence_factor * outcome.sums[2] for work, outcome in steps)
+        factors = [work.stage.sentence_factor for work, _ in steps]
+        weighted = sum(
+            factor * one["sentence_loss_sum"] for factor, one in zip(factors, sums, strict=True)
+        )
         values["loss"] += objective.sentence_weight * weighted / pairs
-        values["sentence_loss"] = sentence_loss
-        values["sentence_accuracy"] = sentence_correct / pairs
-    with_bag = [(work.bag, outcome.sums[4]) for work, outcome in steps if work.bag is not None]
+        values["sentence_loss"] = totals["sentence_loss_sum"] / pairs
+        values["sentence_accuracy"] = totals["sentence_correct"] / pairs
+    bags = [(work.bag, one) for (work, _), one in zip(steps, sums, strict=True)]
+    with_bag = [(bag, one["bag_loss_sum"]) for bag, one in bags if bag is not None]
     if examples := sum(bag.num_examples for bag, _ in with_bag):
         values["loss"] += sum(bag.weight * loss_sum for bag, loss_sum in with_bag) / examples
-        values["bag_loss"] = bag_loss / examples
+        values["bag_loss"] = totals["bag_loss_sum"] / examples
     if taught := sum(work.taught for work, _ in steps):
-        values["loss"] += objective.teacher_weight * vector_loss / taught
-        values["teacher_cosine"] = 1.0 - vector_loss / taught
+        lacking = totals["vector_loss_sum"] / taught
+        values["loss"] += objective.teacher_weight * lacking
+        values["teacher_cosine"] = 1.0 - lacking
     if gemm_rate is not None:
         values["gemm_share"] = sum(work.flops for work, _ in steps) / seconds / gemm_rate
     return {

@@ -37,7 +37,14 @@ from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import DevSet, RunState
 from litebert.train.pretraining.setup import open_corpora
 from litebert.train.run import Run
-from small_run import LEVERS, assert_bitwise_equal, poison, small_config, weights
+from small_run import (
+    LEVERS,
+    assert_bitwise_equal,
+    poison,
+    pretrain_in_parts,
+    small_config,
+    weights,
+)
 
 
 def lines(run: Path, key: str = "mlm_loss") -> list[dict[str, Any]]:
@@ -147,14 +154,7 @@ def test_rest_is_exact_after_a_resume(
     table = Curriculum(trainable=((0.0, "words"), (0.5, "all")))
     config = small_config(tiny_shards_dir, tmp_path / "a", steps=8, curriculum=table, average=0.8)
     pretrain(config, quiet=True)
-    broken = replace(config, out=tmp_path / "b", resume="auto")
-    for last in (3, 6, 8):
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                "litebert.train.pretraining.engine.Pretraining.share",
-                lambda self, last=last: 1.0 if self.state.step >= last else self.state.step / 8,
-            )
-            pretrain(broken, quiet=True)
+    pretrain_in_parts(replace(config, out=tmp_path / "b"), monkeypatch, 3, 6, 8)
     assert_bitwise_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
 
 
@@ -163,14 +163,8 @@ def test_levers_are_exact_after_a_resume(
 ) -> None:
     config = small_config(tiny_shards_dir, tmp_path / "straight", steps=8, **LEVERS)
     pretrain(config, quiet=True)
-    broken = replace(config, out=tmp_path / "broken", resume="auto")
-    for last in (3, 8):  # an odd step, so that short pairs come next or not by the count of steps
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                "litebert.train.pretraining.engine.Pretraining.share",
-                lambda self, last=last: 1.0 if self.state.step >= last else self.state.step / 8,
-            )
-            pretrain(broken, quiet=True)
+    # An odd step, so that short pairs come next or not by the count of steps.
+    pretrain_in_parts(replace(config, out=tmp_path / "broken"), monkeypatch, 3, 8)
     found, expected = lines(tmp_path / "broken"), lines(tmp_path / "straight")
     assert [line["loss"] for line in found] == [line["loss"] for line in expected]
     assert [line["tokens"] for line in found] == [line["tokens"] for line in expected]

@@ -13,7 +13,7 @@ from litebert.common.files import write_json_lines
 from litebert.common.runs import RunFolder
 from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.engine import pretrain
-from small_run import assert_bitwise_equal, small_config, weights
+from small_run import assert_bitwise_equal, pretrain_in_parts, small_config, taught, weights
 
 TEXTS = [f"number {n} is {'even' if n % 2 else 'odd'} and stands here" for n in range(40)]
 
@@ -49,23 +49,14 @@ def test_cls_learns_what_the_teacher_says(tiny_shards_dir: Path, tmp_path: Path)
 def test_lessons_are_exact_after_a_resume(
     tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    teacher = teacher_file(tmp_path / "vectors.jsonl")
-    objective = Objective(teacher_batch_size=8, teacher_every_steps=2)
-    config = small_config(
-        tiny_shards_dir, tmp_path / "a", steps=6, teacher=teacher, objective=objective
-    )
+    lessons = taught(tmp_path)
+    config = small_config(tiny_shards_dir, tmp_path / "a", steps=6, **lessons)
     config = replace(config, model=replace(config.model, hidden_dropout=0.1))
     pretrain(config, quiet=True)
     broken = replace(config, out=tmp_path / "b", resume="auto")
-    for last in (3, 6):
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                "litebert.train.pretraining.engine.Pretraining.share",
-                lambda self, last=last: 1.0 if self.state.step >= last else self.state.step / 6,
-            )
-            pretrain(broken, quiet=True)
+    pretrain_in_parts(broken, monkeypatch, 3, 6)
     assert_bitwise_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
-    write_json_lines(teacher, [{"text": "another", "embedding": [1.0, 2.0]}])
+    write_json_lines(lessons["teacher"], [{"text": "another", "embedding": [1.0, 2.0]}])
     with pytest.raises(CheckpointError, match="teacher"):
         pretrain(replace(broken, steps=8), quiet=True)
 
