@@ -195,6 +195,7 @@ def run_litebert(size: Size, shards: Path, steps: int, precision: Precision) -> 
             steps=WARMUP_STEPS + steps,
             batch_size=size.batch_size,
             precision=precision,
+            threads=torch.get_num_threads(),  # the peer's; no trial of fewer
             log_every_steps=1,
             model=ModelSection(preset=size.preset),
             examples=ExampleConfig(length=size.length, micro_batch_size=size.batch_size),

@@ -8,7 +8,9 @@
 # Cut for about 40 minutes on two cores with albert-small (estimated from its training speed; the
 # table has the minutes it took). The single sentences and pairs learn from all their examples but
 # for QQP; QQP, SQuAD and RACE from a part, which the table states. Finished tasks are kept, an
-# interrupted one goes on where it was. SEEDS=3 gives medians, for three times the time.
+# interrupted one goes on where it was. SEEDS=3 gives medians, for three times the time, and
+# BASELINE=words,random a bag of words and the same from random weights beside them, for twice that.
+# FLAGS="--lr 6e-4 --precision bfloat16" are given to every fine-tuning.
 # Data: GLUE, SQuAD and RACE below $LITEBERT_SHARED/data (QNLI, MNLI and QQP there are subsets).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,6 +21,8 @@ DATA="${LITEBERT_SHARED:-../shared}/data"
 SEEDS="${SEEDS:-1}"
 TASKS="${TASKS:-sst2 cola mrpc rte wnli stsb qnli mnli qqp squad1 squad2 race-middle}"
 QUICK="${QUICK:-}"
+BASELINE="${BASELINE:-}"
+FLAGS="${FLAGS:-}"
 litebert="${LITEBERT:-.venv/bin/litebert}"
 runs=()
 
@@ -31,8 +35,9 @@ learn() {
   [ "$train" = all ] || set -- "$@" --max-train-examples "$train"
   [ "$dev" = all ] || set -- "$@" --max-scored-examples "$dev"
   echo "== $task" >&2
+  # shellcheck disable=SC2086  # FLAGS is a list
   "$litebert" finetune "$task" --model "$MODEL" --data "$DATA/$folder" --out "$OUT/$task" \
-    --epochs "$epochs" --seeds "$SEEDS" --resume auto "$@"
+    --epochs "$epochs" --seeds "$SEEDS" --resume auto ${BASELINE:+--baseline "$BASELINE"} $FLAGS "$@"
   runs+=("$OUT/$task")
 }
 

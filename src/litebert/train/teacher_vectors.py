@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +17,8 @@ from litebert.data.batches.example import Batch
 from litebert.model.config import IGNORED_LABEL, ModelConfig
 from litebert.model.encoder import Encoder, first_rows
 from litebert.predict.batches import BatchOrder
-from litebert.tasks.base import FloatArray, IntArray
+from litebert.tasks.base import FloatArray, IntArray, Row
+from litebert.tasks.forms.rows import pair_row, single_row
 from litebert.text.tokenizer import Tokenizer
 
 TO_ALIGN = 4096
@@ -26,31 +28,53 @@ _LONGEST = 128
 _AT_ONCE = 64
 
 
-def stored_vectors(path: Path, wanted: Collection[str] | None = None) -> dict[str, FloatArray]:
-    """The vectors of texts in a file, all or the wanted ones, scaled to length 1.
+class TaughtText(NamedTuple):
+    """What a file of a teacher's vectors says in a row."""
 
-    The file has the columns text and embedding, as `litebert embed --out` writes them.
+    text: str
+    second: str | None
+    """the other text, if the vector is that of two texts read together"""
+    vector: FloatArray
+    """float32 [D], of length 1"""
+
+
+def stored_texts(path: Path) -> Iterator[TaughtText]:
+    """Read texts and their vectors from a file, one row at a time; rows without one are left out.
+
+    It has the columns text and embedding, as `litebert embed --out` writes them, and text_pair if
+    there are vectors of two texts.
     """
-    known: dict[str, FloatArray] = {}
+    size = None
     with progress("reading the teacher's vectors", count_rows(path), "rows") as bar:
         for number, row in read_rows(path):
             bar.advance()
             if {"text", "embedding"} - row.keys():
                 raise DataError(f"{path} needs the columns text and embedding: it has {list(row)}")
-            if (wanted is None or row["text"] in wanted) and row["embedding"] is not None:
-                vector = _direction(row["embedding"])
-                if vector is None:
-                    raise DataError(f"{path}:{number}: its embedding is not a vector of numbers")
-                known[str(row["text"])] = vector
-    if missing := set(wanted or ()) - known.keys():
+            if row["embedding"] is None:
+                continue
+            vector, second = _direction(row["embedding"]), row.get("text_pair")
+            if vector is None:
+                raise DataError(f"{path}:{number}: its embedding is not a vector of numbers")
+            if size not in (None, len(vector)):
+                raise DataError(f"{path} has vectors of different sizes: {[size, len(vector)]}")
+            size = len(vector)
+            yield TaughtText(str(row["text"]), None if second is None else str(second), vector)
+    if size is None:
+        raise DataError(f"{path} has no vectors; make them with `litebert embed`")
+
+
+def stored_vectors(path: Path, wanted: Collection[str]) -> dict[str, FloatArray]:
+    """Return the vectors of the wanted texts in a file, scaled to length 1."""
+    known = {
+        taught.text: taught.vector
+        for taught in stored_texts(path)
+        if taught.second is None and taught.text in wanted
+    }
+    if missing := set(wanted) - known.keys():
         raise DataError(
-            f"{path} has no vector for {len(missing):,} of {len(wanted or ()):,} texts to learn "
+            f"{path} has no vector for {len(missing):,} of {len(wanted):,} texts to learn "
             f"from (first: {min(missing)[:60]!r}); make them with `litebert embed`"
         )
-    if not known:
-        raise DataError(f"{path} has no vectors; make them with `litebert embed`")
-    if len(sizes := {len(vector) for vector in known.values()}) > 1:
-        raise DataError(f"{path} has vectors of different sizes: {sorted(sizes)[:3]}")
     return known
 
 
@@ -93,24 +117,30 @@ def aligned(wanted: FloatArray, own: FloatArray) -> FloatArray:
 
 
 class TaughtTexts:
-    """Texts with a teacher's vectors, in batches for pretraining: [CLS] learns to say the same.
+    """Texts and pairs of texts with a teacher's vectors, in batches for pretraining.
 
-    A batch is a pure function of seed and number. Turn the vectors before the first step, with
-    the weights that the run begins with (:meth:`align`).
+    The state of [CLS] learns to be what the teacher says. A batch is a pure function of seed and
+    number. Turn the vectors before the first step, with the weights that the run begins with
+    (:meth:`align`).
     """
 
     def __init__(
         self, path: Path, tokenizer: Tokenizer, shape: ModelConfig, batch_size: int, seed: int
     ) -> None:
-        known = stored_vectors(path)
-        self.vectors = fitted(np.stack(list(known.values())), shape.hidden_size)
-        most = min(_LONGEST, shape.max_positions) - 2
-        self.ids = [
-            np.array([tokenizer.cls_id, *tokenizer.encode(text)[:most], tokenizer.sep_id], np.int64)
-            for text in known
-        ]
+        longest = min(_LONGEST, shape.max_positions)
+        vectors = []
+        self.rows: list[Row] = []
+        for text, second, vector in stored_texts(path):
+            vectors.append(vector)
+            ids = tokenizer.encode(text)
+            self.rows.append(
+                single_row(ids, tokenizer, longest)
+                if second is None
+                else pair_row(ids, tokenizer.encode(second), tokenizer, longest)
+            )
+        self.vectors = fitted(np.stack(vectors), shape.hidden_size)
         self._pad_id = tokenizer.pad_id
-        self._order = BatchOrder([len(ids) for ids in self.ids], batch_size, seed, "taught texts")
+        self._order = BatchOrder([len(row) for row in self.rows], batch_size, seed, "taught texts")
 
     @torch.no_grad()
     def align(self, encoder: Encoder) -> None:
@@ -118,23 +148,24 @@ class TaughtTexts:
         device, is_training = next(encoder.parameters()).device, encoder.training
         encoder.eval()
         said = []
-        for begin in range(0, min(TO_ALIGN, len(self.ids)), _AT_ONCE):
-            ids, lengths = self._padded(np.arange(begin, min(begin + _AT_ONCE, len(self.ids))))
-            inputs = torch.from_numpy(ids).to(device)
-            mask = torch.arange(ids.shape[1]) < torch.from_numpy(lengths)[:, None]
-            states = encoder(inputs, mask.to(device), rows_R=first_rows(inputs)).sequence_BSH
-            said.append(nn.functional.normalize(states.float(), dim=-1).cpu().numpy())
+        for begin in range(0, min(TO_ALIGN, len(self.rows)), _AT_ONCE):
+            members = np.arange(begin, min(begin + _AT_ONCE, len(self.rows)))
+            arrays = self._padded(members)
+            inputs, segments, lengths = (torch.from_numpy(array).to(device) for array in arrays)
+            mask = torch.arange(inputs.shape[1], device=device) < lengths[:, None]
+            out = encoder(inputs, mask, segments, rows_R=first_rows(inputs)).sequence_BSH
+            said.append(nn.functional.normalize(out.float(), dim=-1).cpu().numpy())
         encoder.train(is_training)
         self.vectors = aligned(self.vectors, np.concatenate(said))
 
     def batch(self, number: int) -> Batch:
         """Return the batch of this number, without masks and labels."""
         members = self._order.batch(number)
-        ids, lengths = self._padded(members)
+        ids, segments, lengths = self._padded(members)
         none = np.zeros(0, np.int64)
         return Batch(
             input_ids=ids,
-            token_type_ids=np.zeros_like(ids),
+            token_type_ids=segments,
             lengths=lengths,
             masked_positions=none,
             masked_labels=none,
@@ -144,11 +175,13 @@ class TaughtTexts:
             vectors=self.vectors[members],
         )
 
-    def _padded(self, members: IntArray) -> tuple[IntArray, IntArray]:
-        """The ids of some texts, padded to the longest, and their lengths."""
-        rows = [self.ids[int(member)] for member in members]
+    def _padded(self, members: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Ids and segments of some texts, padded to the longest, and their lengths."""
+        rows = [self.rows[int(member)] for member in members]
         lengths = np.array([len(row) for row in rows])
         ids = np.full((len(rows), int(lengths.max())), self._pad_id, np.int64)
+        segments = np.zeros_like(ids)
         for place, row in enumerate(rows):
-            ids[place, : len(row)] = row
-        return ids, lengths
+            ids[place, : len(row)] = row.ids
+            segments[place, row.second : len(row)] = 1
+        return ids, segments, lengths

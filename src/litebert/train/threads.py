@@ -25,6 +25,9 @@ SHARE_OF_TRIALS = 0.04
 """Most of the time that may pass in trials."""
 FEWER_FROM, MORE_FROM = 0.98, 1.10
 """Rate, compared with that of the usual number, from which fewer or more threads are taken."""
+HOPELESS = 0.8
+"""A rival below this share of the usual number's rate in the first turn is not tried any longer: a
+step of a large model may take many seconds, and as many again with half the threads."""
 DROP = 0.7
 """A rate below this share of that in the last trial calls for another one."""
 
@@ -92,7 +95,8 @@ class ThreadWatch:
         assert self._rival is not None, "in a trial"
         self._slices.append(rate)
         self._trial_s += took
-        if len(self._slices) < 2 * SLICES:
+        is_hopeless = len(self._slices) == 2 and rate < HOPELESS * self._slices[0]
+        if len(self._slices) < 2 * SLICES and not is_hopeless:
             self._use(self._rival if len(self._slices) % 2 else self.usual)
             return
         usual_rate, rival_rate = median(self._slices[0::2]), median(self._slices[1::2])

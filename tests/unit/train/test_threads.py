@@ -77,6 +77,12 @@ def test_trials_take_little_of_a_long_run_with_slow_steps() -> None:
     assert quick.seconds_of[1] <= 12 * SLICES * (SLICE_S + 0.1)
 
 
+def test_a_rival_without_hope_costs_one_slow_step() -> None:
+    machine = Machine(2)
+    machine.train(60.0, lambda threads: 0.15 * threads)
+    assert machine.seconds_of[1] == pytest.approx(1 / 0.15)
+
+
 def test_one_thread_is_never_changed() -> None:
     def refuse(threads: int) -> None:
         raise AssertionError(threads)

@@ -11,8 +11,11 @@ import pytest
 from litebert.common.errors import CheckpointError, DataError
 from litebert.common.files import write_json_lines
 from litebert.common.runs import RunFolder
+from litebert.model.config import ModelConfig
+from litebert.text.tokenizer import Tokenizer
 from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.engine import pretrain
+from litebert.train.teacher_vectors import TaughtTexts
 from small_run import assert_bitwise_equal, pretrain_in_parts, small_config, taught, weights
 
 TEXTS = [f"number {n} is {'even' if n % 2 else 'odd'} and stands here" for n in range(40)]
@@ -44,6 +47,43 @@ def test_cls_learns_what_the_teacher_says(tiny_shards_dir: Path, tmp_path: Path)
     pretrain(config, quiet=True)
     found = cosines(tmp_path / "run")
     assert found[-1] > 0.6 > found[0]
+
+
+def test_a_pair_is_read_as_two_segments(tiny_tokenizer: Tokenizer, tmp_path: Path) -> None:
+    rows = [
+        {"text": "the first", "text_pair": "and then the second", "embedding": [1.0, 2.0]},
+        {"text": "one alone", "text_pair": None, "embedding": [2.0, 1.0]},
+    ]
+    write_json_lines(tmp_path / "vectors.jsonl", rows)
+    shape = ModelConfig(vocab_size=tiny_tokenizer.vocab_size, hidden_size=64)
+    texts = TaughtTexts(tmp_path / "vectors.jsonl", tiny_tokenizer, shape, batch_size=2, seed=0)
+    batch = texts.batch(0)
+    pair, alone = np.argsort(batch.addresses[:, 2])
+    ids, length = batch.input_ids[pair], batch.lengths[pair]
+    first = tiny_tokenizer.encode("the first")
+    second = tiny_tokenizer.encode("and then the second")
+    cls, sep = tiny_tokenizer.cls_id, tiny_tokenizer.sep_id
+    assert ids[:length].tolist() == [cls, *first, sep, *second, sep]
+    segments = [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    assert batch.token_type_ids[pair, :length].tolist() == segments
+    assert not batch.token_type_ids[alone].any()
+    np.testing.assert_allclose(np.linalg.norm(batch.vectors, axis=1), 1.0, rtol=1e-6)
+
+
+def test_pairs_that_differ_only_in_their_second_text_are_told_apart(
+    tiny_shards_dir: Path, tmp_path: Path
+) -> None:
+    rows = [
+        {"text": "here", "text_pair": text, "embedding": [1.0 - number % 2, float(number % 2)]}
+        for number, text in enumerate(TEXTS)
+    ]
+    write_json_lines(tmp_path / "vectors.jsonl", rows)
+    config = small_config(
+        tiny_shards_dir, tmp_path / "run", steps=60, teacher=tmp_path / "vectors.jsonl",
+        objective=Objective(teacher_batch_size=32, teacher_weight=10.0),
+    )  # fmt: skip
+    pretrain(config, quiet=True)
+    assert cosines(tmp_path / "run")[-1] > np.cos(np.pi / 4) + 0.1  # what one answer for all has
 
 
 def test_lessons_are_exact_after_a_resume(
