@@ -128,9 +128,7 @@ def main() -> None:
     sentences = list(dict.fromkeys(text for pair in pairs for text in pair))
     texts = list(dict.fromkeys((*sentences, *words_and_phrases(sentences, options.seed))))
     encoder = SentenceTransformer(options.encoder, device="cpu")
-    vectors: FloatArray = encoder.bfloat16().encode(
-        texts, show_progress_bar=True, normalize_embeddings=True
-    )
+    vectors: FloatArray = encoder.encode(texts, show_progress_bar=True, normalize_embeddings=True)
     place = {text: number for number, text in enumerate(texts)}
     drawn = [(place[one], place[other]) for one, other in pairs]
     drawn += further_pairs(vectors[: len(sentences)], options.seed)

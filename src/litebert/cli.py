@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn, get_type_hints
 
-from cyclopts import App, CycloptsError, MissingArgumentError, UnknownOptionError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownOptionError
 from cyclopts.config import Dict
 
 from litebert import __version__
@@ -86,6 +86,7 @@ def build_app(arguments: Sequence[str] = ()) -> App:
         result_action="return_value",
         help_format="plaintext",
         help_on_error=False,
+        default_parameter=Parameter(show_default=shown_default),
     )
     groups = {name: App(name=name, help=text) for name, text in GROUPS.items()}
     for group in groups.values():
@@ -306,6 +307,17 @@ def _config_file(arguments: Sequence[str]) -> Path | None:
             is_word = "/" not in value and "." not in value
             return recipe_path(arguments[0], value) if is_word else Path(value)
     return None
+
+
+def shown_default(value: object) -> str | None:
+    """A default as it would be typed; None where there is nothing to type.
+
+    >>> shown_default(("words", "random")), shown_default(()), shown_default(False)
+    ('words random', None, None)
+    """
+    if isinstance(value, tuple):
+        return " ".join(filter(None, map(shown_default, value))) or None
+    return None if value is None or value is False else str(value)
 
 
 def unwrapped(text: str) -> str:
