@@ -185,7 +185,7 @@ def our_start(setup: Setup, seed: int) -> tuple[dict[str, Tensor], float]:
 def run_peer(setup: Setup, peer: Peer, budget_s: float, num_points: int) -> Curve:
     """Train with Trainer for a time; its linear decay ends when the time does."""
     from torch.utils.data import DataLoader, IterableDataset
-    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
     config = ExampleConfig(length=LENGTH, micro_batch_size=peer.batch_size)
     loader = Loader(setup.corpora.train, config, peer.seed, setup.corpora.vocabulary)
@@ -253,6 +253,7 @@ def run_peer(setup: Setup, peer: Peer, budget_s: float, num_points: int) -> Curv
                 seed=peer.seed,
             )
             trainer = OwnBatches(model=model, args=arguments, callbacks=[watch])
+            trainer.remove_callback(PrinterCallback)
             trainer.train()
             return int(trainer.state.global_step)
 
@@ -425,7 +426,7 @@ def plot(curves: Mapping[str, Sequence[Curve]], path: Path, title: str) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(11, 4))
     for number, (name, seeds) in enumerate(curves.items()):
         for seed, curve in enumerate(seeds):
-            style = {"color": f"C{number}", "label": None if seed else name}
+            style = {"color": f"C{number}", "marker": ".", "label": None if seed else name}
             minutes = [point["seconds"] / 60 for point in curve]
             axes[0].plot(minutes, [point["loss"] for point in curve], **style)
             axes[1].plot(minutes, [100 * point["accuracy"] for point in curve], **style)

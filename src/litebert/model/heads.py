@@ -149,12 +149,15 @@ class LinearHead(TaskModel):
         is_first = self.row.pooled and self.config.pooling == "cls"
         return first_rows(inputs.ids_RS) if is_first else None
 
+    def unpooled(self, states: Tensor, inputs: HeadInputs) -> Tensor:
+        """What the pooler reads, [R, H]: the states of the first tokens, or the mean of all."""
+        is_mean = self.config.pooling == "mean"
+        return mean_of_tokens(states, inputs.mask_RS) if is_mean else states
+
     def read(self, states: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
         """Outputs by name: all columns in one, or one column each."""
         if self.row.pooled:
-            is_mean = self.config.pooling == "mean"
-            pooled = mean_of_tokens(states, inputs.mask_RS) if is_mean else states
-            states = self.encoder.pool_first(pooled)
+            states = self.encoder.pool_first(self.unpooled(states, inputs))
         kept = F.dropout(states, self.config.classifier_dropout, self.training)
         scores: Tensor = self.get_submodule(self.row.linear)(kept)
         names = self.row.output_names

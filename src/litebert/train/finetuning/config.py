@@ -17,6 +17,8 @@ from litebert.tasks.base import Task
 from litebert.tasks.registry import TASK_NAMES
 from litebert.train.trackers import tracker_names
 
+Pooler = Literal["weights", "whitened"]
+
 
 @dataclass(frozen=True)
 class FinetuneConfig:
@@ -54,6 +56,10 @@ in two; own tasks may leave it out"""
     pooling: Pooling | None = None
     """what a classifier reads: the state of [CLS], or the mean of all tokens, which the folder \
 records and transformers refuses; of texts to compare the recipe takes the mean"""
+    pooler: Pooler | None = None
+    """what the classifier's pooler begins as: the weights of the folder, or whitened, by which \
+the states of the training texts become uncorrelated and equally large, so that a new head learns \
+from all of them at once"""
     lr_decay: float | None = None
     """factor on the learning rate for each set of layers below the head, and once more for the \
 embeddings; 1: one rate for all"""
@@ -195,6 +201,7 @@ class Recipe:
     bias_correction: bool
     classifier_dropout: float = 0.1
     pooling: Pooling = "cls"
+    pooler: Pooler = "weights"
     lr_decay: float = 1.0
     head_share: float = 0.0
     steps: int | None = None
@@ -222,7 +229,7 @@ def recipe_for(task: Task, shape: ModelConfig) -> Recipe:
 
 _OVERRIDABLE = (
     *("lr", "batch_size", "dropout", "classifier_dropout", "bias_correction"),
-    *("pooling", "lr_decay", "head_share"),
+    *("pooling", "pooler", "lr_decay", "head_share"),
 )
 NUM_EVALUATIONS = 10
 """Evaluations on dev, evenly spread, where neither config nor recipe has an interval."""

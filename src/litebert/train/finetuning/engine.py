@@ -19,6 +19,7 @@ from litebert.common.signals import StopRequest
 from litebert.dist.replica import parallelize
 from litebert.dist.runtime import Process
 from litebert.interop.folder import load_config
+from litebert.model.heads import LinearHead
 from litebert.model.sharing import plan_of
 from litebert.model.similarity import SentenceEncoder
 from litebert.optim.build import build_optimizers
@@ -54,6 +55,7 @@ from litebert.train.finetuning.setup import (
     resolve_settings,
 )
 from litebert.train.finetuning.teacher import with_teacher
+from litebert.train.finetuning.whiten import whiten_pooler
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.run import Run, owned_run
 
@@ -132,6 +134,9 @@ class FineTuning:
         self.record = Run(config, FinetuneState, identity, prints, 1, process, screen)
         self.model, self.head = build_task_model(config, self.settings, data)
         self.model.to(process.device)
+        if self.settings.pooler == "whitened" and isinstance(self.model, LinearHead):
+            pad_id, features = data.tokenizer.pad_id, data.train.features
+            whiten_pooler(self.model, features, pad_id, config.max_tokens, config.seed)
         self.loss = TaskLoss(
             self.model,
             process.device,

@@ -33,7 +33,13 @@ from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, read_splits, sample
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetuning.config import FinetuneConfig, Recipe, Settings, recipe_for
+from litebert.train.finetuning.config import (
+    PAPER_HIDDEN_SIZE,
+    FinetuneConfig,
+    Recipe,
+    Settings,
+    recipe_for,
+)
 from litebert.train.finetuning.order import Batch, JointBatch
 from litebert.train.run import TrainState, refuse_changes
 
@@ -184,8 +190,8 @@ def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:
         config.max_scored_examples,
         config.allow_unknown,
     )
-    if isinstance(task, CustomTask) and task.form.kind == "regression":
-        # Benchmarks stay as they are published.
+    is_published = not isinstance(task, CustomTask) and shape.hidden_size >= PAPER_HIDDEN_SIZE
+    if task.form.kind == "regression" and not is_published:
         scale = LabelScale.of(data.train.examples)
         data = replace(data, train=scale.standardized(data.train), scale=scale)
     if not quiet:
