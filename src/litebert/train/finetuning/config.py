@@ -14,7 +14,7 @@ from litebert.common.runs import BASELINES
 from litebert.model.config import ModelConfig, Pooling, ScoreLoss
 from litebert.predict.backend import Threads, num_threads
 from litebert.tasks.base import Task
-from litebert.tasks.registry import TASK_NAMES
+from litebert.tasks.registry import TASK_NAMES, input_columns
 from litebert.train.trackers import tracker_names
 
 Pooler = Literal["weights", "whitened"]
@@ -221,7 +221,8 @@ def recipe_for(task: Task, shape: ModelConfig) -> Recipe:
     """The recipe of a task for a model of this shape: Table 14, or one for the kind of task."""
     kind = task.form.recipe
     if shape.hidden_size < PAPER_HIDDEN_SIZE:
-        name = f"small-{kind}"
+        is_pair = kind == "classification" and "text_pair" in input_columns(task)
+        name = "small-pairs" if is_pair else f"small-{kind}"
     else:
         name = _FILE_OF_TASK.get(task.name, f"base-{kind}")
     return load_toml(Recipe, recipe_path("finetune", name))

@@ -22,6 +22,8 @@ MOST_FEATURES = 4096
 """Whose states tell how they vary."""
 _DEVIATION = 0.5
 """Of each number before the pooler's tanh, which hardly bends it."""
+_LEAST = 1e-3
+"""Deviation that a direction is taken to have at least: texts that are all the same have none."""
 _RIDGE = 0.01
 """Of the mean variance: directions that hardly vary are not blown up without bound."""
 
@@ -46,7 +48,7 @@ def whiten_pooler(
     moved_NH = states_NH - mean_H
     variances_H, directions_HH = torch.linalg.eigh(moved_NH.T @ moved_NH / len(moved_NH))
     floor = _RIDGE * variances_H.mean()
-    factors_H = _DEVIATION / (variances_H.clamp(min=0) + floor).sqrt().clamp(min=1e-6)
+    factors_H = _DEVIATION / (variances_H.clamp(min=0) + floor).sqrt().clamp(min=_LEAST)
     weight_HH = (directions_HH * factors_H) @ directions_HH.T
     pooler.weight.copy_(weight_HH)
     pooler.bias.copy_(-weight_HH @ mean_H)
