@@ -30,7 +30,8 @@ def before_tanh(model: SequenceClassifier, texts: list[Feature]) -> torch.Tensor
     """What the pooler makes of the states, [N, H]."""
     inputs = head_inputs(pad(texts, 0), torch.device("cpu"))
     with torch.no_grad():
-        return model.encoder.pooler(model.unpooled(model.states(inputs), inputs))
+        said: torch.Tensor = model.encoder.pooler(model.unpooled(model.states(inputs), inputs))
+    return said
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -60,10 +61,12 @@ def test_texts_that_are_all_the_same_give_finite_weights() -> None:
 
 def test_many_texts_are_represented_by_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whiten, "MOST_FEATURES", 20)
-    seen = []
-    monkeypatch.setattr(
-        whiten, "micro_batches", lambda some, most: seen.append(len(some)) or [[0, 1, 2]]
-    )
-    model = SequenceClassifier(SHAPE)
-    whiten_pooler(model, features(50), pad_id=0, max_tokens=512, seed=0)
+    seen: list[int] = []
+
+    def batches(some: list[Feature], most: int) -> list[list[int]]:
+        seen.append(len(some))
+        return [[0, 1, 2]]
+
+    monkeypatch.setattr(whiten, "micro_batches", batches)
+    whiten_pooler(SequenceClassifier(SHAPE), features(50), pad_id=0, max_tokens=512, seed=0)
     assert seen == [20]

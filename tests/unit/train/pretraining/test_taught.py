@@ -50,7 +50,7 @@ def test_cls_learns_what_the_teacher_says(tiny_shards_dir: Path, tmp_path: Path)
 
 
 def test_a_pair_is_read_as_two_segments(tiny_tokenizer: Tokenizer, tmp_path: Path) -> None:
-    rows = [
+    rows: list[dict[str, object]] = [
         {"text": "the first", "text_pair": "and then the second", "embedding": [1.0, 2.0]},
         {"text": "one alone", "text_pair": None, "embedding": [2.0, 1.0]},
     ]
@@ -67,6 +67,7 @@ def test_a_pair_is_read_as_two_segments(tiny_tokenizer: Tokenizer, tmp_path: Pat
     segments = [0] * (len(first) + 2) + [1] * (len(second) + 1)
     assert batch.token_type_ids[pair, :length].tolist() == segments
     assert not batch.token_type_ids[alone].any()
+    assert batch.vectors is not None
     np.testing.assert_allclose(np.linalg.norm(batch.vectors, axis=1), 1.0, rtol=1e-6)
 
 
