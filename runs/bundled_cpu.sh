@@ -9,7 +9,7 @@
 # SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
 # go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
 # REFIT=1 first lets positions that were never trained continue the learned pattern (needed once, for 0.1.0's model).
-# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/vectors) then ships it.
+# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/meaning) then ships it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,10 +45,11 @@ train order "$OUT/words/model" "${ORDER:-6800000}" 3 --examples.task sop --objec
   --objective.mlm-weight 0.3 --objective.bag-weight 0.3 --evaluation.every-steps 400 --checkpoint.every-steps 400 \
   --evaluation.final-examples 8192
 
-# 3. What sentences mean: [CLS] of 64 sentences in every step is drawn towards a sentence encoder's vector, words and order beside it.
-# python tools/embed_sentences.py ENCODER vectors.parquet --input wiki.txt.xz novels.txt.xz
+# 3. What texts mean, and how alike two are: [CLS] of 80 words, phrases, sentences and pairs in every step is drawn towards what a sentence encoder
+# says of them, words and order beside it.
+# python tools/embed_pairs.py ENCODER vectors.parquet --input wiki.txt.xz novels.txt.xz --squad train-v1.1.json --count 13000
 [ -z "${VECTORS:-}" ] ||
-  train vectors "$OUT/order/model" "${MEANING:-9500000}" 4 --teacher "$VECTORS" --objective.teacher-weight 3 --examples.task sop \
-    --objective.pairs-every-steps 4 --objective.pairs-batch-size 32 --objective.bag-weight 0.3 --optimizer.lr 6e-4 \
+  train meaning "$OUT/order/model" "${MEANING:-22900000}" 5 --teacher "$VECTORS" --objective.teacher-weight 4 --objective.teacher-batch-size 80 \
+    --examples.task sop --objective.pairs-every-steps 3 --objective.pairs-batch-size 48 --objective.bag-weight 0.3 --optimizer.lr 8e-4 \
     --batch-size 8 --examples.micro-batch-size 8 --curriculum.batch-size 0 8 --curriculum.mask-rate 0 0.2 \
-    --evaluation.every-steps 500 --checkpoint.every-steps 500
+    --evaluation.every-steps 1000 --checkpoint.every-steps 500 --evaluation.final-examples 8192
