@@ -217,11 +217,15 @@ class Recipe:
         return self.warmup_steps / self.steps
 
 
-def recipe_for(task: Task, shape: ModelConfig) -> Recipe:
-    """The recipe of a task for a model of this shape: Table 14, or one for the kind of task."""
+def recipe_for(task: Task, shape: ModelConfig, *, is_pretrained: bool = True) -> Recipe:
+    """The recipe of a task for a model of this shape: Table 14, or one for the kind of task.
+
+    That of small models for pairs keeps what weights know; random ones have nothing to keep.
+    """
     kind = task.form.recipe
     if shape.hidden_size < PAPER_HIDDEN_SIZE:
-        is_pair = kind == "classification" and "text_pair" in input_columns(task)
+        is_scored = kind in ("classification", "regression")
+        is_pair = is_pretrained and is_scored and "text_pair" in input_columns(task)
         name = "small-pairs" if is_pair else f"small-{kind}"
     else:
         name = _FILE_OF_TASK.get(task.name, f"base-{kind}")

@@ -374,7 +374,7 @@ class TaskLoss(nn.Module):
 
 def _recipe(config: FinetuneConfig, task: Task) -> tuple[Recipe, ModelConfig]:
     shape = load_config(config.model)
-    recipe = recipe_for(task, shape)
+    recipe = recipe_for(task, shape, is_pretrained=config.start == "weights")
     if not HEADS[task.form.head(config.head)].dropout:
         recipe = replace(recipe, classifier_dropout=0.0)
     if isinstance(task, CustomTask) and task.has_bare_sentences and config.teacher is None:

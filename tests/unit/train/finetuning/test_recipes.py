@@ -99,10 +99,12 @@ def test_every_kind_of_task_has_a_recipe_for_small_and_for_wide_models() -> None
 
 
 def test_two_texts_have_a_small_recipe_of_their_own() -> None:
-    by_task = {name: recipe_for(find_task(name), SMALL) for name in ("sst2", "cola", "rte", "qqp")}
-    assert by_task["rte"] == by_task["qqp"] == recipe("small-pairs")
+    by_task = {name: recipe_for(find_task(name), SMALL) for name in ("sst2", "cola", "rte", "stsb")}
+    assert by_task["rte"] == by_task["stsb"] == recipe("small-pairs")
     assert by_task["sst2"] == by_task["cola"] == recipe("small-classification")
     assert recipe_for(find_task("rte"), BASE) == recipe("rte")
+    at_random = recipe_for(find_task("rte"), SMALL, is_pretrained=False)
+    assert at_random == recipe("small-classification")
 
 
 def test_flags_beat_the_recipe_and_short_runs_scale_the_warm_up() -> None:
