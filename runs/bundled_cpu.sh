@@ -49,7 +49,7 @@ train order "$OUT/words/model" "${ORDER:-6800000}" 3 --examples.task sop --objec
 # says of them, words and order beside it.
 # python tools/embed_pairs.py ENCODER vectors.parquet --input wiki.txt.xz novels.txt.xz --squad train-v1.1.json --count 13000
 [ -z "${VECTORS:-}" ] ||
-  train meaning "$OUT/order/model" "${MEANING:-22900000}" 5 --teacher "$VECTORS" --objective.teacher-weight 4 --objective.teacher-batch-size 80 \
+  train meaning "$OUT/order/model" "${MEANING:-22700000}" 5 --teacher "$VECTORS" --objective.teacher-weight 4 --objective.teacher-batch-size 80 \
     --examples.task sop --objective.pairs-every-steps 3 --objective.pairs-batch-size 48 --objective.bag-weight 0.3 --optimizer.lr 8e-4 \
     --batch-size 8 --examples.micro-batch-size 8 --curriculum.batch-size 0 8 --curriculum.mask-rate 0 0.2 \
     --evaluation.every-steps 1000 --checkpoint.every-steps 500 --evaluation.final-examples 8192

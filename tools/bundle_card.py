@@ -197,7 +197,7 @@ def _losses(objective: Mapping[str, float], has_teacher: bool) -> str:
         parts.append("a bag of words for `[CLS]`")
     if has_teacher:
         size = objective["teacher_batch_size"]
-        parts.append(f"the vectors of a sentence encoder for `[CLS]` of {size} sentences a step")
+        parts.append(f"the vectors of a sentence encoder for `[CLS]` of {size} texts a step")
     return ", ".join(parts)
 
 

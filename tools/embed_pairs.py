@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+from embed_sentences import drawn, sentences_by_line
 from sentence_transformers import SentenceTransformer
 from teacher_pairs import neighbours
 
 from litebert.tasks.base import FloatArray, IntArray
-from litebert.text.corpus import TextLines
 from litebert.text.sentences import split_sentences
 
 _WORDS = range(4, 41)
@@ -40,19 +40,10 @@ Pair = tuple[str, str]
 
 
 def neighbouring_sentences(path: Path, count: int, seed: int) -> list[Pair]:
-    """Draw sentences with the one after each, in bounded memory (a reservoir)."""
-    generator = random.Random(seed)
-    kept: list[Pair] = []
-    seen = 0
-    for line in TextLines([path]):
-        sentences = [s.strip() for s in split_sentences(line, "en")] if line.strip() else []
-        for pair in pairwise(sentences):
-            if all(len(sentence.split()) in _WORDS for sentence in pair):
-                seen += 1
-                place = len(kept) if len(kept) < count else generator.randrange(seen)
-                if place < count:
-                    kept[place : place + 1] = [pair]
-    return kept
+    """Draw sentences with the one after each."""
+    lines = sentences_by_line(path, "en")
+    found = (pair for sentences in lines for pair in pairwise(sentences))
+    return drawn((p for p in found if all(len(s.split()) in _WORDS for s in p)), count, seed)
 
 
 def questions_with_sentences(path: Path, count: int, seed: int) -> list[Pair]:
@@ -130,16 +121,16 @@ def main() -> None:
     encoder = SentenceTransformer(options.encoder, device="cpu")
     vectors: FloatArray = encoder.encode(texts, show_progress_bar=True, normalize_embeddings=True)
     place = {text: number for number, text in enumerate(texts)}
-    drawn = [(place[one], place[other]) for one, other in pairs]
-    drawn += further_pairs(vectors[: len(sentences)], options.seed)
-    ends: IntArray = np.array(drawn)
+    joined = [(place[one], place[other]) for one, other in pairs]
+    joined += further_pairs(vectors[: len(sentences)], options.seed)
+    ends: IntArray = np.array(joined)
     told = pair_vectors(vectors[ends[:, 0]], vectors[ends[:, 1]])
 
-    order = np.random.default_rng(options.seed).permutation(len(texts) + len(drawn))
+    order = np.random.default_rng(options.seed).permutation(len(texts) + len(joined))
     alone = np.pad(vectors, ((0, 0), (0, 2)))
     embeddings = np.concatenate((alone, told))[order].astype(np.float32)
-    firsts = [*texts, *(texts[one] for one, _ in drawn)]
-    seconds = [*(None for _ in texts), *(texts[other] for _, other in drawn)]
+    firsts = [*texts, *(texts[one] for one, _ in joined)]
+    seconds = [*(None for _ in texts), *(texts[other] for _, other in joined)]
     table = {
         "text": [firsts[number] for number in order],
         "text_pair": pyarrow.array([seconds[number] for number in order], pyarrow.string()),
@@ -148,7 +139,7 @@ def main() -> None:
         ),
     }
     pyarrow.parquet.write_table(pyarrow.table(table), options.out)
-    print(f"{options.out}: {len(texts):,} texts, {len(drawn):,} pairs")
+    print(f"{options.out}: {len(texts):,} texts, {len(joined):,} pairs")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import random
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from sentence_transformers import SentenceTransformer
 
@@ -12,23 +14,35 @@ from litebert.common.rows import write_vectors
 from litebert.text.corpus import TextLines, find_files
 from litebert.text.sentences import split_sentences
 
+Item = TypeVar("Item")
+
 _WORDS = range(4, 31)
 """Of a sentence that is taken."""
 
 
-def drawn_sentences(path: Path, count: int, language: str, seed: int) -> list[str]:
-    """Different sentences of a file, each equally likely, in bounded memory (a reservoir)."""
+def drawn(items: Iterable[Item], count: int, seed: int) -> list[Item]:
+    """Draw some of many, each equally likely, in bounded memory (a reservoir)."""
     generator = random.Random(seed)
-    kept: list[str] = []
-    seen = 0
+    kept: list[Item] = []
+    for seen, item in enumerate(items, start=1):
+        place = len(kept) if len(kept) < count else generator.randrange(seen)
+        if place < count:
+            kept[place : place + 1] = [item]
+    return kept
+
+
+def sentences_by_line(path: Path, language: str) -> Iterator[list[str]]:
+    """Read the sentences of each line of a file."""
     for line in TextLines([path]):
-        sentences = split_sentences(line, language) if line.strip() else []
-        for sentence in (s.strip() for s in sentences if len(s.split()) in _WORDS):
-            seen += 1
-            place = len(kept) if len(kept) < count else generator.randrange(seen)
-            if place < count:
-                kept[place : place + 1] = [sentence]
-    return list(dict.fromkeys(kept))
+        if line.strip():
+            yield [sentence.strip() for sentence in split_sentences(line, language)]
+
+
+def drawn_sentences(path: Path, count: int, language: str, seed: int) -> list[str]:
+    """Draw different sentences of a file."""
+    lines = sentences_by_line(path, language)
+    found = (s for sentences in lines for s in sentences if len(s.split()) in _WORDS)
+    return list(dict.fromkeys(drawn(found, count, seed)))
 
 
 def main() -> None:

@@ -77,6 +77,14 @@ def test_every_kind_learns_beyond_its_baseline(tiny_model: Path, tmp_path: Path,
     assert "| learning rate | 0.001 after warm-up" in card
 
 
+@pytest.mark.parametrize("kind", ["span_extraction", "token_classification"])
+def test_a_head_without_a_pooler_has_none_to_whiten(
+    kind: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="whitened pooler is for classes, scores and choices"):
+        finetune(config_of(kind, tiny_model, tmp_path / "run", pooler="whitened"))
+
+
 def squad2_files(folder: Path) -> Path:
     """The span example in SQuAD 2.0's layout, every third question without answer."""
     for part in ("train", "dev"):

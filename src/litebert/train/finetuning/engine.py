@@ -134,7 +134,9 @@ class FineTuning:
         self.record = Run(config, FinetuneState, identity, prints, 1, process, screen)
         self.model, self.head = build_task_model(config, self.settings, data)
         self.model.to(process.device)
-        if self.settings.pooler == "whitened" and isinstance(self.model, LinearHead):
+        if self.settings.pooler == "whitened":
+            if not (isinstance(self.model, LinearHead) and self.model.row.pooled):
+                raise ConfigError("a whitened pooler is for classes, scores and choices of texts")
             pad_id, features = data.tokenizer.pad_id, data.train.features
             whiten_pooler(self.model, features, pad_id, config.max_tokens, config.seed)
         self.loss = TaskLoss(
