@@ -1,55 +1,78 @@
 #!/usr/bin/env bash
-# More training for the model that comes with litebert, from the one that is shipped: words, sentence order and, with VECTORS, meaning.
+# More training for the model that comes with litebert: words, sentence order and, with VECTORS, meaning; or twice the width.
 #
-#   runs/bundled_cpu.sh                                   # 9.5 and 6.8 million tokens, about 50 minutes of one core
+#   runs/bundled_cpu.sh                                   # 9.5 and 6.8 million tokens, about two hours of one core
 #   WORDS=30000000 ORDER=10000000 runs/bundled_cpu.sh     # longer
 #   WORDS=100000 ORDER=100000 OUT=build/try runs/bundled_cpu.sh   # a rehearsal
 #   VECTORS=vectors.parquet runs/bundled_cpu.sh           # and then what a sentence encoder says of sentences, for [CLS]
+#   WIDEN=NARROW VECTORS=vectors.parquet runs/bundled_cpu.sh   # how the shipped model was made of a model of half its width
 #
 # SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
 # go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
 # REFIT=1 first lets positions that were never trained continue the learned pattern (needed once, for 0.1.0's model).
-# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/meaning) then ships it.
+# SHAPE is that of START: for a narrower one, `SHAPE="--model.hidden-size 192 ..."`.
+# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/meaning, OUT/wide) then ships it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SHARDS="${SHARDS:-build/evidence-shards}"
 OUT="${OUT:-build/bundled}"
 START="${START:-bundled}"
+SHAPE="${SHAPE:---model.hidden-size 384 --model.num-heads 6 --model.intermediate-size 1280}"
 litebert="${LITEBERT:-.venv/bin/litebert}"
 python="${PYTHON:-.venv/bin/python}"
 export OMP_NUM_THREADS=1
+
+train() { # RUN FROM LENGTH SEED DECAY_SHARE [FLAG ...]
+  local run=$1 from=$2 length=$3 seed=$4 decay=$5
+  shift 5
+  # shellcheck disable=SC2086  # SHAPE and a length are flags with values
+  taskset -c "${CORE:-1}" "$litebert" pretrain --config bundled $SHAPE --init-from "$from" --out "$OUT/$run" $length \
+    --seed "$seed" --data "$SHARDS/wiki" --extra-data "$SHARDS/novels" --resume auto --threads 1 \
+    --precision "${PRECISION:-bfloat16}" --schedule.decay-share "$decay" --curriculum.layers 0 6 --curriculum.lr-factor 0 1 \
+    --evaluation.examples 1024 "$@"
+}
+
+# Twice as wide: the same answers at first, room to learn more (tools/widen.py). Words at the full rate, then words, order and
+# meaning while the rate falls.
+if [ -n "${WIDEN:-}" ]; then
+  [ -d "$OUT/widened" ] || "$python" tools/widen.py "$WIDEN" "$OUT/widened" --intermediate-size 1280
+  common="--examples.task sop --batch-size 16 --examples.micro-batch-size 16 --curriculum.batch-size 0 16 --objective.bag-weight 0.3"
+  # shellcheck disable=SC2086
+  train room "$OUT/widened" "--steps 1400" 11 0.01 $common --optimizer.lr 6e-4 --curriculum.mask-rate 0 0.3 \
+    --evaluation.every-steps 400 --checkpoint.every-steps 400
+  # shellcheck disable=SC2086
+  train wide "$OUT/room/model" "--steps ${STEPS:-3000}" 12 0.6 $common --optimizer.lr 5e-4 --curriculum.mask-rate 0 0.2 \
+    --teacher "$VECTORS" --objective.teacher-weight 3 --objective.teacher-batch-size 32 \
+    --objective.pairs-every-steps 6 --objective.pairs-batch-size 48 \
+    --evaluation.every-steps 500 --checkpoint.every-steps 250 --evaluation.final-examples 8192
+  exit
+fi
 
 if [ -n "${REFIT:-}" ]; then
   [ -d "$OUT/start" ] || "$python" tools/refit_positions.py src/litebert/bundled/model "$OUT/start"
   START="$OUT/start"
 fi
 
-train() { # RUN FROM TOKENS SEED [FLAG ...]
-  local run=$1 from=$2 tokens=$3 seed=$4
-  shift 4
-  taskset -c "${CORE:-1}" "$litebert" pretrain --config bundled --init-from "$from" --out "$OUT/$run" --tokens "$tokens" \
-    --seed "$seed" --data "$SHARDS/wiki" --extra-data "$SHARDS/novels" --resume auto --threads 1 \
-    --precision "${PRECISION:-bfloat16}" --schedule.decay-share 0.5 --curriculum.layers 0 6 --curriculum.lr-factor 0 1 \
-    --evaluation.examples 1024 "$@"
-}
-
 # 1. Masked words and a bag of words; every fourth step 64 short pairs of BERT's next-sentence task.
-train words "$START" "${WORDS:-9500000}" 2 --examples.task nsp --objective.pairs-every-steps 4 --objective.pairs-batch-size 64 --optimizer.lr 4e-4 \
+train words "$START" "--tokens ${WORDS:-9500000}" 2 0.5 --examples.task nsp --objective.pairs-every-steps 4 \
+  --objective.pairs-batch-size 64 --optimizer.lr 4e-4 \
   --batch-size 16 --examples.micro-batch-size 16 --curriculum.batch-size 0 16 --curriculum.mask-rate 0 0.3 0.6 0.2 \
   --evaluation.every-steps 800 --checkpoint.every-steps 800
 
 # 2. Sentence order: 64 short pairs in every step, a few examples with masks beside them to keep the words.
-train order "$OUT/words/model" "${ORDER:-6800000}" 3 --examples.task sop --objective.pairs-every-steps 1 --objective.pairs-batch-size 64 --optimizer.lr 3e-4 \
+train order "$OUT/words/model" "--tokens ${ORDER:-6800000}" 3 0.5 --examples.task sop --objective.pairs-every-steps 1 \
+  --objective.pairs-batch-size 64 --optimizer.lr 3e-4 \
   --batch-size 4 --examples.micro-batch-size 4 --curriculum.batch-size 0 4 --curriculum.mask-rate 0 0.2 \
   --objective.mlm-weight 0.3 --objective.bag-weight 0.3 --evaluation.every-steps 400 --checkpoint.every-steps 400 \
   --evaluation.final-examples 8192
 
-# 3. What texts mean, and how alike two are: [CLS] of 80 words, phrases, sentences and pairs in every step is drawn towards what a sentence encoder
-# says of them, words and order beside it.
+# 3. What texts mean, and how alike two are: [CLS] of 80 words, phrases, sentences and pairs in every step is drawn towards what a
+# sentence encoder says of them, words and order beside it.
 # python tools/embed_pairs.py ENCODER vectors.parquet --input wiki.txt.xz novels.txt.xz --squad train-v1.1.json --count 13000
 [ -z "${VECTORS:-}" ] ||
-  train meaning "$OUT/order/model" "${MEANING:-22700000}" 5 --teacher "$VECTORS" --objective.teacher-weight 4 --objective.teacher-batch-size 80 \
+  train meaning "$OUT/order/model" "--tokens ${MEANING:-22700000}" 5 0.5 --teacher "$VECTORS" --objective.teacher-weight 4 \
+    --objective.teacher-batch-size 80 \
     --examples.task sop --objective.pairs-every-steps 3 --objective.pairs-batch-size 48 --objective.bag-weight 0.3 --optimizer.lr 8e-4 \
     --batch-size 8 --examples.micro-batch-size 8 --curriculum.batch-size 0 8 --curriculum.mask-rate 0 0.2 \
     --evaluation.every-steps 1000 --checkpoint.every-steps 500 --evaluation.final-examples 8192

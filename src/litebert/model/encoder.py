@@ -11,7 +11,6 @@ from torch.utils.checkpoint import checkpoint
 
 from litebert.common.errors import InputError
 from litebert.model.config import ModelConfig
-from litebert.model.cpu import packed
 from litebert.model.layers import (
     Attention,
     AttentionContext,
@@ -23,6 +22,7 @@ from litebert.model.layers import (
     LayerNorm,
     Linear,
     initialize,
+    packed,
 )
 from litebert.model.sharing import plan_of
 

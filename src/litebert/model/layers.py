@@ -13,7 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.model.config import ModelConfig
-from litebert.model.cpu import gelu_tanh, in_slices, prefers_slices
+from litebert.model.cpu import (
+    PackedLinear,
+    gelu_tanh,
+    has_onednn,
+    in_slices,
+    linear,
+    prefers_slices,
+)
 from litebert.model.sharing import BlockSets
 
 AttentionImplementation = Literal["sdpa", "eager"]
@@ -57,6 +64,27 @@ class Linear(nn.Linear):
 
     def reset_parameters(self) -> None:
         """Leave the memory as it is."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[..., I] -> [..., O]."""
+        return linear(input, self.weight, self.bias)
+
+
+def packed(module: nn.Module) -> nn.Module:
+    """A module for prediction: packed if it is a linear map that can be, else the module itself.
+
+    A map that does more than these, or that somebody watches with hooks, stays as it is.
+    """
+    plain = (Linear.forward, nn.Linear.forward)
+    can_be = (
+        isinstance(module, nn.Linear)
+        and getattr(module.forward, "__func__", None) in plain
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and module.weight.device.type == "cpu"
+        and module.weight.dtype == torch.float32
+        and has_onednn()
+    )
+    return PackedLinear(cast(nn.Linear, module)) if can_be else module
 
 
 class Embedding(nn.Embedding):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -22,12 +21,6 @@ from litebert.model.pretraining import PretrainingModel
 from litebert.predict.backend import BackendInfo, check_numbers
 from litebert.predict.inputs import PaddedBatch
 from litebert.tasks.base import FloatArray
-
-_SHAPE_CACHES = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
-_CACHED_SHAPES = "64"
-"""oneDNN and torch's layer above it keep about half a megabyte for each matrix and number of tokens
-that a packed model has met, 1,024 of them by default: memory grows for hours where lengths vary.
-They ask the environment when they are first used. 64 were as fast (docs/serving.md)."""
 
 _STATES = frozenset(output.name for output in ENCODER_OUTPUTS)
 
@@ -73,8 +66,6 @@ class TorchBackend:
             raise ConfigError("torch finds no GPU here; use --device cpu, or torch's CUDA build")
         backend = cls(load_model(folder).to(device).eval(), ModelFolder(folder).head, "auto")
         if packed and backend.device.type == "cpu":
-            for variable in _SHAPE_CACHES:
-                os.environ.setdefault(variable, _CACHED_SHAPES)
             backend.encoder.pack()
         backend.folder = folder
         return backend

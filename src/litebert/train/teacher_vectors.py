@@ -26,6 +26,8 @@ TO_ALIGN = 4096
 _LONGEST = 128
 """Tokens that a model in pretraining reads of a text."""
 _AT_ONCE = 64
+_FITTED_AT_ONCE = 1 << 14
+"""vectors that are in memory twice"""
 
 
 class TaughtText(NamedTuple):
@@ -97,11 +99,12 @@ def fitted(vectors: FloatArray, size: int) -> FloatArray:
     missing = size - vectors.shape[1]
     if missing >= 0:
         return np.pad(vectors, ((0, 0), (0, missing)))
-    wide = vectors.astype(np.float64)
-    _, directions = np.linalg.eigh(wide.T @ wide)  # in rising order
-    cut = wide @ directions[:, : -size - 1 : -1]
+    parts = (vectors[begin : begin + _FITTED_AT_ONCE].astype(np.float64)
+             for begin in range(0, len(vectors), _FITTED_AT_ONCE))  # fmt: skip
+    _, directions = np.linalg.eigh(sum(part.T @ part for part in parts))  # in rising order
+    cut = vectors @ directions[:, : -size - 1 : -1].astype(np.float32)
     cut /= np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12)
-    return np.asarray(cut, np.float32)
+    return cut
 
 
 def aligned(wanted: FloatArray, own: FloatArray) -> FloatArray:

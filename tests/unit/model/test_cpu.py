@@ -1,8 +1,9 @@
-"""What runs faster on a CPU gives torch's numbers: GELU, bfloat16 attention, packed linear maps."""
+"""What runs faster on a CPU gives torch's numbers: GELU, bfloat16 attention, linear maps."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import subprocess
 import sys
@@ -13,16 +14,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from litebert.model import cpu
+from litebert.model import cpu, layers
 from litebert.model.config import ModelConfig
-from litebert.model.cpu import PackedLinear, can_pack, gelu_tanh, in_slices, packed
+from litebert.model.cpu import PackedLinear, gelu_tanh, has_onednn, in_slices, linear
 from litebert.model.encoder import Encoder
-from litebert.model.layers import eager_attention
+from litebert.model.layers import eager_attention, packed
 
 CONFIG = ModelConfig(vocab_size=50, hidden_size=64, num_heads=2, num_layers=3, embedding_size=16)
 IDS = torch.arange(14).view(2, 7)
 
-needs_packing = pytest.mark.skipif(not can_pack(), reason="needs oneDNN on x86")
+needs_onednn = pytest.mark.skipif(not has_onednn(), reason="needs oneDNN on x86")
 
 
 @pytest.fixture(name="encoder")
@@ -96,7 +97,56 @@ def test_half_precision_goes_through_torch() -> None:
     assert torch.equal(gelu_tanh(x), F.gelu(x, approximate="tanh"))
 
 
-@needs_packing
+@needs_onednn
+@pytest.mark.parametrize("shape", [(1, 48), (7, 48), (3, 130, 48), (0, 48)])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_linear_and_its_gradients_equal_torch(shape: tuple[int, ...], has_bias: bool) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape), torch.randn(31, 48)] + [torch.randn(31)] * has_bias
+    ours, theirs = ([x.clone().requires_grad_() for x in inputs] for _ in range(2))
+    products = linear(*ours, *[None] * (not has_bias)), F.linear(*theirs)
+    torch.testing.assert_close(*products, rtol=1e-5, atol=1e-5)
+    grad = torch.randn(31, *shape[:-1]).movedim(0, -1)  # not contiguous
+    for product in products:
+        torch.autograd.backward(product, grad)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-5, atol=1e-4)
+
+
+@needs_onednn
+def test_linear_computes_the_gradients_that_are_asked_for() -> None:
+    x, weight, bias = torch.randn(5, 8, requires_grad=True), torch.randn(3, 8), torch.randn(3)
+    torch.autograd.backward(linear(x, weight, bias).sum())
+    torch.testing.assert_close(x.grad, weight.sum(0).expand(5, 8))
+    bias.requires_grad_()
+    torch.autograd.backward(linear(x.detach(), weight, bias).sum())
+    assert torch.equal(torch.full((3,), 5.0), bias.grad if bias.grad is not None else bias)
+    with torch.inference_mode():
+        torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias))
+
+
+def test_linear_is_torchs_in_other_precisions() -> None:
+    x, weight = torch.randn(5, 8), torch.randn(3, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(linear(x, weight, None), F.linear(x, weight))
+    assert torch.equal(
+        linear(x.double(), weight.double(), None), F.linear(x.double(), weight.double())
+    )
+
+
+@needs_onednn
+def test_the_caches_of_shapes_are_bounded_unless_the_user_says_how(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable in cpu.SHAPE_CACHES:
+        monkeypatch.setenv(variable, "7")
+    monkeypatch.delenv(cpu.SHAPE_CACHES[0])
+    has_onednn.cache_clear()
+    assert has_onednn()
+    assert [os.environ[variable] for variable in cpu.SHAPE_CACHES] == ["64", "7"]
+
+
+@needs_onednn
 @pytest.mark.parametrize("shape", [(1, 48), (7, 48), (3, 130, 48)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_packed_linear_equals_linear(shape: tuple[int, ...], bias: bool) -> None:
@@ -106,7 +156,7 @@ def test_packed_linear_equals_linear(shape: tuple[int, ...], bias: bool) -> None
         torch.testing.assert_close(PackedLinear(linear)(x), linear(x), rtol=1e-5, atol=1e-5)
 
 
-@needs_packing
+@needs_onednn
 def test_packed_encoder_keeps_its_sharing_and_its_numbers(encoder: Encoder) -> None:
     with torch.inference_mode():
         before = encoder(IDS).sequence_BSH
@@ -118,7 +168,7 @@ def test_packed_encoder_keeps_its_sharing_and_its_numbers(encoder: Encoder) -> N
     assert not any(isinstance(module, nn.Linear) for module in encoder.modules())
 
 
-@needs_packing
+@needs_onednn
 def test_only_plain_linear_maps_are_packed() -> None:
     hooked, own_forward = nn.Linear(4, 4), nn.Linear(4, 4)
     hooked.register_forward_pre_hook(lambda _module, _inputs: None)
@@ -131,10 +181,33 @@ def test_only_plain_linear_maps_are_packed() -> None:
 def test_where_packing_is_impossible_nothing_changes(
     encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "can_pack", lambda: False)
+    monkeypatch.setattr(layers, "has_onednn", lambda: False)
     encoder.pack()
     assert not any(isinstance(module, PackedLinear) for module in encoder.modules())
     assert any(isinstance(module, nn.Linear) for module in encoder.modules())
+
+
+_SHAPES = """
+import torch
+from litebert.model.layers import Linear
+
+linear, megabytes = Linear(256, 1024), []
+for rows in range(100, 500):
+    torch.autograd.backward(linear(torch.ones(rows, 256)).sum())
+    if rows % 150 == 0:
+        with open("/proc/self/statm") as stream:
+            megabytes.append(int(stream.read().split()[1]) * 4096 / 1e6)
+print(megabytes[-1] - megabytes[0])
+"""
+
+
+@needs_onednn
+@pytest.mark.skipif(platform.system() != "Linux", reason="reads /proc")
+def test_new_shapes_cost_little_memory_in_training() -> None:
+    environment = {k: v for k, v in os.environ.items() if k not in cpu.SHAPE_CACHES}
+    command = [sys.executable, "-c", _SHAPES]
+    found = subprocess.run(command, capture_output=True, check=True, env=environment)
+    assert float(found.stdout) < 250  # 470 without the bound, and growing
 
 
 _FAULTS = """

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from litebert.common.errors import ConfigError
-from litebert.model.cpu import can_pack
+from litebert.model.cpu import SHAPE_CACHES, has_onednn
 from litebert.predict.predictor import Predictor
-from litebert.predict.torch_backend import _SHAPE_CACHES
 
 SHAPES = """
 import sys
@@ -36,16 +35,6 @@ print(after[1] / after[0])
 """
 
 
-def test_the_caches_of_shapes_are_bounded_unless_the_user_says_how(
-    model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable in _SHAPE_CACHES:
-        monkeypatch.setenv(variable, "7")
-    monkeypatch.delenv(_SHAPE_CACHES[0])
-    Predictor.load(model_folder("pretraining"), "torch", 1)
-    assert [os.environ[variable] for variable in _SHAPE_CACHES] == ["64", "7"]
-
-
 def test_a_gpu_that_is_not_there_is_one_line(
     model_folder: Callable[..., Path],
     onnx_folder: Callable[..., Path],
@@ -63,11 +52,11 @@ def test_a_gpu_that_is_not_there_is_one_line(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not can_pack(), reason="nothing is packed on this processor")
+@pytest.mark.skipif(not has_onednn(), reason="nothing is packed on this processor")
 def test_new_shapes_cost_no_memory_in_the_long_run(model_folder: Callable[..., Path]) -> None:
     from litebert.bundled import BUNDLED
 
-    environment = {name: value for name, value in os.environ.items() if name not in _SHAPE_CACHES}
+    environment = {name: value for name, value in os.environ.items() if name not in SHAPE_CACHES}
     done = subprocess.run(
         [sys.executable, "-c", SHAPES, BUNDLED],
         capture_output=True,
