@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TextIO
 
 from fastapi.routing import APIRoute
@@ -28,15 +29,11 @@ OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
 _CLIENT_LEFT = 499  # nginx's number for it
 _ID = re.compile(rb"[\w.:-]{1,64}", re.ASCII)
 _LARGE_BYTES = 65_536
-_MAX_LARGE_BODIES = 32
-"""Requests with a larger body that may be under way: what bounds their memory."""
-
+_MAX_LARGE_BODIES = 32  # requests with a larger one under way: what bounds their memory
 MAX_VALUES = 65_536
 """Values in one body: what bounds the time of parsing and checking them, a few hundredths of a
 second. Token arrays need the most."""
-
 _MAX_FIELDS = 64
-
 # A string (an unfinished one to the end, so that nothing is looked at twice), or what a value or
 # its successor begins with.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[,\[{]', re.DOTALL)
@@ -159,34 +156,27 @@ class LimitBody:
         try:
             try:
                 async with asyncio.timeout(self.timeout_s or None):
-                    while refused is None:
+                    while True:
                         expected = max(size, len(body))
-                        if expected > _LARGE_BYTES and not is_large:
-                            refused = self._refusal(expected)
-                            is_large = refused is None
-                            self.num_large += is_large
-                        elif expected > self.max_bytes:
-                            refused = self._refusal(expected)
-                        elif not more:
+                        refused = self._refusal(expected, is_large)
+                        if refused is None and expected > _LARGE_BYTES and not is_large:
+                            is_large = True
+                            self.num_large += 1
+                        if refused is not None or not more:
                             break
-                        else:
-                            message = await receive()
-                            if message["type"] == "http.disconnect":
-                                return
-                            body += message.get("body", b"")
-                            more = message.get("more_body", False)
+                        message = await receive()
+                        if message["type"] == "http.disconnect":
+                            return
+                        body += message.get("body", b"")
+                        more = message.get("more_body", False)
             except TimeoutError:
                 text, closing = "the body did not arrive in time", {"Connection": "close"}
                 refused = error_response(408, "timeout", text, closing)
-            given = False
+            whole = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
             async def replay() -> Message:
                 """Give the body once, then what the connection says."""
-                nonlocal given
-                if given:
-                    return await receive()
-                given = True
-                return {"type": "http.request", "body": bytes(body), "more_body": False}
+                return whole.pop() if whole else await receive()
 
             if refused is None:
                 await self.app(scope, replay, send)
@@ -195,11 +185,12 @@ class LimitBody:
         finally:
             self.num_large -= is_large
 
-    def _refusal(self, num_bytes: int) -> JSONResponse | None:
+    def _refusal(self, num_bytes: int, is_counted: bool) -> JSONResponse | None:
         if num_bytes > self.max_bytes:
             limit = f"the body is larger than {self.max_bytes:,} bytes"
             return error_response(413, "too_large", f"{limit}; send fewer texts at once")
-        if self.num_large >= _MAX_LARGE_BODIES or self.is_full():
+        is_new = num_bytes > _LARGE_BYTES and not is_counted
+        if is_new and (self.num_large >= _MAX_LARGE_BODIES or self.is_full()):
             text = "too many large requests are under way; try again in 1 s"
             return error_response(429, "busy", text, {"Retry-After": "1"})
         return None
@@ -235,15 +226,13 @@ def parse_body(body: bytes) -> object:
         HTTPException: it holds too many values or fields.
     """
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:  # texts may hold as many
-        num_values = 0
-        for found in _STRUCTURE.finditer(body):
-            num_values += found[0][:1] != b'"'
-            if num_values > MAX_VALUES:
-                raise HTTPException(
-                    422,
-                    f"the body holds more than {MAX_VALUES:,} values; send fewer at once, and "
-                    "texts in place of token ids",
-                )
+        values = (found for found in _STRUCTURE.finditer(body) if found[0][:1] != b'"')
+        if any(islice(values, MAX_VALUES, None)):
+            raise HTTPException(
+                422,
+                f"the body holds more than {MAX_VALUES:,} values; send fewer at once, and texts in "
+                "place of token ids",
+            )
     try:
         parsed: object = from_json(body)
     except ValueError as error:

@@ -15,7 +15,7 @@ from litebert.model.head_table import HEADS
 from litebert.predict.predictor import Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.page import NEEDED_OUTPUTS, shape_of
-from litebert.serve.schemas import ModelInfo
+from litebert.serve.schemas import ModelEntry, ModelInfo
 
 OPENAI_ENCODING = "cl100k_base"
 
@@ -64,6 +64,10 @@ class ServedModel:
         if info.head == "regression":
             able.append("rerank")
         return [*able, "tokenize"]
+
+    def entry(self) -> ModelEntry:
+        """Return what ``/v1/models`` says about it."""
+        return ModelEntry(id=self.name, created=self.loaded_at)
 
     def describe(self) -> ModelInfo:
         """Return what ``/info`` says about it."""
