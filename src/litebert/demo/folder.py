@@ -52,6 +52,7 @@ class DemoFolder:
         self.root = root = config.out
         self.state = root / "demo.json"
         self.text = root / "text" / "python.jsonl"
+        self.corpus = config.corpus or self.text
         self.tokenizer = root / "tokenizer"
         self.shards = root / "shards"
         self.pretrain = root / "pretrain"
@@ -83,11 +84,6 @@ class DemoFolder:
                     "choose another --out, or delete it"
                 )
             yield folder
-
-    @property
-    def corpus(self) -> Path:
-        """The text that is learned from."""
-        return self.config.corpus or self.text
 
     @property
     def has_task(self) -> bool:

@@ -47,14 +47,11 @@ _NEEDED_PACKAGES = (
     "torch", "onnx", "onnxruntime", "fastapi", "uvicorn", "sentencex", "sklearn",
 )  # fmt: skip
 
+# Of the budget, for pretraining and for each of the two fine-tunings; the rest is for the others.
 PRETRAIN_SHARE, FINETUNE_SHARE = 0.7, 0.08
-"""Of the budget, for pretraining and for each of the two fine-tunings; the rest is for the other
-stages."""
 FINETUNE_BATCH = 32
-FINETUNE_EPOCHS = 10
-"""At most, however much time there is."""
-SERVER_S = 60.0
-"""The server answers, and stops, within this time."""
+FINETUNE_EPOCHS = 10  # at most, however much time there is
+SERVER_S = 60.0  # the server answers, and stops, within this time
 
 PROMPTS = (
     "return a new [MASK] with the same elements.",
@@ -103,11 +100,10 @@ def demo(config: DemoConfig, screen: Screen) -> int:
         screen.opening(folder)
         try:
             run_stages(the_way(folder), folder, screen)
-        except StageInterrupted as stop:
+        except (StageInterrupted, KeyboardInterrupt) as stop:
             screen.interrupted(folder)
-            return stop.signum
-        except KeyboardInterrupt:
-            screen.interrupted(folder)
+            if isinstance(stop, StageInterrupted):
+                return stop.signum
             raise
         screen.closing(folder, time.monotonic() - started)
     return 0
@@ -227,19 +223,18 @@ def finetune_task(folder: DemoFolder, start: Literal["weights", "random"]) -> No
     from litebert.train.finetuning.config import FinetuneConfig
     from litebert.train.finetuning.engine import finetune
 
-    result = finetune(
-        FinetuneConfig(
-            str(folder.task_file),
-            model=str(folder.model),
-            out=folder.finetune if start == "weights" else folder.untrained,
-            steps=finetune_steps(folder),
-            batch_size=FINETUNE_BATCH,
-            lr=5e-4,
-            start=start,
-            baseline=("words",) if start == "weights" else (),
-            resume="auto",
-        )
+    config = FinetuneConfig(
+        str(folder.task_file),
+        model=str(folder.model),
+        out=folder.finetune if start == "weights" else folder.untrained,
+        steps=finetune_steps(folder),
+        batch_size=FINETUNE_BATCH,
+        lr=5e-4,
+        start=start,
+        baseline=("words",) if start == "weights" else (),
+        resume="auto",
     )
+    result = finetune(config)
     if result.interrupted_by:
         raise StageInterrupted(result.interrupted_by)
 
@@ -255,8 +250,7 @@ def finetune_steps(folder: DemoFolder) -> int:
     tokens_per_step = FINETUNE_BATCH * statistics.mean(len(ids) + 2 for ids in pieces)
     rates = [rate for _, rate in points(RunFolder.open(folder.pretrain).metrics(), "tokens_per_s")]
     rate = statistics.median(rates[len(rates) // 2 :])  # at full depth
-    in_time = FINETUNE_SHARE * config.budget_s * rate / tokens_per_step
-    return max(1, min(most, int(in_time)))
+    return max(1, min(most, int(FINETUNE_SHARE * config.budget_s * rate / tokens_per_step)))
 
 
 def score(folder: DemoFolder) -> None:
@@ -265,17 +259,15 @@ def score(folder: DemoFolder) -> None:
 
     found = evaluate_models(str(folder.task_file), [str(folder.finetune / "model")], None)[0]
     result = read_json(folder.finetune / RESULT_FILE)
-    write_json(
-        folder.scores,
-        {
-            "examples": result["dev_examples"],
-            "baseline": result["baseline"],
-            **mapping(result, "baselines"),
-            "untrained": read_json(folder.untrained / RESULT_FILE)["scores"],
-            "pretrained": found.scores,
-            "confusion": read_json(folder.finetune / MISTAKES_FILE)["confusion"],
-        },
-    )
+    scores = {
+        "examples": result["dev_examples"],
+        "baseline": result["baseline"],
+        **mapping(result, "baselines"),
+        "untrained": read_json(folder.untrained / RESULT_FILE)["scores"],
+        "pretrained": found.scores,
+        "confusion": read_json(folder.finetune / MISTAKES_FILE)["confusion"],
+    }
+    write_json(folder.scores, scores)
 
 
 def export_int8(folder: DemoFolder) -> None:

@@ -181,14 +181,7 @@ def text_curve(
     *,
     ascii_only: bool = False,
 ) -> list[str]:
-    """Draw points (ascending x) and a level, as a broken line, in lines of text.
-
-    >>> print("\\n".join(text_curve([(0, 2.0), (10, 1.0)], 1.0, 10, 2, ascii_only=True)))
-    2.00 |*****
-    1.00 |-----*****
-         +----------
-          0       10
-    """
+    """Draw points (ascending x) and a level, as a broken line, in lines of text."""
     mark, dash, tick, side, corner, floor = "*-||+-" if ascii_only else "•┄┤│└─"
     xs, ys = zip(*points, strict=True)
     low, high = min(*ys, reference), max(*ys, reference)
@@ -206,16 +199,17 @@ def text_curve(
         for number, row in enumerate(rows)
     ]
     left, right = f"{xs[0]:,.0f}", f"{xs[-1]:,.0f}"
-    lines.append(f"{'':>4} {corner}{floor * width}")
-    lines.append(f"{'':>4}  {left}{right:>{max(1, width - len(left))}}")
+    lines += [f"     {corner}{floor * width}"]
+    lines += [f"      {left}{right:>{max(1, width - len(left))}}"]
     return [line.rstrip() for line in lines]
 
 
 def filled(folder: DemoFolder, screen: Screen) -> None:
     """Show what the model puts at the masks."""
-    rows = []
-    for sentence, hidden, said in sample_rows(read_filled(folder), most=4):
-        rows.append((f"{sentence}  (hidden: {hidden})" if hidden else sentence, said))
+    rows = [
+        (f"{sentence}  (hidden: {hidden})" if hidden else sentence, said)
+        for sentence, hidden, said in sample_rows(read_filled(folder), most=4)
+    ]
     if rows:
         screen.table(("text", "the model says"), rows)
     else:

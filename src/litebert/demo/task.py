@@ -10,7 +10,13 @@ from itertools import islice
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import READ_ERRORS, atomic_folder, open_binary, write_json
+from litebert.common.files import (
+    READ_ERRORS,
+    atomic_folder,
+    open_binary,
+    write_json,
+    write_json_lines,
+)
 from litebert.common.rows import read_rows
 from litebert.data.corpus.layouts import (
     TextLayout,
@@ -22,39 +28,25 @@ from litebert.data.corpus.sources import find_inputs, format_of
 from litebert.text.sentences import split_sentences
 
 MAX_LABELS = 6
+# Most sentences of a label: labels cost work and text does not, so few are used; and no label
+# outweighs the others. One with fewer than the least is left out.
 MAX_TRAIN, MAX_DEV = 200, 150
-"""Most sentences of a label: labels cost work and text does not, so few are used; and no label
-outweighs the others."""
 MIN_TRAIN, MIN_DEV = 40, 10
-"""A label with fewer sentences is left out."""
 _DEV_SHARE, _LARGEST_DEV_SHARE = 0.2, 0.4
-_WORDS = range(6, 60)
-"""Shorter sentences say too little, longer ones are not sentences."""
-_FILE_BYTES = 1 << 20
-"""Read of each file: a demo needs no more, and memory stays bounded."""
-_MAX_FILES = 400
-_MAX_ROWS = 5_000
+_WORDS = range(6, 60)  # shorter sentences say too little, longer ones are not sentences
+# Read of each file, and of all: a demo needs no more, and memory stays bounded.
+_FILE_BYTES, _MAX_ROWS, _MAX_FILES = 1 << 20, 5_000, 400
 
 # Only modules whose subject their own words give away; the others belong to no part.
-PYTHON_SECTIONS: dict[str, tuple[str, ...]] = {
-    "language": ("topics",),
-    "windows": ("tkinter", "turtle"),
-    "internet": (
-        "email", "http", "urllib", "smtplib", "imaplib", "poplib", "ftplib", "nntplib",
-        "telnetlib", "mailbox", "xmlrpc", "wsgiref", "cgi", "socketserver", "socket", "ssl",
-    ),
-    "concurrency": (
-        "asyncio", "multiprocessing", "threading", "concurrent", "subprocess", "queue", "sched",
-        "selectors",
-    ),
-    "testing": (
-        "unittest", "doctest", "pdb", "bdb", "traceback", "trace", "profile", "cProfile",
-        "pstats", "timeit", "cgitb",
-    ),
-    "packaging": (
-        "distutils", "importlib", "pkgutil", "zipimport", "venv", "modulefinder", "site", "runpy",
-    ),
-}  # fmt: skip
+PYTHON_SECTIONS = {
+    "language": "topics",
+    "windows": "tkinter turtle",
+    "internet": "email http urllib smtplib imaplib poplib ftplib nntplib telnetlib mailbox xmlrpc "
+    "wsgiref cgi socketserver socket ssl",
+    "concurrency": "asyncio multiprocessing threading concurrent subprocess queue sched selectors",
+    "testing": "unittest doctest pdb bdb traceback trace profile cProfile pstats timeit cgitb",
+    "packaging": "distutils importlib pkgutil zipimport venv modulefinder site runpy",
+}
 
 _TASK_FILE = """# Which part of the text does a sentence come from?
 name = "parts"
@@ -123,7 +115,7 @@ def cut_task(parts: Sections, folder: Path) -> CutTask:
 
 def python_sections(corpus: Path) -> Sections:
     """Return the parts of Python's documentation, as ``write_corpus`` wrote it."""
-    label_of = {name: label for label, names in PYTHON_SECTIONS.items() for name in names}
+    label_of = {name: label for label, names in PYTHON_SECTIONS.items() for name in names.split()}
     parts: Sections = {label: {} for label in PYTHON_SECTIONS}
     for _, row in read_rows(corpus):
         name = str(row["name"])
@@ -228,9 +220,10 @@ def _spread(rows: Sequence[Row], most: int) -> list[Row]:
 
 def _write_rows(path: Path, rows_by_label: dict[str, list[Row]]) -> int:
     """Write a split as JSON lines; from how many documents it comes."""
-    with path.open("w", encoding="utf-8") as stream:
-        for label, rows in rows_by_label.items():
-            for document, sentence in rows:
-                row = {"text": sentence, "part": label, "document": document}
-                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-    return len({document for rows in rows_by_label.values() for document, _ in rows})
+    rows = [
+        {"text": sentence, "part": label, "document": document}
+        for label, found in rows_by_label.items()
+        for document, sentence in found
+    ]
+    write_json_lines(path, rows)
+    return len({row["document"] for row in rows})
