@@ -54,13 +54,10 @@ class Batcher:
 
     Requests share the model in equal parts (fair queueing by virtual finish times): an input is due
     after as many tokens as it and those before it in its request have, counted from when it came.
-    So the inputs of large requests take turns with small ones that come later, and of equally
-    large ones the oldest goes first. The next input goes together with waiting inputs: of nearly
-    its length if the model computes padding, of any length if it does not. A short delay lets a
-    burst gather, but only when the last batch held several inputs: a lone client never waits.
-
-    Requests of more than one batch have a queue bound of their own, so that a few large ones do not
-    shut the door on the many small.
+    The next one goes together with waiting inputs: of nearly its length if the model computes
+    padding, of any length if it does not. A short delay lets a burst gather, but only when the last
+    batch held several inputs: a lone client never waits. Requests of more than one batch have a
+    queue bound of their own, so that a few large ones do not shut the door on the many small.
     """
 
     max_tokens: int
@@ -101,10 +98,7 @@ class Batcher:
     async def ask(
         self, predictor: Predictor, questions: Sequence[Question[Result]]
     ) -> list[Result]:
-        """Answer questions for the same outputs that went through :meth:`admission`.
-
-        Cancelling the caller takes their inputs out of the queue.
-        """
+        """Answer questions for the same outputs; cancelled, their inputs leave the queue."""
         features = [feature for question in questions for feature in question.features]
         costs = [max(_LEAST_COST, len(feature)) for feature in features]
         loop, outputs = asyncio.get_running_loop(), questions[0].outputs
@@ -131,14 +125,10 @@ class Batcher:
 
     @contextmanager
     def admission(self, num_tokens: int) -> Iterator[None]:
-        """Count work of about ``num_tokens`` as waiting, while its questions are being built.
+        """Count work of about ``num_tokens`` as waiting while it is built, or raise QueueFullError.
 
-        A question that comes before the queue is full is taken whole, so the queue passes its bound
-        by one question at most, and a large one is not refused for as long as small ones keep
-        coming.
-
-        Raises:
-            QueueFullError: there is too much work waiting; asked before any work on a request.
+        What comes before the queue is full is taken whole: the queue passes its bound by one
+        request at most, and a large one is not refused for as long as small ones keep coming.
         """
         is_large = num_tokens > self.max_tokens
         if self.is_full(is_large):
@@ -202,15 +192,10 @@ class Batcher:
         left.sort(key=attrgetter("turn"))  # stable: of equal turns the oldest
         batch: list[_Unit] = []
         if left:
-            first = left[0]
-            self._turn = first.turn
-            same = [
-                unit
-                for unit in left
-                if unit.predictor is first.predictor and unit.outputs == first.outputs
-            ]
+            predictor, outputs, self._turn = left[0].predictor, left[0].outputs, left[0].turn
+            same = [u for u in left if u.predictor is predictor and u.outputs == outputs]
             lengths = [len(unit.feature) for unit in same]
-            chosen = first_batch(lengths, self.max_tokens, first.predictor.pads)
+            chosen = first_batch(lengths, self.max_tokens, predictor.pads)
             batch = [same[index] for index in chosen]
         taken = set(map(id, batch))
         self._queue = [unit for unit in left if id(unit) not in taken]

@@ -30,9 +30,9 @@ _LINGER_S = 0.5  # how long a closed one is read on: closing over unread bytes r
 
 
 def connection_limit(wanted: int) -> int:
-    """Return how many connections the process can hold, at most as many as wanted.
+    """Return how many connections, each an open file, the process can hold, at most ``wanted``.
 
-    Each is an open file. The process's own limit is raised for them as far as it may be.
+    Its limit of files is raised for them as far as it may be.
     """
     try:
         import resource
@@ -205,11 +205,7 @@ class Server(uvicorn.Server):
             server.close()
         for connection in queued:
             protocol = partial(
-                TimedProtocol,
-                self,
-                config=self.config,
-                server_state=self.server_state,
-                app_state=self.lifespan.state,
+                TimedProtocol, self, self.config, self.server_state, self.lifespan.state
             )
             await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)
         await super().shutdown(sockets)
@@ -222,7 +218,7 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop gracefully on a signal; uvicorn itself would then die of it."""
-        signals = {signal.SIGINT, signal.SIGTERM, *_known("SIGHUP")} - stray_signals()
+        signals = _known("SIGINT", "SIGTERM", "SIGHUP") - stray_signals()
         before = {number: signal.signal(number, self.handle_exit) for number in signals}
         try:
             yield

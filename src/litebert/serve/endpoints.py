@@ -164,15 +164,12 @@ class Endpoints:
         records = [{"text": body.query, "text_pair": text} for text in texts]
         answers = await self._ask_records(request, predictor, records)
         values = [float(str(answer["value"])) for answer in answers]
-        ranks = [
-            s.Rank(
-                index=index,
-                score=value if body.raw_scores else 0.5 + 0.5 * math.tanh(value / 2),  # sigmoid
-                text=texts[index] if body.return_text else None,
-            )
-            for index, value in enumerate(values)
-        ]
-        return sorted(ranks, key=lambda rank: -values[rank.index])
+        ranks = []
+        for index in sorted(range(len(values)), key=lambda index: -values[index]):
+            sigmoid = 0.5 + 0.5 * math.tanh(values[index] / 2)
+            score, text = values[index] if body.raw_scores else sigmoid, texts[index]
+            ranks.append(s.Rank(index=index, score=score, text=text if body.return_text else None))
+        return ranks
 
     async def tokenize(self, body: s.TokenizeRequest) -> s.TokenizeResponse:
         """Return the pieces and ids of a text."""
@@ -201,8 +198,7 @@ class Endpoints:
     ) -> str | list[str]:
         """Return what is to be embedded as texts; token ids are of the vocabulary in the settings.
 
-        Nothing in a request says what vocabulary ids are of. LangChain sends those of OpenAI's
-        whatever the model, and read as ours they would give vectors of some other text.
+        LangChain sends those of OpenAI's whatever the model; read as ours they give another text.
         """
         if isinstance(given, str) or isinstance(given[0], str):
             return given
@@ -293,10 +289,7 @@ class Endpoints:
     ) -> list[Result]:
         """Build questions and wait for their answers, at most as long as the settings allow.
 
-        Raises:
-            QueueFullError: too much is waiting.
-            TimeoutError: it took too long.
-            ClientLeftError: nobody waits any more; what is queued of it is dropped.
+        A ClientLeftError says that nobody waits any more; what is queued of it is dropped.
         """
         num_tokens = _size(texts) // _CHARACTERS_PER_TOKEN
         async with asyncio.timeout(self._config.timeout_s or None):

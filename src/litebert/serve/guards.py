@@ -9,6 +9,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TextIO
@@ -49,9 +50,7 @@ def error_response(
     """Return an error in the shape that all errors have."""
     # A message may quote the request, and JSON can write what no encoding can.
     printable = message.encode("utf-8", "replace").decode()
-    return JSONResponse(
-        {"error": {"type": kind, "message": printable}}, status_code=status, headers=headers
-    )
+    return JSONResponse({"error": {"type": kind, "message": printable}}, status, headers)
 
 
 @dataclass(frozen=True)
@@ -83,16 +82,13 @@ class Observe:
                     headers["Connection"] = "close"
             await send(message)
 
-        self.metrics.active.inc()
         try:
-            await self.app(scope, receive, watch)
-        except ClientLeftError:
-            pass  # nobody is there to be answered
+            with self.metrics.active.track_inprogress(), suppress(ClientLeftError):
+                await self.app(scope, receive, watch)
         except Exception:
             status = 500  # answered outside of here, by the handler for what nobody foresaw
             raise
         finally:
-            self.metrics.active.dec()
             seconds = time.monotonic() - started
             # The matched route, not the raw path: a scanner must not make endless labels.
             path = getattr(scope.get("route"), "path", "other")
@@ -113,13 +109,9 @@ class RequireKey:
         if scope["type"] != "http" or self._is_allowed(scope):
             await self.app(scope, receive, send)
             return
-        response = error_response(
-            401,
-            "unauthorized",
-            "this server needs a key; send the header `Authorization: Bearer KEY`",
-            {"WWW-Authenticate": "Bearer"},
-        )
-        await response(scope, receive, send)
+        text = "this server needs a key; send the header `Authorization: Bearer KEY`"
+        refused = error_response(401, "unauthorized", text, {"WWW-Authenticate": "Bearer"})
+        await refused(scope, receive, send)
 
     def _is_allowed(self, scope: Scope) -> bool:
         if scope["path"] in OPEN_PATHS or scope["path"].startswith("/static/"):
@@ -132,10 +124,7 @@ class RequireKey:
 
 @dataclass
 class LimitBody:
-    """Refuses bodies that are too large, too many at once or too slow, before they are parsed.
-
-    A time limit of 0 is none.
-    """
+    """Refuses bodies that are too large, too many at once or too slow (0: never) unparsed."""
 
     app: ASGIApp
     max_bytes: int
@@ -219,20 +208,15 @@ class _JsonRequest(Request):
 
 
 def parse_body(body: bytes) -> object:
-    """Parse JSON; half a surrogate pair, which JSON can write and no encoding can, is refused.
+    """Parse JSON; half a surrogate pair, which JSON can write and no encoding can, is none.
 
-    Raises:
-        JSONDecodeError: it is not JSON.
-        HTTPException: it holds too many values or fields.
+    An HTTPException says that it holds too many values or fields.
     """
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:  # texts may hold as many
         values = (found for found in _STRUCTURE.finditer(body) if found[0][:1] != b'"')
         if any(islice(values, MAX_VALUES, None)):
-            raise HTTPException(
-                422,
-                f"the body holds more than {MAX_VALUES:,} values; send fewer at once, and texts in "
-                "place of token ids",
-            )
+            text = f"the body holds more than {MAX_VALUES:,} values; send fewer at once, and "
+            raise HTTPException(422, text + "texts in place of token ids")
     try:
         parsed: object = from_json(body)
     except ValueError as error:

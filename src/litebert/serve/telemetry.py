@@ -66,9 +66,8 @@ class Metrics:
 class LogStream:
     """Log entries for a file descriptor, written by a thread of their own.
 
-    A pipe whose reader stopped blocks whoever writes to it. Here that is the thread alone: entries
-    wait up to a bound, those beyond it are dropped and counted, and the next line that gets
-    through is followed by their number.
+    A pipe whose reader stopped blocks whoever writes to it: here the thread alone. Entries beyond
+    a bound are dropped and counted; the next line that gets through is followed by their number.
     """
 
     def __init__(self, descriptor: int = 2, max_entries: int = 10_000) -> None:
@@ -98,8 +97,7 @@ class LogStream:
 
     def _run(self) -> None:
         while (entry := self._entries.get()) is not None:
-            num_dropped = self._num_dropped
-            if num_dropped:
+            if num_dropped := self._num_dropped:
                 self._num_dropped -= num_dropped
                 entry += json.dumps({"time": _now(), "dropped_log_lines": num_dropped}) + "\n"
             content = entry.encode("utf-8", "backslashreplace")
