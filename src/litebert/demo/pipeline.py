@@ -1,7 +1,7 @@
 """The whole way, small: raw text to a pretrained, fine-tuned, exported and served model.
 
-Read it from top to bottom: the table of the stages, how they run one after another, then what each
-of them does. What is finished is kept, what follows a redone stage is redone.
+The table of the stages, how they run one after another, then what each of them does. What is
+finished is kept, what follows a redone stage is redone.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ from litebert.tasks.registry import find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
-_NEEDED_PACKAGES = (
-    "torch", "onnx", "onnxruntime", "fastapi", "uvicorn", "sentencex", "sklearn",
-)  # fmt: skip
+_NEEDED_PACKAGES = ("torch", "onnx", "onnxruntime", "fastapi", "uvicorn", "sentencex", "sklearn")
 
 # Of the budget, for pretraining and for each of the two fine-tunings; the rest is for the others.
 PRETRAIN_SHARE, FINETUNE_SHARE = 0.7, 0.08
@@ -62,11 +60,7 @@ PROMPTS = (
 
 
 class StageInterrupted(Exception):
-    """A signal asked to stop; the stage has saved its work."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(f"signal {signum}")
-        self.signum = signum
+    """A signal, whose number it carries, asked to stop; the stage has saved its work."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,6 @@ class DemoStage:
     """One step of the way."""
 
     name: str
-    """its key in ``demo.json``"""
     title: str
     outputs: tuple[Path, ...]
     """what it makes; the last of them is written last and proves that it is finished"""
@@ -83,17 +76,14 @@ class DemoStage:
     resumes: bool = False
     """the work goes on where an interruption left it; otherwise it begins anew"""
     needs_task: bool = False
-    """there is nothing to do without a labelled task"""
 
 
 def demo(config: DemoConfig, screen: Screen) -> int:
     """Run every stage that is not finished yet; the signal that stopped it, 0 at its end."""
     missing = [name for name in _NEEDED_PACKAGES if find_spec(name) is None]
     if missing:
-        raise ConfigError(
-            f"the demo goes the whole way and needs {', '.join(missing)}; install it with "
-            f"{install_command('demo')}"
-        )
+        needed = f"the demo goes the whole way and needs {', '.join(missing)}"
+        raise ConfigError(f"{needed}; install it with {install_command('demo')}")
     _ = config.budget_s  # a wrong duration is refused before anything is made
     with DemoFolder.open(config) as folder:
         started = time.monotonic()
@@ -103,7 +93,7 @@ def demo(config: DemoConfig, screen: Screen) -> int:
         except (StageInterrupted, KeyboardInterrupt) as stop:
             screen.interrupted(folder)
             if isinstance(stop, StageInterrupted):
-                return stop.signum
+                return int(stop.args[0])
             raise
         screen.closing(folder, time.monotonic() - started)
     return 0
@@ -188,9 +178,8 @@ def pretrain_tiny(folder: DemoFolder) -> None:
     from litebert.train.pretraining.engine import pretrain
 
     config = folder.config
-    values = read_toml(recipe_path("pretrain", "tiny"))
+    values = read_toml(recipe_path("pretrain", "tiny")) | {"steps": config.steps}
     values |= {"data": str(folder.shards), "out": str(folder.pretrain), "resume": "auto"}
-    values["steps"] = config.steps
     if config.steps is None:
         values["budget"] = f"{PRETRAIN_SHARE * config.budget_s:.0f}s"
     result = pretrain(from_dict(PretrainConfig, values, "demo"))
@@ -299,11 +288,7 @@ def ask(folder: DemoFolder) -> None:
 
 
 def ask_server(model: Path, path: str, body: Mapping[str, object]) -> dict[str, object]:
-    """Serve a model in a process of its own, ask one question, and stop the server.
-
-    Returns what was asked and answered, in how many milliseconds over HTTP, and the server's exit
-    status: 0 if it ended cleanly.
-    """
+    """Serve a model in a process of its own, ask one question, stop the server; how that went."""
     arguments = ["serve", "--port", "0", "--model", str(model)]
     # A key in the environment would be asked for; this server is ours alone.
     environment = {key: value for key, value in os.environ.items() if key != "LITEBERT_API_KEY"}

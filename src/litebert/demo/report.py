@@ -108,10 +108,8 @@ def _labelled_task(folder: DemoFolder) -> str:
     if not folder.scores.is_file():
         return "<h2>Labelled task</h2><p>None could be cut from this text.</p>"
     scores = read_json(folder.scores)
-    logs = [
-        NamedLog.read(folder.finetune, "from the pretrained model"),
-        NamedLog.read(folder.untrained, "from random weights"),
-    ]
+    runs = {folder.finetune: "from the pretrained model", folder.untrained: "from random weights"}
+    logs = [NamedLog.read(run, name) for run, name in runs.items()]
     headings = (f"on {scores['examples']} dev sentences", "accuracy", "macro F1")
     return (
         "<h2>Labelled task: which part does a sentence come from?</h2>"

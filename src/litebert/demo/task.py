@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
@@ -75,9 +75,8 @@ class CutTask:
 
     labels: tuple[str, ...] = ()
     train: tuple[int, ...] = ()
-    """sentences of each label to learn from"""
+    """sentences of each label"""
     dev: tuple[int, ...] = ()
-    """sentences of each label to score"""
     train_documents: int = 0
     dev_documents: int = 0
     reason: str = ""
@@ -87,9 +86,8 @@ class CutTask:
 def cut_task(parts: Sections, folder: Path) -> CutTask:
     """Write ``train.jsonl``, ``dev.jsonl``, ``task.toml`` and ``cut.json``, whole or not at all.
 
-    Documents of dev are others than those of training, and a sentence that occurs twice is used
-    once, so nothing of dev was seen in training. Only a part of one single document is divided
-    inside it: its beginning trains, its end is dev.
+    Nothing of dev is seen in training: its documents are others, and a sentence that occurs twice
+    is used once. Only a part of one single document is divided inside it, dev being its end.
     """
     seen: set[str] = set()
     splits = [(label, *_split(documents, seen)) for label, documents in parts.items()]
@@ -187,13 +185,13 @@ def _split(documents: dict[str, list[str]], seen: set[str]) -> tuple[list[Row], 
     rows = [(name, sentence) for name, sentences in new.items() for sentence in sentences]
     for_dev: set[str] = set()
     num_dev = 0
-    hashes = {name: hashlib.blake2b(name.encode(), digest_size=8).digest() for name in new}
-    for name in sorted(filter(new.get, new), key=hashes.__getitem__):
+    filled = [name for name in new if new[name]]
+    for name in sorted(filled, key=lambda name: blake2b(name.encode(), digest_size=8).digest()):
         fits = num_dev + len(new[name]) <= _LARGEST_DEV_SHARE * len(rows)
         if num_dev < _DEV_SHARE * len(rows) and fits:
             for_dev.add(name)
             num_dev += len(new[name])
-    if not for_dev and sum(map(bool, new.values())) == 1:
+    if not for_dev and len(filled) == 1:
         end = round((1 - _DEV_SHARE) * len(rows))
         return rows[:end], rows[end:]
     train = [row for row in rows if row[0] not in for_dev]
