@@ -84,7 +84,6 @@ def demo(config: DemoConfig, screen: Screen) -> int:
     if missing:
         needed = f"the demo goes the whole way and needs {', '.join(missing)}"
         raise ConfigError(f"{needed}; install it with {install_command('demo')}")
-    _ = config.budget_s  # a wrong duration is refused before anything is made
     with DemoFolder.open(config) as folder:
         started = time.monotonic()
         screen.opening(folder)
@@ -139,7 +138,7 @@ def run_stages(stages: Sequence[DemoStage], folder: DemoFolder, screen: Screen) 
     """Run every stage that is not finished yet, and show what each has made."""
     for number, stage in enumerate(stages, start=1):
         head = f"[{number:>2}/{len(stages)}] "
-        if stage.needs_task and not folder.has_task:
+        if stage.needs_task and not folder.task_file.is_file():
             screen.stage(head, stage.title, "skipped: there is no labelled task")
             continue
         if stage.outputs[-1].exists():
@@ -264,7 +263,7 @@ def export_int8(folder: DemoFolder) -> None:
     from litebert.predict.export import DevCheck, export_checked
 
     source, dev = folder.model, None
-    if folder.has_task:
+    if folder.task_file.is_file():
         source = folder.finetune / "model"
         dev = DevCheck(find_task(str(folder.task_file)), folder.task)
     # A demo shows what int8 costs, whatever that is.
@@ -275,7 +274,7 @@ def export_int8(folder: DemoFolder) -> None:
 
 def ask(folder: DemoFolder) -> None:
     """Ask the real server one question: the part of a dev sentence, or a masked word."""
-    if folder.has_task:
+    if folder.task_file.is_file():
         rows = [row for _, row in read_rows(folder.task / "dev.jsonl")]
         row = next((row for row in rows if len(str(row["text"]).split()) >= 15), rows[0])
         answer = ask_server(folder.int8, "/classify", {"text": str(row["text"])})

@@ -20,12 +20,9 @@ _LABELLERS = {
     "pretrained": "fine-tuned from the pretrained model",
 }
 
-Headline = tuple[str, str, str]
-"""The name of a figure, the figure, and what to compare it with."""
 
-
-def headlines(folder: DemoFolder) -> list[Headline]:
-    """Return the figures of the demo, in the order of its stages."""
+def headlines(folder: DemoFolder) -> list[tuple[str, str, str]]:
+    """Return the demo's figures in the order of its stages: name, figure, what to compare it to."""
     found = pretraining_headlines(folder)
     if folder.scores.is_file():
         scores = read_json(folder.scores)
@@ -43,7 +40,7 @@ def headlines(folder: DemoFolder) -> list[Headline]:
     return found
 
 
-def pretraining_headlines(folder: DemoFolder) -> list[Headline]:
+def pretraining_headlines(folder: DemoFolder) -> list[tuple[str, str, str]]:
     """Return the last dev scores of pretraining; none where there are no dev documents."""
     dev = lines_with(RunFolder.open(folder.pretrain).metrics(), "dev_masked_loss")
     if not dev:

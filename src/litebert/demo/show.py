@@ -44,7 +44,7 @@ class Screen:
         source = config.corpus or "the documentation that every Python carries"
         self.line(f"litebert demo: raw text to a served model, {length}, all in {config.out}/", 0)
         self.line(f"text: {source}; no network is used", 0, "dim")
-        if (before := folder.length()) != config.length:
+        if (before := read_json(folder.state)["length"]) != config.length:
             kept = f"finished stages in it were made with {before} and are kept"
             self.line(f"{kept}; for another length choose another --out, or delete it", 0, "yellow")
 

@@ -25,6 +25,7 @@ from starlette.requests import Request
 
 from litebert import __version__
 from litebert.common.errors import CheckpointError, LitebertError
+from litebert.common.progress import say
 from litebert.serve import schemas as s
 from litebert.serve.batcher import Batcher, QueueFullError
 from litebert.serve.config import LIMITS, ServeConfig
@@ -121,8 +122,8 @@ def serve(config: ServeConfig) -> None:
     listener = listen(config)
     limit = connection_limit(config.max_connections)
     if limit < config.max_connections:
-        told = f"litebert: {limit:,} connections, not {config.max_connections:,}: the process may "
-        print(told + "open no more files (ulimit -n)", file=sys.stderr, flush=True)
+        told = f"litebert: {limit:,} connections, not {config.max_connections:,}"
+        say(f"{told}: the process may open no more files (ulimit -n)")
         config = replace(config, max_connections=limit)
     service = Service.load(config)
     log = LogStream()
@@ -131,7 +132,7 @@ def serve(config: ServeConfig) -> None:
     names = ", ".join(f"{m.name} ({m.predictor.backend.info.runtime})" for m in service.models)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    print(f"litebert: serving {names} on http://{shown}:{port}", file=sys.stderr, flush=True)
+    say(f"litebert: serving {names} on http://{shown}:{port}")
     log_to(log)
     # How long the event loop waits for a thread that is cutting texts; Python's default is 5 ms.
     sys.setswitchinterval(0.0005)

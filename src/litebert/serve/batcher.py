@@ -197,8 +197,8 @@ class Batcher:
             lengths = [len(unit.feature) for unit in same]
             chosen = first_batch(lengths, self.max_tokens, predictor.pads)
             batch = [same[index] for index in chosen]
-        taken = set(map(id, batch))
-        self._queue = [unit for unit in left if id(unit) not in taken]
+        taken = set(batch)
+        self._queue = [unit for unit in left if unit not in taken]
         self._last_size = max(1, len(batch))
         return batch
 
