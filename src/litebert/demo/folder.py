@@ -28,6 +28,7 @@ work takes longer than that"""
     """steps of pretraining, and at most as many of fine-tuning, in place of the budget"""
 
     def __post_init__(self) -> None:
+        parse_duration(self.budget)  # a wrong one is refused before anything is made
         if self.steps is not None and self.steps < 1:
             raise ConfigError(f"--steps is {self.steps}: use 1 or more, or leave it out")
         if self.corpus is not None and not self.corpus.exists():
@@ -52,13 +53,14 @@ class DemoFolder:
         self.root = root = config.out
         self.state = root / "demo.json"
         self.text = root / "text" / "python.jsonl"
+        self.corpus = config.corpus or self.text
         self.tokenizer = root / "tokenizer"
         self.shards = root / "shards"
         self.pretrain = root / "pretrain"
         self.model = root / "pretrain" / "model"
         self.filled = root / "fill_mask.json"
         self.task = root / "task"
-        self.task_file = root / "task" / "task.toml"
+        self.task_file = root / "task" / "task.toml"  # there if a labelled task could be cut
         self.finetune = root / "finetune"
         self.untrained = root / "finetune-untrained"
         self.scores = root / "scores.json"
@@ -83,20 +85,6 @@ class DemoFolder:
                     "choose another --out, or delete it"
                 )
             yield folder
-
-    @property
-    def corpus(self) -> Path:
-        """The text that is learned from."""
-        return self.config.corpus or self.text
-
-    @property
-    def has_task(self) -> bool:
-        """Whether a labelled task could be cut."""
-        return self.task_file.is_file()
-
-    def length(self) -> str:
-        """Return how long the first run in this folder was told to train."""
-        return str(read_json(self.state).get("length"))
 
     def seconds(self) -> dict[str, float]:
         """Return how long each finished stage took."""

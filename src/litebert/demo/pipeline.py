@@ -1,7 +1,7 @@
 """The whole way, small: raw text to a pretrained, fine-tuned, exported and served model.
 
-Read it from top to bottom: the table of the stages, how they run one after another, then what each
-of them does. What is finished is kept, what follows a redone stage is redone.
+The table of the stages, how they run one after another, then what each of them does. What is
+finished is kept, what follows a redone stage is redone.
 """
 
 from __future__ import annotations
@@ -43,18 +43,13 @@ from litebert.tasks.registry import find_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
-_NEEDED_PACKAGES = (
-    "torch", "onnx", "onnxruntime", "fastapi", "uvicorn", "sentencex", "sklearn",
-)  # fmt: skip
+_NEEDED_PACKAGES = ("torch", "onnx", "onnxruntime", "fastapi", "uvicorn", "sentencex", "sklearn")
 
+# Of the budget, for pretraining and for each of the two fine-tunings; the rest is for the others.
 PRETRAIN_SHARE, FINETUNE_SHARE = 0.7, 0.08
-"""Of the budget, for pretraining and for each of the two fine-tunings; the rest is for the other
-stages."""
 FINETUNE_BATCH = 32
-FINETUNE_EPOCHS = 10
-"""At most, however much time there is."""
-SERVER_S = 60.0
-"""The server answers, and stops, within this time."""
+FINETUNE_EPOCHS = 10  # at most, however much time there is
+SERVER_S = 60.0  # the server answers, and stops, within this time
 
 PROMPTS = (
     "return a new [MASK] with the same elements.",
@@ -65,11 +60,7 @@ PROMPTS = (
 
 
 class StageInterrupted(Exception):
-    """A signal asked to stop; the stage has saved its work."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(f"signal {signum}")
-        self.signum = signum
+    """A signal, whose number it carries, asked to stop; the stage has saved its work."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +68,6 @@ class DemoStage:
     """One step of the way."""
 
     name: str
-    """its key in ``demo.json``"""
     title: str
     outputs: tuple[Path, ...]
     """what it makes; the last of them is written last and proves that it is finished"""
@@ -86,28 +76,23 @@ class DemoStage:
     resumes: bool = False
     """the work goes on where an interruption left it; otherwise it begins anew"""
     needs_task: bool = False
-    """there is nothing to do without a labelled task"""
 
 
 def demo(config: DemoConfig, screen: Screen) -> int:
     """Run every stage that is not finished yet; the signal that stopped it, 0 at its end."""
     missing = [name for name in _NEEDED_PACKAGES if find_spec(name) is None]
     if missing:
-        raise ConfigError(
-            f"the demo goes the whole way and needs {', '.join(missing)}; install it with "
-            f"{install_command('demo')}"
-        )
-    _ = config.budget_s  # a wrong duration is refused before anything is made
+        needed = f"the demo goes the whole way and needs {', '.join(missing)}"
+        raise ConfigError(f"{needed}; install it with {install_command('demo')}")
     with DemoFolder.open(config) as folder:
         started = time.monotonic()
         screen.opening(folder)
         try:
             run_stages(the_way(folder), folder, screen)
-        except StageInterrupted as stop:
+        except (StageInterrupted, KeyboardInterrupt) as stop:
             screen.interrupted(folder)
-            return stop.signum
-        except KeyboardInterrupt:
-            screen.interrupted(folder)
+            if isinstance(stop, StageInterrupted):
+                return int(stop.args[0])
             raise
         screen.closing(folder, time.monotonic() - started)
     return 0
@@ -153,7 +138,7 @@ def run_stages(stages: Sequence[DemoStage], folder: DemoFolder, screen: Screen) 
     """Run every stage that is not finished yet, and show what each has made."""
     for number, stage in enumerate(stages, start=1):
         head = f"[{number:>2}/{len(stages)}] "
-        if stage.needs_task and not folder.has_task:
+        if stage.needs_task and not folder.task_file.is_file():
             screen.stage(head, stage.title, "skipped: there is no labelled task")
             continue
         if stage.outputs[-1].exists():
@@ -192,9 +177,8 @@ def pretrain_tiny(folder: DemoFolder) -> None:
     from litebert.train.pretraining.engine import pretrain
 
     config = folder.config
-    values = read_toml(recipe_path("pretrain", "tiny"))
+    values = read_toml(recipe_path("pretrain", "tiny")) | {"steps": config.steps}
     values |= {"data": str(folder.shards), "out": str(folder.pretrain), "resume": "auto"}
-    values["steps"] = config.steps
     if config.steps is None:
         values["budget"] = f"{PRETRAIN_SHARE * config.budget_s:.0f}s"
     result = pretrain(from_dict(PretrainConfig, values, "demo"))
@@ -227,19 +211,18 @@ def finetune_task(folder: DemoFolder, start: Literal["weights", "random"]) -> No
     from litebert.train.finetuning.config import FinetuneConfig
     from litebert.train.finetuning.engine import finetune
 
-    result = finetune(
-        FinetuneConfig(
-            str(folder.task_file),
-            model=str(folder.model),
-            out=folder.finetune if start == "weights" else folder.untrained,
-            steps=finetune_steps(folder),
-            batch_size=FINETUNE_BATCH,
-            lr=5e-4,
-            start=start,
-            baseline=("words",) if start == "weights" else (),
-            resume="auto",
-        )
+    config = FinetuneConfig(
+        str(folder.task_file),
+        model=str(folder.model),
+        out=folder.finetune if start == "weights" else folder.untrained,
+        steps=finetune_steps(folder),
+        batch_size=FINETUNE_BATCH,
+        lr=5e-4,
+        start=start,
+        baseline=("words",) if start == "weights" else (),
+        resume="auto",
     )
+    result = finetune(config)
     if result.interrupted_by:
         raise StageInterrupted(result.interrupted_by)
 
@@ -255,8 +238,7 @@ def finetune_steps(folder: DemoFolder) -> int:
     tokens_per_step = FINETUNE_BATCH * statistics.mean(len(ids) + 2 for ids in pieces)
     rates = [rate for _, rate in points(RunFolder.open(folder.pretrain).metrics(), "tokens_per_s")]
     rate = statistics.median(rates[len(rates) // 2 :])  # at full depth
-    in_time = FINETUNE_SHARE * config.budget_s * rate / tokens_per_step
-    return max(1, min(most, int(in_time)))
+    return max(1, min(most, int(FINETUNE_SHARE * config.budget_s * rate / tokens_per_step)))
 
 
 def score(folder: DemoFolder) -> None:
@@ -265,17 +247,15 @@ def score(folder: DemoFolder) -> None:
 
     found = evaluate_models(str(folder.task_file), [str(folder.finetune / "model")], None)[0]
     result = read_json(folder.finetune / RESULT_FILE)
-    write_json(
-        folder.scores,
-        {
-            "examples": result["dev_examples"],
-            "baseline": result["baseline"],
-            **mapping(result, "baselines"),
-            "untrained": read_json(folder.untrained / RESULT_FILE)["scores"],
-            "pretrained": found.scores,
-            "confusion": read_json(folder.finetune / MISTAKES_FILE)["confusion"],
-        },
-    )
+    scores = {
+        "examples": result["dev_examples"],
+        "baseline": result["baseline"],
+        **mapping(result, "baselines"),
+        "untrained": read_json(folder.untrained / RESULT_FILE)["scores"],
+        "pretrained": found.scores,
+        "confusion": read_json(folder.finetune / MISTAKES_FILE)["confusion"],
+    }
+    write_json(folder.scores, scores)
 
 
 def export_int8(folder: DemoFolder) -> None:
@@ -283,7 +263,7 @@ def export_int8(folder: DemoFolder) -> None:
     from litebert.predict.export import DevCheck, export_checked
 
     source, dev = folder.model, None
-    if folder.has_task:
+    if folder.task_file.is_file():
         source = folder.finetune / "model"
         dev = DevCheck(find_task(str(folder.task_file)), folder.task)
     # A demo shows what int8 costs, whatever that is.
@@ -294,7 +274,7 @@ def export_int8(folder: DemoFolder) -> None:
 
 def ask(folder: DemoFolder) -> None:
     """Ask the real server one question: the part of a dev sentence, or a masked word."""
-    if folder.has_task:
+    if folder.task_file.is_file():
         rows = [row for _, row in read_rows(folder.task / "dev.jsonl")]
         row = next((row for row in rows if len(str(row["text"]).split()) >= 15), rows[0])
         answer = ask_server(folder.int8, "/classify", {"text": str(row["text"])})
@@ -307,11 +287,7 @@ def ask(folder: DemoFolder) -> None:
 
 
 def ask_server(model: Path, path: str, body: Mapping[str, object]) -> dict[str, object]:
-    """Serve a model in a process of its own, ask one question, and stop the server.
-
-    Returns what was asked and answered, in how many milliseconds over HTTP, and the server's exit
-    status: 0 if it ended cleanly.
-    """
+    """Serve a model in a process of its own, ask one question, stop the server; how that went."""
     arguments = ["serve", "--port", "0", "--model", str(model)]
     # A key in the environment would be asked for; this server is ours alone.
     environment = {key: value for key, value in os.environ.items() if key != "LITEBERT_API_KEY"}

@@ -20,12 +20,9 @@ _LABELLERS = {
     "pretrained": "fine-tuned from the pretrained model",
 }
 
-Headline = tuple[str, str, str]
-"""The name of a figure, the figure, and what to compare it with."""
 
-
-def headlines(folder: DemoFolder) -> list[Headline]:
-    """Return the figures of the demo, in the order of its stages."""
+def headlines(folder: DemoFolder) -> list[tuple[str, str, str]]:
+    """Return the demo's figures in the order of its stages: name, figure, what to compare it to."""
     found = pretraining_headlines(folder)
     if folder.scores.is_file():
         scores = read_json(folder.scores)
@@ -43,7 +40,7 @@ def headlines(folder: DemoFolder) -> list[Headline]:
     return found
 
 
-def pretraining_headlines(folder: DemoFolder) -> list[Headline]:
+def pretraining_headlines(folder: DemoFolder) -> list[tuple[str, str, str]]:
     """Return the last dev scores of pretraining; none where there are no dev documents."""
     dev = lines_with(RunFolder.open(folder.pretrain).metrics(), "dev_masked_loss")
     if not dev:
@@ -108,10 +105,8 @@ def _labelled_task(folder: DemoFolder) -> str:
     if not folder.scores.is_file():
         return "<h2>Labelled task</h2><p>None could be cut from this text.</p>"
     scores = read_json(folder.scores)
-    logs = [
-        NamedLog.read(folder.finetune, "from the pretrained model"),
-        NamedLog.read(folder.untrained, "from random weights"),
-    ]
+    runs = {folder.finetune: "from the pretrained model", folder.untrained: "from random weights"}
+    logs = [NamedLog.read(run, name) for run, name in runs.items()]
     headings = (f"on {scores['examples']} dev sentences", "accuracy", "macro F1")
     return (
         "<h2>Labelled task: which part does a sentence come from?</h2>"

@@ -44,11 +44,9 @@ class Screen:
         source = config.corpus or "the documentation that every Python carries"
         self.line(f"litebert demo: raw text to a served model, {length}, all in {config.out}/", 0)
         self.line(f"text: {source}; no network is used", 0, "dim")
-        if folder.length() != config.length:
-            self.line(
-                f"finished stages in it were made with {folder.length()} and are kept; for another "
-                "length choose another --out, or delete it", 0, "yellow",
-            )  # fmt: skip
+        if (before := read_json(folder.state)["length"]) != config.length:
+            kept = f"finished stages in it were made with {before} and are kept"
+            self.line(f"{kept}; for another length choose another --out, or delete it", 0, "yellow")
 
     def stage(self, head: str, title: str, note: str = "") -> None:
         """Head a stage, and say if it is not run."""
@@ -75,9 +73,8 @@ class Screen:
         indent: int = _INDENT,
     ) -> None:
         """Print a table below the stage's heading; ``right`` are the columns of figures."""
-        table = Table(
-            box=box.SIMPLE_HEAD, show_header=any(headings), pad_edge=False, show_edge=False
-        )
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table.show_header = any(headings)
         for place, heading in enumerate(headings):
             table.add_column(Text(heading), justify="right" if place in right else "left")
         for row in rows:
@@ -120,13 +117,10 @@ def _next_commands(folder: DemoFolder) -> tuple[str, str, str]:
 
 def _program() -> str:
     """How to call litebert from here: `make demo` installs it into a folder off the search path."""
-    if shutil.which("litebert") is not None:
+    if shutil.which("litebert"):
         return "litebert"
-    script = Path(sys.executable).parent / "litebert"
-    if not script.is_file():
-        return f"{sys.executable} -m litebert"
-    here = Path.cwd()
-    return str(script.relative_to(here) if script.is_relative_to(here) else script)
+    beside = shutil.which("litebert", path=Path(sys.executable).parent)
+    return beside or f"{sys.executable} -m litebert"
 
 
 def text(folder: DemoFolder, screen: Screen) -> None:
@@ -147,10 +141,9 @@ def vocabulary(folder: DemoFolder, screen: Screen) -> None:
 def shards(folder: DemoFolder, screen: Screen) -> None:
     """Show how much text there is."""
     train, dev = ShardSet.open(folder.shards, "train"), ShardSet.open(folder.shards, "dev")
-    screen.line(
-        f"{folder.shards}  {train.num_tokens:,} tokens in {train.num_documents:,} documents; dev: "
-        f"{dev.num_tokens:,} tokens in {dev.num_documents:,} other documents"
-    )
+    size = f"{train.num_tokens:,} tokens in {train.num_documents:,} documents"
+    beside = f"dev: {dev.num_tokens:,} tokens in {dev.num_documents:,} other documents"
+    screen.line(f"{folder.shards}  {size}; {beside}")
 
 
 def pretraining(folder: DemoFolder, screen: Screen) -> None:
@@ -181,14 +174,7 @@ def text_curve(
     *,
     ascii_only: bool = False,
 ) -> list[str]:
-    """Draw points (ascending x) and a level, as a broken line, in lines of text.
-
-    >>> print("\\n".join(text_curve([(0, 2.0), (10, 1.0)], 1.0, 10, 2, ascii_only=True)))
-    2.00 |*****
-    1.00 |-----*****
-         +----------
-          0       10
-    """
+    """Draw points (ascending x) and a level, as a broken line, in lines of text."""
     mark, dash, tick, side, corner, floor = "*-||+-" if ascii_only else "•┄┤│└─"
     xs, ys = zip(*points, strict=True)
     low, high = min(*ys, reference), max(*ys, reference)
@@ -206,16 +192,17 @@ def text_curve(
         for number, row in enumerate(rows)
     ]
     left, right = f"{xs[0]:,.0f}", f"{xs[-1]:,.0f}"
-    lines.append(f"{'':>4} {corner}{floor * width}")
-    lines.append(f"{'':>4}  {left}{right:>{max(1, width - len(left))}}")
+    lines += [f"     {corner}{floor * width}"]
+    lines += [f"      {left}{right:>{max(1, width - len(left))}}"]
     return [line.rstrip() for line in lines]
 
 
 def filled(folder: DemoFolder, screen: Screen) -> None:
     """Show what the model puts at the masks."""
-    rows = []
-    for sentence, hidden, said in sample_rows(read_filled(folder), most=4):
-        rows.append((f"{sentence}  (hidden: {hidden})" if hidden else sentence, said))
+    rows = [
+        (f"{sentence}  (hidden: {hidden})" if hidden else sentence, said)
+        for sentence, hidden, said in sample_rows(read_filled(folder), most=4)
+    ]
     if rows:
         screen.table(("text", "the model says"), rows)
     else:
@@ -229,10 +216,9 @@ def task(folder: DemoFolder, screen: Screen) -> None:
     if cut.reason:
         screen.line(f"none could be cut: {cut.reason}", style="yellow")
         return
-    screen.line(
-        f"{folder.task_file}  {sum(cut.train):,} sentences of {cut.train_documents:,} documents to "
-        f"learn from, {sum(cut.dev):,} of {cut.dev_documents:,} others to score"
-    )
+    size = f"{sum(cut.train):,} sentences of {cut.train_documents:,} documents to learn from"
+    beside = f"{sum(cut.dev):,} of {cut.dev_documents:,} others to score"
+    screen.line(f"{folder.task_file}  {size}, {beside}")
     counts = zip(cut.labels, cut.train, cut.dev, strict=True)
     rows = [(label, f"{train:,}", f"{dev:,}") for label, train, dev in counts]
     screen.table(("part", "train", "dev"), rows, right=(1, 2))
@@ -265,10 +251,8 @@ def scores(folder: DemoFolder, screen: Screen) -> None:
 def export(folder: DemoFolder, screen: Screen) -> None:
     """Show size and accuracy of the int8 model."""
     found = read_json(folder.exported)
-    text = (
-        f"{number(found, 'file_bytes') / 1e6:.2f} MB, every shared weight stored once, "
-        f"{found['num_integer_matmuls']} integer products"
-    )
+    text = f"{number(found, 'file_bytes') / 1e6:.2f} MB, every shared weight stored once, "
+    text += f"{found['num_integer_matmuls']} integer products"
     dev = found["dev"]
     if isinstance(dev, dict):
         text += f"; dev accuracy {dev['before']:.1%} in float32, {dev['after']:.1%} in int8"
@@ -289,10 +273,8 @@ def answer(folder: DemoFolder, screen: Screen) -> None:
         screen.line(f"   it is from {found['from']} ({found['gold']})", style="dim")
     else:
         screen.line(f"-> {first['text']}")
-    screen.line(
-        f"answered over HTTP in {found['milliseconds']} ms; the server ended with status "
-        f"{found['exit_status']}"
-    )
+    took = f"answered over HTTP in {found['milliseconds']} ms"
+    screen.line(f"{took}; the server ended with status {found['exit_status']}")
 
 
 def written_page(folder: DemoFolder, screen: Screen) -> None:

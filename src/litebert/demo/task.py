@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import READ_ERRORS, atomic_folder, open_binary, write_json
+from litebert.common.files import (
+    READ_ERRORS,
+    atomic_folder,
+    open_binary,
+    write_json,
+    write_json_lines,
+)
 from litebert.common.rows import read_rows
 from litebert.data.corpus.layouts import (
     TextLayout,
@@ -22,39 +28,25 @@ from litebert.data.corpus.sources import find_inputs, format_of
 from litebert.text.sentences import split_sentences
 
 MAX_LABELS = 6
+# Most sentences of a label: labels cost work and text does not, so few are used; and no label
+# outweighs the others. One with fewer than the least is left out.
 MAX_TRAIN, MAX_DEV = 200, 150
-"""Most sentences of a label: labels cost work and text does not, so few are used; and no label
-outweighs the others."""
 MIN_TRAIN, MIN_DEV = 40, 10
-"""A label with fewer sentences is left out."""
 _DEV_SHARE, _LARGEST_DEV_SHARE = 0.2, 0.4
-_WORDS = range(6, 60)
-"""Shorter sentences say too little, longer ones are not sentences."""
-_FILE_BYTES = 1 << 20
-"""Read of each file: a demo needs no more, and memory stays bounded."""
-_MAX_FILES = 400
-_MAX_ROWS = 5_000
+_WORDS = range(6, 60)  # shorter sentences say too little, longer ones are not sentences
+# Read of each file, and of all: a demo needs no more, and memory stays bounded.
+_FILE_BYTES, _MAX_ROWS, _MAX_FILES = 1 << 20, 5_000, 400
 
 # Only modules whose subject their own words give away; the others belong to no part.
-PYTHON_SECTIONS: dict[str, tuple[str, ...]] = {
-    "language": ("topics",),
-    "windows": ("tkinter", "turtle"),
-    "internet": (
-        "email", "http", "urllib", "smtplib", "imaplib", "poplib", "ftplib", "nntplib",
-        "telnetlib", "mailbox", "xmlrpc", "wsgiref", "cgi", "socketserver", "socket", "ssl",
-    ),
-    "concurrency": (
-        "asyncio", "multiprocessing", "threading", "concurrent", "subprocess", "queue", "sched",
-        "selectors",
-    ),
-    "testing": (
-        "unittest", "doctest", "pdb", "bdb", "traceback", "trace", "profile", "cProfile",
-        "pstats", "timeit", "cgitb",
-    ),
-    "packaging": (
-        "distutils", "importlib", "pkgutil", "zipimport", "venv", "modulefinder", "site", "runpy",
-    ),
-}  # fmt: skip
+PYTHON_SECTIONS = {
+    "language": "topics",
+    "windows": "tkinter turtle",
+    "internet": "email http urllib smtplib imaplib poplib ftplib nntplib telnetlib mailbox xmlrpc "
+    "wsgiref cgi socketserver socket ssl",
+    "concurrency": "asyncio multiprocessing threading concurrent subprocess queue sched selectors",
+    "testing": "unittest doctest pdb bdb traceback trace profile cProfile pstats timeit cgitb",
+    "packaging": "distutils importlib pkgutil zipimport venv modulefinder site runpy",
+}
 
 _TASK_FILE = """# Which part of the text does a sentence come from?
 name = "parts"
@@ -83,9 +75,8 @@ class CutTask:
 
     labels: tuple[str, ...] = ()
     train: tuple[int, ...] = ()
-    """sentences of each label to learn from"""
+    """sentences of each label"""
     dev: tuple[int, ...] = ()
-    """sentences of each label to score"""
     train_documents: int = 0
     dev_documents: int = 0
     reason: str = ""
@@ -95,9 +86,8 @@ class CutTask:
 def cut_task(parts: Sections, folder: Path) -> CutTask:
     """Write ``train.jsonl``, ``dev.jsonl``, ``task.toml`` and ``cut.json``, whole or not at all.
 
-    Documents of dev are others than those of training, and a sentence that occurs twice is used
-    once, so nothing of dev was seen in training. Only a part of one single document is divided
-    inside it: its beginning trains, its end is dev.
+    Nothing of dev is seen in training: its documents are others, and a sentence that occurs twice
+    is used once. Only a part of one single document is divided inside it, dev being its end.
     """
     seen: set[str] = set()
     splits = [(label, *_split(documents, seen)) for label, documents in parts.items()]
@@ -123,7 +113,7 @@ def cut_task(parts: Sections, folder: Path) -> CutTask:
 
 def python_sections(corpus: Path) -> Sections:
     """Return the parts of Python's documentation, as ``write_corpus`` wrote it."""
-    label_of = {name: label for label, names in PYTHON_SECTIONS.items() for name in names}
+    label_of = {name: label for label, names in PYTHON_SECTIONS.items() for name in names.split()}
     parts: Sections = {label: {} for label in PYTHON_SECTIONS}
     for _, row in read_rows(corpus):
         name = str(row["name"])
@@ -195,13 +185,13 @@ def _split(documents: dict[str, list[str]], seen: set[str]) -> tuple[list[Row], 
     rows = [(name, sentence) for name, sentences in new.items() for sentence in sentences]
     for_dev: set[str] = set()
     num_dev = 0
-    hashes = {name: hashlib.blake2b(name.encode(), digest_size=8).digest() for name in new}
-    for name in sorted(filter(new.get, new), key=hashes.__getitem__):
+    filled = [name for name in new if new[name]]
+    for name in sorted(filled, key=lambda name: blake2b(name.encode(), digest_size=8).digest()):
         fits = num_dev + len(new[name]) <= _LARGEST_DEV_SHARE * len(rows)
         if num_dev < _DEV_SHARE * len(rows) and fits:
             for_dev.add(name)
             num_dev += len(new[name])
-    if not for_dev and sum(map(bool, new.values())) == 1:
+    if not for_dev and len(filled) == 1:
         end = round((1 - _DEV_SHARE) * len(rows))
         return rows[:end], rows[end:]
     train = [row for row in rows if row[0] not in for_dev]
@@ -228,9 +218,10 @@ def _spread(rows: Sequence[Row], most: int) -> list[Row]:
 
 def _write_rows(path: Path, rows_by_label: dict[str, list[Row]]) -> int:
     """Write a split as JSON lines; from how many documents it comes."""
-    with path.open("w", encoding="utf-8") as stream:
-        for label, rows in rows_by_label.items():
-            for document, sentence in rows:
-                row = {"text": sentence, "part": label, "document": document}
-                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-    return len({document for rows in rows_by_label.values() for document, _ in rows})
+    rows = [
+        {"text": sentence, "part": label, "document": document}
+        for label, found in rows_by_label.items()
+        for document, sentence in found
+    ]
+    write_json_lines(path, rows)
+    return len({row["document"] for row in rows})

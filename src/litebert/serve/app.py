@@ -25,6 +25,7 @@ from starlette.requests import Request
 
 from litebert import __version__
 from litebert.common.errors import CheckpointError, LitebertError
+from litebert.common.progress import say
 from litebert.serve import schemas as s
 from litebert.serve.batcher import Batcher, QueueFullError
 from litebert.serve.config import LIMITS, ServeConfig
@@ -36,6 +37,7 @@ from litebert.serve.service import CannotAnswerError, Service, UnknownModelError
 from litebert.serve.telemetry import REQUEST_ID, LogStream, Metrics, log_to
 
 KEY_VARIABLE = "LITEBERT_API_KEY"
+Guards = Sequence[params.Depends]
 
 _ERRORS: dict[int | str, dict[str, object]] = {
     status: {"model": s.ErrorResponse, "description": text}
@@ -53,8 +55,8 @@ _ERRORS: dict[int | str, dict[str, object]] = {
     )
 }
 
+# Instead of what pydantic says.
 _SAID = {"string_too_short": "the text is empty", "too_short": "the list is empty"}
-"""Instead of what pydantic says."""
 
 _PAGE_HEADERS = {
     # WebAssembly runs the model in the page; its code comes from here like the rest.
@@ -71,12 +73,8 @@ def create_app(
 ) -> FastAPI:
     """Return the application around loaded models."""
     metrics = Metrics()
-    batcher = Batcher(
-        max_tokens=config.max_tokens,
-        max_delay_s=config.max_delay_ms / 1000,
-        max_queue_tokens=config.max_queue_tokens,
-        on_batch=metrics.batch,
-    )
+    delay_s = config.max_delay_ms / 1000
+    batcher = Batcher(config.max_tokens, delay_s, config.max_queue_tokens, metrics.batch)
     metrics.queued.set_function(lambda: batcher.queued_tokens)
     page_models = PageModels()
 
@@ -93,14 +91,8 @@ def create_app(
     if config.api_key is not None:
         # A key from a file often ends with a line break, which no header can carry.
         middleware.append(Middleware(RequireKey, key=config.api_key.strip()))
-    middleware.append(
-        Middleware(
-            LimitBody,
-            max_bytes=config.max_body_bytes,
-            timeout_s=config.timeout_s,
-            is_full=lambda: batcher.is_full(is_large=True),
-        )
-    )
+    is_full = partial(batcher.is_full, is_large=True)
+    middleware.append(Middleware(LimitBody, config.max_body_bytes, config.timeout_s, is_full))
     app = FastAPI(
         title="litebert",
         version=__version__,
@@ -130,19 +122,17 @@ def serve(config: ServeConfig) -> None:
     listener = listen(config)
     limit = connection_limit(config.max_connections)
     if limit < config.max_connections:
-        told = f"litebert: {limit:,} connections, not {config.max_connections:,}: the process may "
-        print(told + "open no more files (ulimit -n)", file=sys.stderr, flush=True)
+        told = f"litebert: {limit:,} connections, not {config.max_connections:,}"
+        say(f"{told}: the process may open no more files (ulimit -n)")
         config = replace(config, max_connections=limit)
     service = Service.load(config)
     log = LogStream()
     app = create_app(service, config, log)
     log.on_drop = app.state.metrics.dropped.inc
-    names = ", ".join(
-        f"{model.name} ({model.predictor.backend.info.runtime})" for model in service.models
-    )
+    names = ", ".join(f"{m.name} ({m.predictor.backend.info.runtime})" for m in service.models)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    print(f"litebert: serving {names} on http://{shown}:{port}", file=sys.stderr, flush=True)
+    say(f"litebert: serving {names} on http://{shown}:{port}")
     log_to(log)
     # How long the event loop waits for a thread that is cutting texts; Python's default is 5 ms.
     sys.setswitchinterval(0.0005)
@@ -150,7 +140,7 @@ def serve(config: ServeConfig) -> None:
     log.close()
 
 
-def _add_questions(app: FastAPI, endpoints: Endpoints, guarded: Sequence[params.Depends]) -> None:
+def _add_questions(app: FastAPI, endpoints: Endpoints, guarded: Guards) -> None:
     """Add what models are asked."""
     for path, endpoint, summary in (
         ("/fill-mask", endpoints.fill_mask, "Likeliest words at each [MASK]"),
@@ -185,11 +175,7 @@ def _add_questions(app: FastAPI, endpoints: Endpoints, guarded: Sequence[params.
 
 
 def _add_operations(
-    app: FastAPI,
-    service: Service,
-    batcher: Batcher,
-    config: ServeConfig,
-    guarded: Sequence[params.Depends],
+    app: FastAPI, service: Service, batcher: Batcher, config: ServeConfig, guarded: Guards
 ) -> None:
     """Add what supervisors and dashboards ask."""
 

@@ -20,8 +20,8 @@ from litebert.tasks.base import Feature, Outputs
 
 Result = TypeVar("Result")
 
+# What an input counts in the queue at least: the bound is on work, and a call is work too.
 _LEAST_COST = 16
-"""What an input counts in the queue at least: the bound is on work, and a call is work too."""
 
 
 class QueueFullError(LitebertError):
@@ -33,28 +33,19 @@ class QueueFullError(LitebertError):
 
 
 @dataclass(eq=False)
-class _Job:
-    """The questions of one request under way."""
+class _Unit:
+    """One input of a request in the queue."""
 
     predictor: Predictor
     outputs: tuple[str, ...]
-    num_inputs: int
-    is_large: bool
-    done: asyncio.Future[list[Outputs]]
-    queued_at: float = field(default_factory=time.monotonic)
-    said: dict[int, Outputs] = field(default_factory=dict)
-
-
-@dataclass(eq=False)
-class _Unit:
-    """One input of a job in the queue."""
-
-    job: _Job
-    index: int
     feature: Feature
     cost: int
     turn: int
     """when it is due, on a clock of tokens: after its request's earlier ones and its own"""
+    is_large: bool
+    """whether its request has more than one batch"""
+    said: asyncio.Future[Outputs]
+    queued_at: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -63,13 +54,10 @@ class Batcher:
 
     Requests share the model in equal parts (fair queueing by virtual finish times): an input is due
     after as many tokens as it and those before it in its request have, counted from when it came.
-    So the inputs of large requests take turns with small ones that come later, and of equally
-    large ones the oldest goes first. The next input goes together with waiting inputs: of nearly
-    its length if the model computes padding, of any length if it does not. A short delay lets a
-    burst gather, but only when the last batch held several inputs: a lone client never waits.
-
-    Requests of more than one batch have a queue bound of their own, so that a few large ones do not
-    shut the door on the many small.
+    The next one goes together with waiting inputs: of nearly its length if the model computes
+    padding, of any length if it does not. A short delay lets a burst gather, but only when the last
+    batch held several inputs: a lone client never waits. Requests of more than one batch have a
+    queue bound of their own, so that a few large ones do not shut the door on the many small.
     """
 
     max_tokens: int
@@ -79,7 +67,6 @@ class Batcher:
     """told of each batch: inputs, tokens, seconds, the longest wait of an input in seconds"""
     tokens_per_s: float = field(default=1000.0, init=False)
     _queue: list[_Unit] = field(default_factory=list, init=False)
-    _queued: list[int] = field(default_factory=lambda: [0, 0], init=False)
     _building: list[int] = field(default_factory=lambda: [0, 0], init=False)
     _turn: int = field(default=0, init=False)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -99,7 +86,7 @@ class Batcher:
     @property
     def queued_tokens(self) -> int:
         """Tokens of the inputs that wait."""
-        return sum(self._queued)
+        return sum(unit.cost for unit in self._queue)
 
     async def drain(self) -> None:
         """Answer what is queued, then stop."""
@@ -111,26 +98,26 @@ class Batcher:
     async def ask(
         self, predictor: Predictor, questions: Sequence[Question[Result]]
     ) -> list[Result]:
-        """Answer questions for the same outputs that went through :meth:`admission`.
-
-        Cancelling the caller takes their inputs out of the queue.
-        """
+        """Answer questions for the same outputs; cancelled, their inputs leave the queue."""
         features = [feature for question in questions for feature in question.features]
         costs = [max(_LEAST_COST, len(feature)) for feature in features]
-        loop = asyncio.get_running_loop()
-        is_large = sum(costs) > self.max_tokens
-        outputs = questions[0].outputs
-        job = _Job(predictor, outputs, len(features), is_large, loop.create_future())
-        turn = self._turn
-        for index, (feature, cost) in enumerate(zip(features, costs, strict=True)):
+        loop, outputs = asyncio.get_running_loop(), questions[0].outputs
+        is_large, turn = sum(costs) > self.max_tokens, self._turn
+        units: list[_Unit] = []
+        for feature, cost in zip(features, costs, strict=True):
             turn += cost
-            self._queue.append(_Unit(job, index, feature, cost, turn))
-        self._queued[is_large] += sum(costs)
+            said = loop.create_future()
+            units.append(_Unit(predictor, outputs, feature, cost, turn, is_large, said))
+        self._queue += units
         self._arrived.set()
-        said = await job.done
+        try:
+            heard = await asyncio.gather(*(unit.said for unit in units))
+        finally:  # of a request that failed, or that nobody waits for, nothing more is run
+            for unit in units:
+                unit.said.cancel()
 
         def read() -> list[Result]:
-            parts = iter(said)
+            parts = iter(heard)
             return [q.decode(list(islice(parts, len(q.features)))) for q in questions]
 
         # Reading an answer out of large outputs takes a while; other requests do not wait for it.
@@ -138,14 +125,10 @@ class Batcher:
 
     @contextmanager
     def admission(self, num_tokens: int) -> Iterator[None]:
-        """Count work of about ``num_tokens`` as waiting, while its questions are being built.
+        """Count work of about ``num_tokens`` as waiting while it is built, or raise QueueFullError.
 
-        A question that comes before the queue is full is taken whole, so the queue passes its bound
-        by one question at most, and a large one is not refused for as long as small ones keep
-        coming.
-
-        Raises:
-            QueueFullError: there is too much work waiting; asked before any work on a request.
+        What comes before the queue is full is taken whole: the queue passes its bound by one
+        request at most, and a large one is not refused for as long as small ones keep coming.
         """
         is_large = num_tokens > self.max_tokens
         if self.is_full(is_large):
@@ -159,7 +142,8 @@ class Batcher:
 
     def is_full(self, is_large: bool) -> bool:
         """Whether requests of this size are refused."""
-        waiting = self._queued[is_large] + self._building[is_large]
+        waiting = sum(unit.cost for unit in self._queue if unit.is_large == is_large)
+        waiting += self._building[is_large]
         return self._draining or waiting >= self.max_queue_tokens
 
     async def _work(self) -> None:
@@ -174,10 +158,17 @@ class Batcher:
                     said = await loop.run_in_executor(executor, _run, batch)
                 except Exception as error:  # the fault of one batch must not stop the worker
                     for unit in batch:
-                        if not unit.job.done.done():
-                            unit.job.done.set_exception(error)
-                else:
-                    self._deliver(batch, said, started)
+                        if not unit.said.done():
+                            unit.said.set_exception(error)
+                    continue
+                for unit, outputs in zip(batch, said, strict=True):
+                    if not unit.said.done():
+                        unit.said.set_result(outputs)
+                seconds = time.monotonic() - started
+                num_tokens = sum(len(unit.feature) for unit in batch)
+                self.tokens_per_s += 0.2 * (num_tokens / max(seconds, 1e-6) - self.tokens_per_s)
+                longest_wait = started - min(unit.queued_at for unit in batch)
+                self.on_batch(len(batch), num_tokens, seconds, longest_wait)
 
     async def _wait_for_work(self) -> bool:
         """Wait until something is queued; False when draining and nothing is left."""
@@ -197,49 +188,24 @@ class Batcher:
 
     def _take(self) -> list[_Unit]:
         """Take the next batch out of the queue; inputs that nobody waits for are dropped."""
-        left = [unit for unit in self._queue if not unit.job.done.done()]
+        left = [unit for unit in self._queue if not unit.said.done()]
         left.sort(key=attrgetter("turn"))  # stable: of equal turns the oldest
         batch: list[_Unit] = []
         if left:
-            self._turn = left[0].turn
-            predictor, outputs = left[0].job.predictor, left[0].job.outputs
-            same = [
-                unit
-                for unit in left
-                if unit.job.predictor is predictor and unit.job.outputs == outputs
-            ]
+            predictor, outputs, self._turn = left[0].predictor, left[0].outputs, left[0].turn
+            same = [u for u in left if u.predictor is predictor and u.outputs == outputs]
             lengths = [len(unit.feature) for unit in same]
             chosen = first_batch(lengths, self.max_tokens, predictor.pads)
             batch = [same[index] for index in chosen]
-        taken = set(map(id, batch))
-        self._queue = [unit for unit in left if id(unit) not in taken]
-        self._queued = [0, 0]
-        for unit in self._queue:
-            self._queued[unit.job.is_large] += unit.cost
+        taken = set(batch)
+        self._queue = [unit for unit in left if unit not in taken]
         self._last_size = max(1, len(batch))
         return batch
-
-    def _deliver(self, batch: Sequence[_Unit], said: Sequence[Outputs], started: float) -> None:
-        seconds = time.monotonic() - started
-        num_tokens = sum(len(unit.feature) for unit in batch)
-        self.tokens_per_s += 0.2 * (num_tokens / max(seconds, 1e-6) - self.tokens_per_s)
-        for unit, outputs in zip(batch, said, strict=True):
-            job = unit.job
-            job.said[unit.index] = outputs
-            if len(job.said) == job.num_inputs and not job.done.done():
-                job.done.set_result([job.said[index] for index in range(job.num_inputs)])
-        longest_wait = started - min(unit.job.queued_at for unit in batch)
-        self.on_batch(len(batch), num_tokens, seconds, longest_wait)
 
 
 def _run(batch: Sequence[_Unit]) -> list[Outputs]:
     """Run one batch; in the worker thread."""
-    job = batch[0].job
-    said = job.predictor.run_batch([unit.feature for unit in batch], job.outputs)
-    # What is said is part of the batch's array and keeps all of it; what waits is copied.
-    return [
-        outputs
-        if unit.job.num_inputs == 1
-        else {name: values.copy() for name, values in outputs.items()}
-        for unit, outputs in zip(batch, said, strict=True)
-    ]
+    first = batch[0]
+    said = first.predictor.run_batch([unit.feature for unit in batch], first.outputs)
+    # What is said is part of the batch's array and would keep all of it.
+    return [{name: values.copy() for name, values in outputs.items()} for outputs in said]

@@ -8,7 +8,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -20,56 +19,38 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from litebert.common.errors import ConfigError
 from litebert.serve.config import ServeConfig
 
+# Connections that the event loop takes from the listening socket before it does anything else.
 _ACCEPTED_AT_ONCE = 64
-"""Connections that the event loop takes from the listening socket before it does anything else."""
-
+# Files beside the connections: models, logs, threads, and what was just accepted.
 _RESERVED_FILES = 64 + _ACCEPTED_AT_ONCE
-"""Files beside the connections: models, logs, threads, and what was just accepted."""
-
+# How long a kept connection may ask once more when the server stops: the client cannot know yet
+# that it does, and its next request may be on the way.
 _LAST_REQUEST_S = 1.0
-"""How long a kept connection may ask once more when the server stops: the client cannot know yet
-that it does, and its next request may be on the way."""
-
-_LINGER_S = 0.5
-"""How long a closed connection is read on: closing over unread bytes resets it."""
+_LINGER_S = 0.5  # how long a closed one is read on: closing over unread bytes resets it
 
 
 def connection_limit(wanted: int) -> int:
-    """Return how many connections the process can hold, at most as many as wanted.
+    """Return how many connections, each an open file, the process can hold, at most ``wanted``.
 
-    Each is an open file. The process's own limit is raised for them as far as it may be.
+    Its limit of files is raised for them as far as it may be.
     """
     try:
         import resource
     except ModuleNotFoundError:  # Windows has no such limit
         return wanted
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    given = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in given)
     needed = wanted + _RESERVED_FILES
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
-    raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
-        soft = raised
-    except (OSError, ValueError):
-        pass  # as it was, then
+    if soft < needed:
+        with suppress(OSError, ValueError):  # as it was, then
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), given[1]))
+            soft = min(needed, hard)
     if soft <= _RESERVED_FILES:
         raise ConfigError(
             f"the process may open {soft} files, and serving needs more than {_RESERVED_FILES}; "
             "raise the limit (`ulimit -n`)"
         )
     return min(wanted, soft - _RESERVED_FILES)
-
-
-@dataclass
-class Connections:
-    """What the connections of one server share."""
-
-    limit: int
-    timeout_s: float
-    stopping: bool = False
-    waiting: dict[TimedProtocol, None] = field(default_factory=dict)
-    """connections whose client has not sent a whole request, longest first"""
 
 
 class TimedProtocol(H11Protocol):
@@ -80,9 +61,9 @@ class TimedProtocol(H11Protocol):
     does too. When there are too many connections, the one that has kept us waiting longest goes.
     """
 
-    def __init__(self, shared: Connections, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, server: Server, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._shared = shared
+        self._owner = server
         self._closing: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._half_closed = False
@@ -90,12 +71,12 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request; if there are too many connections, close one."""
         super().connection_made(transport)
-        oldest = next(iter(self._shared.waiting), None)
-        if oldest is not None and len(self.connections) > self._shared.limit:
-            del self._shared.waiting[oldest]
+        oldest = next(iter(self._owner.waiting), None)
+        if oldest is not None and len(self.connections) > self._owner.limit:
+            del self._owner.waiting[oldest]
             oldest.transport.abort()
         self._watch()
-        if self._shared.stopping:
+        if self._owner.stopping:
             self.shutdown()
 
     def data_received(self, data: bytes) -> None:
@@ -109,14 +90,14 @@ class TimedProtocol(H11Protocol):
         """Wait for the next request, or leave if there is to be none."""
         super().on_response_complete()
         self._note_waiting()
-        if self._shared.stopping and not self.transport.is_closing():
+        if self._owner.stopping and not self.transport.is_closing():
             self.shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timers with the connection."""
         self._forget()
         self.resume_writing()
-        self._shared.waiting.pop(self, None)
+        self._owner.waiting.pop(self, None)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -129,20 +110,16 @@ class TimedProtocol(H11Protocol):
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
-            self._unread = None
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close a connection that is silent after an answer."""
-        self._leave()
 
     def shutdown(self) -> None:
         """Stop: an answer under way is given (and says that it is the last), then one more."""
         if self.cycle is None or self.cycle.response_complete:
             self._unset_keepalive_if_required()
-            self.timeout_keep_alive_task = self.loop.call_later(_LAST_REQUEST_S, self._leave)
+            leave = self.timeout_keep_alive_handler
+            self.timeout_keep_alive_task = self.loop.call_later(_LAST_REQUEST_S, leave)
 
-    def _leave(self) -> None:
-        """Close our side; the client closes the other, or it is closed a little later."""
+    def timeout_keep_alive_handler(self) -> None:
+        """Close our side after silence; the client closes the other, or it is closed later."""
         if self.transport.is_closing() or self._half_closed:
             return
         if self.transport.get_write_buffer_size():
@@ -158,24 +135,24 @@ class TimedProtocol(H11Protocol):
         left = self.transport.get_write_buffer_size()
         if left >= unsent:
             self.transport.abort()
-        elif left and self._shared.timeout_s:
-            self._unread = self.loop.call_later(self._shared.timeout_s, self._expect_reading, left)
+        elif left and self._owner.timeout_s:
+            self._unread = self.loop.call_later(self._owner.timeout_s, self._expect_reading, left)
 
     def _watch(self) -> None:
         """Let the timer run if and only if no request is under way."""
         self._note_waiting()
         if self.cycle is not None and not self.cycle.response_complete:
             self._forget()
-        elif self._closing is None and self._shared.timeout_s:
-            self._closing = self.loop.call_later(self._shared.timeout_s, self.transport.close)
+        elif self._closing is None and self._owner.timeout_s:
+            self._closing = self.loop.call_later(self._owner.timeout_s, self.transport.close)
 
     def _note_waiting(self) -> None:
         """Take the place among those that keep us waiting, or give it up with a whole request."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete or cycle.more_body:
-            self._shared.waiting.setdefault(self)
+            self._owner.waiting.setdefault(self)
         else:
-            self._shared.waiting.pop(self, None)
+            self._owner.waiting.pop(self, None)
 
     def _forget(self) -> None:
         if self._closing is not None:
@@ -187,7 +164,10 @@ class Server(uvicorn.Server):
     """uvicorn's server, for which being asked to stop is not a failure."""
 
     def __init__(self, app: FastAPI, config: ServeConfig) -> None:
-        self._connections = Connections(config.max_connections, config.timeout_s)
+        self.limit, self.timeout_s = config.max_connections, config.timeout_s
+        self.stopping = False
+        self.waiting: dict[TimedProtocol, None] = {}
+        """connections whose client has not sent a whole request, longest first"""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -196,7 +176,7 @@ class Server(uvicorn.Server):
                 log_level="warning",
                 server_header=False,
                 ws="none",
-                http=partial(TimedProtocol, self._connections),  # type: ignore[arg-type]
+                http=partial(TimedProtocol, self),  # type: ignore[arg-type]
                 backlog=_ACCEPTED_AT_ONCE,
                 limit_concurrency=config.max_connections + 1,  # uvicorn refuses from there on
                 timeout_graceful_shutdown=max(1, round(config.drain_s)),
@@ -215,7 +195,7 @@ class Server(uvicorn.Server):
 
         Closing the port resets what queues there, so it is emptied right before.
         """
-        self._connections.stopping = True
+        self.stopping = True
         queued: list[socket.socket] = []
         for listener in sockets or ():
             with suppress(OSError):
@@ -225,11 +205,7 @@ class Server(uvicorn.Server):
             server.close()
         for connection in queued:
             protocol = partial(
-                TimedProtocol,
-                self._connections,
-                config=self.config,
-                server_state=self.server_state,
-                app_state=self.lifespan.state,
+                TimedProtocol, self, self.config, self.server_state, self.lifespan.state
             )
             await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)
         await super().shutdown(sockets)
@@ -242,7 +218,7 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop gracefully on a signal; uvicorn itself would then die of it."""
-        signals = {signal.SIGINT, signal.SIGTERM, *_known("SIGHUP")} - stray_signals()
+        signals = _known("SIGINT", "SIGTERM", "SIGHUP") - stray_signals()
         before = {number: signal.signal(number, self.handle_exit) for number in signals}
         try:
             yield

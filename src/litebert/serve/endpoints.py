@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Literal, TypeVar, cast
+from typing import TypeVar, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,21 +27,12 @@ from litebert.tasks.base import FloatArray, Form
 
 Result = TypeVar("Result")
 
-_LONG_TEXT_CHARACTERS = 4000
-"""Longer texts are cut into pieces on another thread, so that other requests do not wait."""
-
-_BULK_CHARACTERS = 65_536
-"""Still longer ones on a thread of their own, so that long ones of usual length do not either."""
-
-_TEXT_CHARACTERS = 16
-"""What a text counts beside its characters: a call is work too."""
-
-_LIGATURE_CHARACTERS = 18
-"""What one character becomes at most when it is normalised (U+FDFA)."""
-
-_SLICE_CHARACTERS = 2000
-"""Taken apart at a time: the event loop gets its turn in between."""
-
+# Longer texts are cut into pieces on another thread, so that other requests do not wait; still
+# longer ones on a thread of their own, so that long ones of usual length do not either.
+_LONG_TEXT_CHARACTERS, _BULK_CHARACTERS = 4000, 65_536
+_TEXT_CHARACTERS = 16  # what a text counts beside its characters: a call is work too
+_LIGATURE_CHARACTERS = 18  # what one becomes at most when it is normalised (U+FDFA)
+_SLICE_CHARACTERS = 2000  # normalised at a time: the event loop gets its turn in between
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -67,17 +58,16 @@ class Endpoints:
                 raise InputError(f"the request has {num_masks:,} [MASK], the limit is {limit:,}")
             return asked
 
-        return s.FillMaskResponse(results=await self._ask(request, predictor, build, texts))
+        return s.FillMaskResponse(results=await self._ask(request, predictor, texts, build))
 
     async def order(self, body: s.OrderRequest, request: Request) -> SentenceOrder:
         """Return the probability that two sentences stand in their original order."""
         predictor = self._predictor("order", body.model)
-        texts = self._check_lengths([body.first, body.second])
-
-        def build() -> list[Question[SentenceOrder]]:
-            return [questions.order(body.first, body.second, predictor)]
-
-        return (await self._ask(request, predictor, build, texts))[0]
+        first, second = texts = self._check_lengths([body.first, body.second])
+        (answer,) = await self._ask(
+            request, predictor, texts, lambda: [questions.order(first, second, predictor)]
+        )
+        return answer
 
     async def classify(self, body: s.ClassifyRequest, request: Request) -> s.ClassifyResponse:
         """Return a class, labels or a number for each text or pair of texts."""
@@ -87,18 +77,11 @@ class Endpoints:
         if body.text_pair is not None:
             pairs = self._checked(body.text_pair)
             if len(pairs) != len(texts):
-                raise InputError(
-                    f"text has {len(texts)} entries and text_pair {len(pairs)}; give as many"
-                )
-        form = predictor.form()
-
-        def build() -> list[Question[dict[str, object]]]:
-            rows = zip(texts, pairs, strict=True)
-            records = [{"text": text, "text_pair": pair} for text, pair in rows]
-            return [predictor.question(record, form) for record in records]
-
-        read = [*texts, *(pair or "" for pair in pairs)]
-        results = await self._ask(request, predictor, build, read)
+                counts = f"text has {len(texts)} entries and text_pair {len(pairs)}"
+                raise InputError(f"{counts}; give as many")
+        rows = zip(texts, pairs, strict=True)
+        records = [{"text": text, "text_pair": pair} for text, pair in rows]
+        results = await self._ask_records(request, predictor, records)
         return s.ClassifyResponse(results=[s.Classified.model_validate(r) for r in results])
 
     async def answer(self, body: s.AnswerRequest, request: Request) -> s.AnswerResponse:
@@ -107,7 +90,7 @@ class Endpoints:
         question, context = self._check_lengths([body.question, body.context])
         form = predictor.form().changed(may_be_unanswerable=body.may_be_unanswerable)
         record = {"question": question, "context": context}
-        answer = await self._ask_record(request, predictor, record, form)
+        (answer,) = await self._ask_records(request, predictor, [record], form)
         return s.AnswerResponse.model_validate(answer)
 
     async def multiple_choice(self, body: s.ChoiceRequest, request: Request) -> s.ChoiceResponse:
@@ -115,7 +98,7 @@ class Endpoints:
         predictor = self._predictor("multiple-choice", body.model)
         self._check_lengths([body.text, body.question or "", *body.options])
         record = {"text": body.text, "question": body.question, "options": body.options}
-        answer = await self._ask_record(request, predictor, record, predictor.form())
+        (answer,) = await self._ask_records(request, predictor, [record])
         return s.ChoiceResponse.model_validate(answer)
 
     async def tag(self, body: s.TagRequest, request: Request) -> s.TagResponse:
@@ -123,9 +106,9 @@ class Endpoints:
         predictor = self._predictor("tag", body.model)
         if (body.text is None) == (body.words is None):
             raise InputError("give either text or words")
-        record = {"words": body.words} if body.text is None else {"text": body.text}
         self._check_lengths([body.text or " ".join(body.words or ())])
-        answer = await self._ask_record(request, predictor, record, predictor.form())
+        record = {"words": body.words} if body.text is None else {"text": body.text}
+        (answer,) = await self._ask_records(request, predictor, [record])
         return s.TagResponse.model_validate(answer)
 
     async def embeddings(self, body: s.EmbeddingsRequest, request: Request) -> Response:
@@ -133,71 +116,60 @@ class Endpoints:
         model = self._service.find("embeddings", body.model, any_name=True)
         predictor, size = model.predictor, model.config.hidden_size
         if body.dimensions is not None and body.dimensions > size:
-            raise InputError(
-                f"dimensions is {body.dimensions}, and the vectors of {model.name} have {size}"
-            )
+            asked_for = f"dimensions is {body.dimensions}"
+            raise InputError(f"{asked_for}, and the vectors of {model.name} have {size}")
         texts = self._checked(self._texts(body.input, predictor), self._config.max_documents)
         rule = predictor.purpose.vector_rule(body.pooling)
         rule = replace(rule, normalize=body.normalize, dimensions=body.dimensions)
-        num_tokens = 0
+        asked: list[Question[FloatArray]] = []
 
         def build() -> list[Question[FloatArray]]:
-            nonlocal num_tokens
-            asked = [questions.embed(text, predictor, rule, may_be_empty=True) for text in texts]
-            num_tokens = sum(question.num_tokens for question in asked)
+            for text in texts:
+                asked.append(questions.embed(text, predictor, rule, may_be_empty=True))
             return asked
 
-        vectors = await self._ask(request, predictor, build, texts)
+        def shown(vector: FloatArray) -> list[float] | str:
+            if body.encoding_format == "float":
+                return cast("list[float]", vector.tolist())
+            return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
-        def write() -> bytes:
+        vectors = await self._ask(request, predictor, texts, build)
+
+        def write() -> str:
             # Vector by vector, not as one object: other requests get their turn in between.
-            data = b",".join(
-                s.Embedding(index=index, embedding=_embedding(vector, body.encoding_format))
-                .model_dump_json()
-                .encode()
+            data = ",".join(
+                s.Embedding(index=index, embedding=shown(vector)).model_dump_json()
                 for index, vector in enumerate(vectors)
             )
+            num_tokens = sum(question.num_tokens for question in asked)
             usage = s.Usage(prompt_tokens=num_tokens, total_tokens=num_tokens)
             rest = s.EmbeddingsResponse(data=[], model=model.name, usage=usage).model_dump_json()
-            return rest.encode().replace(b'"data":[]', b'"data":[' + data + b"]", 1)
+            return rest.replace('"data":[]', f'"data":[{data}]', 1)
 
         return Response(await self._worked(write, texts), media_type="application/json")
 
     async def models(self) -> s.ModelList:
         """Return the loaded models, in OpenAI's shape."""
-        loaded = self._service.models
-        return s.ModelList(data=[s.ModelEntry(id=m.name, created=m.loaded_at) for m in loaded])
+        return s.ModelList(data=[model.entry() for model in self._service.models])
 
     async def one_model(self, name: str) -> s.ModelEntry:
         """Return one of the loaded models, in OpenAI's shape."""
-        model = self._service.find("tokenize", name)
-        return s.ModelEntry(id=model.name, created=model.loaded_at)
+        return self._service.find("tokenize", name).entry()
 
     async def rerank(self, body: s.RerankRequest, request: Request) -> list[s.Rank]:
         """Return texts in the order of their scores beside the query, in TEI's shape."""
         predictor = self._predictor("rerank", body.model)
         self._check_lengths([body.query])
         texts = self._checked(body.texts, self._config.max_documents)
-        form = predictor.form()
-
-        def build() -> list[Question[dict[str, object]]]:
-            records = ({"text": body.query, "text_pair": text} for text in texts)
-            return [predictor.question(record, form) for record in records]
-
-        read = [*texts, *[body.query] * len(texts)]  # the query is read once for each text
-        values = [
-            float(str(answer["value"]))
-            for answer in await self._ask(request, predictor, build, read)
-        ]
-        ranks = [
-            s.Rank(
-                index=index,
-                score=value if body.raw_scores else 0.5 + 0.5 * math.tanh(value / 2),  # sigmoid
-                text=texts[index] if body.return_text else None,
-            )
-            for index, value in enumerate(values)
-        ]
-        return sorted(ranks, key=lambda rank: -values[rank.index])
+        records = [{"text": body.query, "text_pair": text} for text in texts]
+        answers = await self._ask_records(request, predictor, records)
+        values = [float(str(answer["value"])) for answer in answers]
+        ranks = []
+        for index in sorted(range(len(values)), key=lambda index: -values[index]):
+            sigmoid = 0.5 + 0.5 * math.tanh(values[index] / 2)
+            score, text = values[index] if body.raw_scores else sigmoid, texts[index]
+            ranks.append(s.Rank(index=index, score=score, text=text if body.return_text else None))
+        return ranks
 
     async def tokenize(self, body: s.TokenizeRequest) -> s.TokenizeResponse:
         """Return the pieces and ids of a text."""
@@ -212,12 +184,11 @@ class Endpoints:
     async def layers(self, body: s.LayersRequest, request: Request) -> LayerPath:
         """Return how far each block moves the tokens of a text: Figure 1, for one input."""
         predictor = self._predictor("layers", body.model)
-        texts = self._checked(body.text)
-
-        def build() -> list[Question[LayerPath]]:
-            return [questions.layer_path(body.text, predictor)]
-
-        return (await self._ask(request, predictor, build, texts))[0]
+        (text,) = texts = self._checked(body.text)
+        (path,) = await self._ask(
+            request, predictor, texts, lambda: [questions.layer_path(text, predictor)]
+        )
+        return path
 
     def _predictor(self, ability: str, name: str | None) -> Predictor:
         return self._service.find(ability, name).predictor
@@ -227,8 +198,7 @@ class Endpoints:
     ) -> str | list[str]:
         """Return what is to be embedded as texts; token ids are of the vocabulary in the settings.
 
-        Nothing in a request says what vocabulary ids are of. LangChain sends those of OpenAI's
-        whatever the model, and read as ours they would give vectors of some other text.
+        LangChain sends those of OpenAI's whatever the model; read as ours they give another text.
         """
         if isinstance(given, str) or isinstance(given[0], str):
             return given
@@ -236,17 +206,15 @@ class Endpoints:
         setting = self._config.token_arrays
         if setting == "refuse":
             raise InputError(
-                "input holds token ids, and nothing says of which vocabulary; send texts "
-                "(LangChain: check_embedding_ctx_length=False), or start the server with "
-                "--token-arrays"
+                "input holds token ids, and nothing says of which vocabulary; send texts (LangChain"
+                ": check_embedding_ctx_length=False), or start the server with --token-arrays"
             )
         decode = self._decode or reader.tokenizer.decode
         try:
             return [decode(row) for row in rows]
         except (KeyError, IndexError, OverflowError, TypeError, ValueError):
-            raise InputError(
-                f"input holds a token id that the vocabulary ({setting}) does not have"
-            ) from None
+            unknown = "input holds a token id that the vocabulary"
+            raise InputError(f"{unknown} ({setting}) does not have") from None
 
     def _checked(self, texts: str | Sequence[str], limit: int | None = None) -> list[str]:
         """Return the texts of a request as a list, or say which limit they pass."""
@@ -269,18 +237,20 @@ class Endpoints:
         No script comes near either limit: Korean becomes 3 times as long, and has 3 bytes for each.
         """
         limit, left = 4 * self._config.max_characters, self._config.max_body_bytes
-        may_pass = sum(map(len, texts)) * _LIGATURE_CHARACTERS > limit
+        if sum(map(len, texts)) * _LIGATURE_CHARACTERS <= limit:
+            return
         for text in texts:
-            length = len(text)
-            if may_pass and not text.isascii():
-                length = _decomposed_length(text, limit)
+            length = 0
+            for start in range(0, len(text), _SLICE_CHARACTERS):
+                part = text[start : start + _SLICE_CHARACTERS]
+                length += len(unicodedata.normalize("NFKD", part))
+                if length > min(limit, left):
+                    raise InputError(
+                        "the texts are too long once their ligatures are taken apart (NFKD); the "
+                        f"limit is {limit:,} characters for one, "
+                        f"{self._config.max_body_bytes:,} for all"
+                    )
             left -= length
-            if length > limit or left < 0:
-                total = self._config.max_body_bytes
-                raise InputError(
-                    "the texts are too long once their ligatures are taken apart (NFKD); the "
-                    f"limit is {limit:,} characters for one, {total:,} for all"
-                )
 
     async def _worked(self, work: Callable[[], Result], texts: Sequence[str]) -> Result:
         """Return what the work on these texts gives, done on another thread if they are long."""
@@ -296,30 +266,30 @@ class Endpoints:
             return await asyncio.to_thread(checked)
         return await asyncio.get_running_loop().run_in_executor(self._bulk, checked)
 
-    async def _ask_record(
-        self, request: Request, predictor: Predictor, record: Mapping[str, object], form: Form
-    ) -> dict[str, object]:
-        """Ask a fine-tuned model about one record."""
-        texts = [str(value) for value in record.values()]
-
-        def build() -> list[Question[dict[str, object]]]:
-            return [predictor.question(record, form)]
-
-        return (await self._ask(request, predictor, build, texts))[0]
+    async def _ask_records(
+        self,
+        request: Request,
+        predictor: Predictor,
+        records: Sequence[Mapping[str, object]],
+        form: Form | None = None,
+    ) -> list[dict[str, object]]:
+        """Ask a fine-tuned model about records."""
+        asked_as = form or predictor.form()
+        texts = [str(value or "") for record in records for value in record.values()]
+        return await self._ask(
+            request, predictor, texts, lambda: [predictor.question(r, asked_as) for r in records]
+        )
 
     async def _ask(
         self,
         request: Request,
         predictor: Predictor,
-        build: Callable[[], list[Question[Result]]],
         texts: Sequence[str],
+        build: Callable[[], list[Question[Result]]],
     ) -> list[Result]:
         """Build questions and wait for their answers, at most as long as the settings allow.
 
-        Raises:
-            QueueFullError: too much is waiting.
-            TimeoutError: it took too long.
-            ClientLeftError: nobody waits any more; what is queued of it is dropped.
+        A ClientLeftError says that nobody waits any more; what is queued of it is dropped.
         """
         num_tokens = _size(texts) // _CHARACTERS_PER_TOKEN
         async with asyncio.timeout(self._config.timeout_s or None):
@@ -335,23 +305,6 @@ class Endpoints:
             finally:
                 answering.cancel()
                 leaving.cancel()
-
-
-def _embedding(vector: FloatArray, encoding: Literal["float", "base64"]) -> list[float] | str:
-    """Return a vector as asked for: numbers, or the base64 of little-endian float32."""
-    if encoding == "float":
-        return cast("list[float]", vector.tolist())
-    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
-
-
-def _decomposed_length(text: str, limit: int) -> int:
-    """Return how many characters NFKD makes of a text; it is given up beyond the limit."""
-    length = 0
-    for start in range(0, len(text), _SLICE_CHARACTERS):
-        length += len(unicodedata.normalize("NFKD", text[start : start + _SLICE_CHARACTERS]))
-        if length > limit:
-            break
-    return length
 
 
 def _size(texts: Sequence[str]) -> int:

@@ -9,7 +9,9 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TextIO
 
 from fastapi.routing import APIRoute
@@ -28,15 +30,11 @@ OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
 _CLIENT_LEFT = 499  # nginx's number for it
 _ID = re.compile(rb"[\w.:-]{1,64}", re.ASCII)
 _LARGE_BYTES = 65_536
-_MAX_LARGE_BODIES = 32
-"""Requests with a larger body that may be under way: what bounds their memory."""
-
+_MAX_LARGE_BODIES = 32  # requests with a larger one under way: what bounds their memory
 MAX_VALUES = 65_536
 """Values in one body: what bounds the time of parsing and checking them, a few hundredths of a
 second. Token arrays need the most."""
-
 _MAX_FIELDS = 64
-
 # A string (an unfinished one to the end, so that nothing is looked at twice), or what a value or
 # its successor begins with.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[,\[{]', re.DOTALL)
@@ -52,9 +50,7 @@ def error_response(
     """Return an error in the shape that all errors have."""
     # A message may quote the request, and JSON can write what no encoding can.
     printable = message.encode("utf-8", "replace").decode()
-    return JSONResponse(
-        {"error": {"type": kind, "message": printable}}, status_code=status, headers=headers
-    )
+    return JSONResponse({"error": {"type": kind, "message": printable}}, status, headers)
 
 
 @dataclass(frozen=True)
@@ -86,16 +82,13 @@ class Observe:
                     headers["Connection"] = "close"
             await send(message)
 
-        self.metrics.active.inc()
         try:
-            await self.app(scope, receive, watch)
-        except ClientLeftError:
-            pass  # nobody is there to be answered
+            with self.metrics.active.track_inprogress(), suppress(ClientLeftError):
+                await self.app(scope, receive, watch)
         except Exception:
             status = 500  # answered outside of here, by the handler for what nobody foresaw
             raise
         finally:
-            self.metrics.active.dec()
             seconds = time.monotonic() - started
             # The matched route, not the raw path: a scanner must not make endless labels.
             path = getattr(scope.get("route"), "path", "other")
@@ -116,13 +109,9 @@ class RequireKey:
         if scope["type"] != "http" or self._is_allowed(scope):
             await self.app(scope, receive, send)
             return
-        response = error_response(
-            401,
-            "unauthorized",
-            "this server needs a key; send the header `Authorization: Bearer KEY`",
-            {"WWW-Authenticate": "Bearer"},
-        )
-        await response(scope, receive, send)
+        text = "this server needs a key; send the header `Authorization: Bearer KEY`"
+        refused = error_response(401, "unauthorized", text, {"WWW-Authenticate": "Bearer"})
+        await refused(scope, receive, send)
 
     def _is_allowed(self, scope: Scope) -> bool:
         if scope["path"] in OPEN_PATHS or scope["path"].startswith("/static/"):
@@ -135,10 +124,7 @@ class RequireKey:
 
 @dataclass
 class LimitBody:
-    """Refuses bodies that are too large, too many at once or too slow, before they are parsed.
-
-    A time limit of 0 is none.
-    """
+    """Refuses bodies that are too large, too many at once or too slow (0: never) unparsed."""
 
     app: ASGIApp
     max_bytes: int
@@ -159,34 +145,27 @@ class LimitBody:
         try:
             try:
                 async with asyncio.timeout(self.timeout_s or None):
-                    while refused is None:
+                    while True:
                         expected = max(size, len(body))
-                        if expected > _LARGE_BYTES and not is_large:
-                            refused = self._refusal(expected)
-                            is_large = refused is None
-                            self.num_large += is_large
-                        elif expected > self.max_bytes:
-                            refused = self._refusal(expected)
-                        elif not more:
+                        refused = self._refusal(expected, is_large)
+                        if refused is None and expected > _LARGE_BYTES and not is_large:
+                            is_large = True
+                            self.num_large += 1
+                        if refused is not None or not more:
                             break
-                        else:
-                            message = await receive()
-                            if message["type"] == "http.disconnect":
-                                return
-                            body += message.get("body", b"")
-                            more = message.get("more_body", False)
+                        message = await receive()
+                        if message["type"] == "http.disconnect":
+                            return
+                        body += message.get("body", b"")
+                        more = message.get("more_body", False)
             except TimeoutError:
                 text, closing = "the body did not arrive in time", {"Connection": "close"}
                 refused = error_response(408, "timeout", text, closing)
-            given = False
+            whole = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
             async def replay() -> Message:
                 """Give the body once, then what the connection says."""
-                nonlocal given
-                if given:
-                    return await receive()
-                given = True
-                return {"type": "http.request", "body": bytes(body), "more_body": False}
+                return whole.pop() if whole else await receive()
 
             if refused is None:
                 await self.app(scope, replay, send)
@@ -195,11 +174,12 @@ class LimitBody:
         finally:
             self.num_large -= is_large
 
-    def _refusal(self, num_bytes: int) -> JSONResponse | None:
+    def _refusal(self, num_bytes: int, is_counted: bool) -> JSONResponse | None:
         if num_bytes > self.max_bytes:
             limit = f"the body is larger than {self.max_bytes:,} bytes"
             return error_response(413, "too_large", f"{limit}; send fewer texts at once")
-        if self.num_large >= _MAX_LARGE_BODIES or self.is_full():
+        is_new = num_bytes > _LARGE_BYTES and not is_counted
+        if is_new and (self.num_large >= _MAX_LARGE_BODIES or self.is_full()):
             text = "too many large requests are under way; try again in 1 s"
             return error_response(429, "busy", text, {"Retry-After": "1"})
         return None
@@ -228,22 +208,15 @@ class _JsonRequest(Request):
 
 
 def parse_body(body: bytes) -> object:
-    """Parse JSON; half a surrogate pair, which JSON can write and no encoding can, is refused.
+    """Parse JSON; half a surrogate pair, which JSON can write and no encoding can, is none.
 
-    Raises:
-        JSONDecodeError: it is not JSON.
-        HTTPException: it holds too many values or fields.
+    An HTTPException says that it holds too many values or fields.
     """
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:  # texts may hold as many
-        num_values = 0
-        for found in _STRUCTURE.finditer(body):
-            num_values += found[0][:1] != b'"'
-            if num_values > MAX_VALUES:
-                raise HTTPException(
-                    422,
-                    f"the body holds more than {MAX_VALUES:,} values; send fewer at once, and "
-                    "texts in place of token ids",
-                )
+        values = (found for found in _STRUCTURE.finditer(body) if found[0][:1] != b'"')
+        if any(islice(values, MAX_VALUES, None)):
+            text = f"the body holds more than {MAX_VALUES:,} values; send fewer at once, and "
+            raise HTTPException(422, text + "texts in place of token ids")
     try:
         parsed: object = from_json(body)
     except ValueError as error:

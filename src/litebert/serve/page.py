@@ -38,26 +38,19 @@ NEEDED_OUTPUTS = {
     "layers": "hidden_states",
 }
 """What models of several heads can be asked -> the output that the answer is read from."""
-_LARGEST_MODEL = 1_000_000_000
-"""A browser holds a file and the runtime's copy of it in 4 GB."""
-_SERVER_ONLY = ("docs.html", "docs.js", "index.html")
+_LARGEST_MODEL = 1_000_000_000  # a browser holds a file and the runtime's copy of it in 4 GB
 
 
 def shape_of(config: ModelConfig, num_layers: int | None = None) -> dict[str, object]:
     """Return what the playground shows of a model's shape, of which ``num_layers`` run."""
+    size = config.hidden_size
     unshared = replace(
-        config,
-        sharing="none",
-        num_groups=1,
-        embedding_size=config.hidden_size,
-        embedding_projection=None,
+        config, sharing="none", num_groups=1, embedding_size=size, embedding_projection=None
     )
+    names = ("vocab_size", "embedding_size", "hidden_size", "sharing")
     return {
-        "vocab_size": config.vocab_size,
-        "embedding_size": config.embedding_size,
-        "hidden_size": config.hidden_size,
+        **{name: getattr(config, name) for name in names},
         "num_layers": num_layers or config.num_layers,
-        "sharing": config.sharing,
         "num_parameters": count_parameters(config).encoder,
         "num_parameters_bert": count_parameters(unshared).encoder,
     }
@@ -115,9 +108,7 @@ def write_page_model(source: Path | str, target: Path, name: str, depth: int | N
         "task_length": purpose.length(),
         "pooling": purpose.vectors.pooling,
         "continuation": "##" if is_wordpiece else None,
-        "cls_id": tokenizer.cls_id,
-        "sep_id": tokenizer.sep_id,
-        "mask_id": tokenizer.mask_id,
+        **{name: getattr(tokenizer, name) for name in ("cls_id", "sep_id", "mask_id")},
         "bytes": sum((target / file).stat().st_size for file in PAGE_FILES[1:]),
     }
     write_json(target / DESCRIPTION_FILE, description)
@@ -167,8 +158,8 @@ def export_page(source: Path | str, out: Path | str) -> dict[str, int]:
     path = ModelFolder(source).path
     name = path.resolve().parent.name if path.name == "model" else path.name
     with atomic_folder(out) as temporary:
-        ignored = shutil.ignore_patterns(*_SERVER_ONLY)
-        shutil.copytree(STATIC, temporary / "static", ignore=ignored)
+        server_only = shutil.ignore_patterns("docs.html", "docs.js", "index.html")
+        shutil.copytree(STATIC, temporary / "static", ignore=server_only)
         page = (STATIC / "index.html").read_text(encoding="utf-8")
         write_text(temporary / "index.html", page.replace("<html", '<html data-page="static"', 1))
         (temporary / "model").mkdir()

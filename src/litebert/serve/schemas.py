@@ -10,8 +10,9 @@ from litebert.predict.questions import FilledText
 
 Text = Annotated[str, Field(min_length=1)]
 # Fail fast: half a million wrong entries are not worth half a million errors.
-Texts = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
-Tokens = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, fail_fast=True)]
+_SOME = Field(min_length=1, fail_fast=True)
+Texts = Annotated[list[Text], _SOME]
+Tokens = Annotated[list[Annotated[int, Field(ge=0)]], _SOME]
 
 
 class Request(BaseModel):
@@ -165,12 +166,7 @@ class EmbeddingsRequest(Request):
     model: str | None = Field(
         None, description="Name of a loaded model; if only one is, any name will do."
     )
-    input: (
-        str
-        | Annotated[list[str], Field(min_length=1, fail_fast=True)]
-        | Tokens
-        | Annotated[list[Tokens], Field(min_length=1, fail_fast=True)]
-    ) = Field(
+    input: str | Annotated[list[str], _SOME] | Tokens | Annotated[list[Tokens], _SOME] = Field(
         examples=[["A first text.", "A second one."]],
         description="Texts; or token ids, if the server was told what vocabulary they are of.",
     )

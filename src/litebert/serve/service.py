@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 
 from litebert.bundled import BUNDLED
@@ -15,7 +16,7 @@ from litebert.model.head_table import HEADS
 from litebert.predict.predictor import Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.page import NEEDED_OUTPUTS, shape_of
-from litebert.serve.schemas import ModelInfo
+from litebert.serve.schemas import ModelEntry, ModelInfo
 
 OPENAI_ENCODING = "cl100k_base"
 
@@ -36,7 +37,6 @@ class ServedModel:
     predictor: Predictor
     config: ModelConfig
     path: Path
-    """its folder"""
     loaded_at: int = field(default_factory=lambda: int(time.time()))
 
     @classmethod
@@ -65,6 +65,10 @@ class ServedModel:
             able.append("rerank")
         return [*able, "tokenize"]
 
+    def entry(self) -> ModelEntry:
+        """Return what ``/v1/models`` says about it."""
+        return ModelEntry(id=self.name, created=self.loaded_at)
+
     def describe(self) -> ModelInfo:
         """Return what ``/info`` says about it."""
         info = self.predictor.backend.info
@@ -77,9 +81,9 @@ class ServedModel:
             "max_length": info.max_length,
             "may_be_unanswerable": form is not None and form.may_be_unanswerable,
             "can": self.abilities,
+            **shape_of(self.config, self.predictor.depth or info.num_layers),
         }
-        shape = shape_of(self.config, self.predictor.depth or info.num_layers)
-        return ModelInfo.model_validate(values | shape)
+        return ModelInfo.model_validate(values)
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,9 @@ class Service:
         for folder in config.model or (BUNDLED,):
             loaded = ServedModel.load(folder, config)
             taken = [model.name for model in models]
-            number = 1
-            while loaded.name in taken:
-                number += 1
-                loaded = replace(loaded, name=f"{loaded.name.rsplit('#', 1)[0]}#{number}")
+            names = chain([loaded.name], (f"{loaded.name}#{number}" for number in count(2)))
             loaded.predictor.warm_up()
-            models.append(loaded)
+            models.append(replace(loaded, name=next(name for name in names if name not in taken)))
         return cls(tuple(models))
 
     def find(self, ability: str, name: str | None, any_name: bool = False) -> ServedModel:
@@ -110,15 +111,17 @@ class Service:
         """
         candidates: Sequence[ServedModel] = self.models
         if name is not None and not (any_name and len(self.models) == 1):
-            names = [model.name for model in self.models]
-            if name not in names:
+            candidates = [model for model in self.models if model.name == name]
+            if not candidates:
+                names = [model.name for model in self.models]
                 near = suggestion(name, names) or f" Loaded: {', '.join(names)}."
                 raise UnknownModelError(f"no model '{name}' is loaded.{near}")
-            candidates = [model for model in self.models if model.name == name]
         for model in candidates:
             if ability in model.abilities:
                 return model
-        heads = ", ".join(f"{model.name} ({model.describe().head})" for model in candidates)
+        heads = ", ".join(
+            f"{model.name} ({model.predictor.backend.info.head})" for model in candidates
+        )
         raise CannotAnswerError(
             f"'{ability}' needs a model with another head; loaded: {heads}. "
             "Start the server with a second --model that has it."
@@ -132,9 +135,8 @@ def openai_decoder() -> Callable[[list[int]], str]:
 
         decode: Callable[[list[int]], str] = tiktoken.get_encoding(OPENAI_ENCODING).decode
     except ModuleNotFoundError:
-        raise ConfigError(
-            f"--token-arrays {OPENAI_ENCODING} needs `pip install tiktoken`"
-        ) from None
+        option = f"--token-arrays {OPENAI_ENCODING}"
+        raise ConfigError(f"{option} needs `pip install tiktoken`") from None
     except OSError as error:  # it is fetched when it is first used
         raise ConfigError(
             f"tiktoken cannot load {OPENAI_ENCODING} ({type(error).__name__}); load it once where "

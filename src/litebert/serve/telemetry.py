@@ -31,26 +31,18 @@ class Metrics:
     def __init__(self) -> None:
         own = self.registry = CollectorRegistry()
         ProcessCollector(registry=own)
-        self._requests = Counter(
-            "litebert_requests", "Requests by path and status.", ["path", "status"], registry=own
-        )
-        timed = partial(Histogram, buckets=_SECONDS, registry=own)
-        self._seconds = timed(
-            "litebert_request_seconds", "Time from request to response.", ["path"]
-        )
-        self._batches = Histogram(
-            "litebert_batch_inputs", "Inputs per model call.", buckets=_SIZES, registry=own
-        )
-        self._model_seconds = timed("litebert_model_seconds", "Time of a model call.")
-        self._wait = timed(
-            "litebert_queue_seconds", "Longest time in the queue of a batch's inputs."
-        )
-        self._tokens = Counter("litebert_tokens", "Tokens read by the models.", registry=own)
-        self.active = Gauge("litebert_active_requests", "Requests under way.", registry=own)
-        self.queued = Gauge("litebert_queued_tokens", "Tokens waiting.", registry=own)
-        self.dropped = Counter(
-            "litebert_dropped_log_lines", "Log entries that nobody read in time.", registry=own
-        )
+        counter = partial(Counter, namespace="litebert", registry=own)
+        gauge = partial(Gauge, namespace="litebert", registry=own)
+        timer = partial(Histogram, namespace="litebert", registry=own, buckets=_SECONDS)
+        self._requests = counter("requests", "Requests by path and status.", ["path", "status"])
+        self._seconds = timer("request_seconds", "Time from request to response.", ["path"])
+        self._batches = timer("batch_inputs", "Inputs per model call.", buckets=_SIZES)
+        self._model_seconds = timer("model_seconds", "Time of a model call.")
+        self._wait = timer("queue_seconds", "Longest time in the queue of a batch's inputs.")
+        self._tokens = counter("tokens", "Tokens read by the models.")
+        self.active = gauge("active_requests", "Requests under way.")
+        self.queued = gauge("queued_tokens", "Tokens waiting.")
+        self.dropped = counter("dropped_log_lines", "Log entries that nobody read in time.")
 
     def request(self, path: str, status: int, seconds: float) -> None:
         """Count a finished request."""
@@ -74,9 +66,8 @@ class Metrics:
 class LogStream:
     """Log entries for a file descriptor, written by a thread of their own.
 
-    A pipe whose reader stopped blocks whoever writes to it. Here that is the thread alone: entries
-    wait up to a bound, those beyond it are dropped and counted, and the next line that gets
-    through is followed by their number.
+    A pipe whose reader stopped blocks whoever writes to it: here the thread alone. Entries beyond
+    a bound are dropped and counted; the next line that gets through is followed by their number.
     """
 
     def __init__(self, descriptor: int = 2, max_entries: int = 10_000) -> None:
@@ -88,17 +79,13 @@ class LogStream:
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
-    def write(self, text: str) -> int:
+    def write(self, text: str) -> None:
         """Leave an entry to the thread, or drop it; never waits."""
         try:
             self._entries.put_nowait(text)
         except queue.Full:
             self._num_dropped += 1
             self.on_drop()
-        return len(text)
-
-    def flush(self) -> None:
-        """Do nothing: the thread writes as soon as it can."""
 
     def close(self, timeout_s: float = 1.0) -> None:
         """Write what is left, if the reader takes it in time."""
@@ -110,8 +97,7 @@ class LogStream:
 
     def _run(self) -> None:
         while (entry := self._entries.get()) is not None:
-            num_dropped = self._num_dropped
-            if num_dropped:
+            if num_dropped := self._num_dropped:
                 self._num_dropped -= num_dropped
                 entry += json.dumps({"time": _now(), "dropped_log_lines": num_dropped}) + "\n"
             content = entry.encode("utf-8", "backslashreplace")
