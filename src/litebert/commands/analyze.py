@@ -6,14 +6,11 @@ import json
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
 from litebert.bundled import BUNDLED
-from litebert.commands.flags import JSON
 from litebert.common.files import check_plot_path
 from litebert.common.ownership import keep_files
 from litebert.predict.layers import LayerAnalysis, analyze_layers, plot_layers, short_names
@@ -22,11 +19,11 @@ from litebert.predict.layers import LayerAnalysis, analyze_layers, plot_layers, 
 def layers(
     *,
     input: Path,
-    model: Annotated[tuple[str, ...], Parameter(negative="")] = (BUNDLED,),
+    model: tuple[str, ...] = (BUNDLED,),
     plot: Path | None = None,
     max_tokens: int = 20_000,
     length: int | None = None,
-    json_: Annotated[bool, JSON] = False,
+    json_: bool = False,
 ) -> None:
     """Measure how far, and by what angle, each layer moves the embeddings of a text.
 

@@ -9,9 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from litebert.commands.flags import JSON, SEVERAL, SWITCH
+from litebert.commands.flags import SEVERAL
 from litebert.common.errors import ConfigError
 from litebert.common.runs import is_main_process
 from litebert.data.batches.example import Rules
@@ -30,21 +28,21 @@ def evaluate(
     *,
     data: Annotated[list[Path] | None, SEVERAL] = None,
     text: Annotated[list[Path] | None, SEVERAL] = None,
-    model: Annotated[list[str] | None, Parameter(negative="")] = None,
+    model: list[str] | None = None,
     predictions: Path | None = None,
     null_odds: Path | None = None,
     split: str | None = None,
-    choose: Annotated[bool, SWITCH] = False,
+    choose: bool = False,
     ensemble: Literal["official", "probabilities"] | None = None,
     examples: int | None = None,
     length: int | None = None,
     rules: Annotated[list[Rules] | None, SEVERAL] = None,
-    verify: Annotated[bool, SWITCH] = False,
+    verify: bool = False,
     out: Path | None = None,
-    strict: Annotated[bool, SWITCH] = False,
+    strict: bool = False,
     threads: Threads = "auto",
-    allow_unknown: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    allow_unknown: bool = False,
+    json_: bool = False,
 ) -> None:
     """Score a model on a task, or a file of predictions in the official script's format.
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from litebert.commands.flags import JSON, SETTINGS, SWITCH
+from litebert.commands.flags import SETTINGS
 from litebert.common.errors import ConfigError
 from litebert.interop.hub import HubFacts, export_hub, push_hub
 from litebert.predict.export import DevCheck, export_checked
@@ -22,15 +22,15 @@ def onnx(
     source: str,
     out: Path,
     *,
-    int8: Annotated[bool, SWITCH] = False,
+    int8: bool = False,
     int8_bits: Literal[7, 8] = 7,
     depth: int | None = None,
-    force_depth: Annotated[bool, SWITCH] = False,
+    force_depth: bool = False,
     pooling: Literal["mean", "cls"] | None = None,
     dev: str | None = None,
     max_drop: float | None = None,
-    force: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    force: bool = False,
+    json_: bool = False,
 ) -> None:
     """Export a model folder to ONNX, every weight stored once, and verify the result.
 
@@ -97,7 +97,7 @@ def hub(
     *,
     facts: Annotated[HubFacts | None, SETTINGS] = None,
     pooling: Literal["mean", "cls"] | None = None,
-    json_: Annotated[bool, JSON] = False,
+    json_: bool = False,
 ) -> None:
     """Export one folder that transformers, sentence-transformers, onnxruntime and browsers load.
 
@@ -129,7 +129,7 @@ def hub(
         print(f"  its card does not say: {', '.join(missing)} (--{' --'.join(missing)})")
 
 
-def web_page(source: str, out: Path, *, json_: Annotated[bool, JSON] = False) -> None:
+def web_page(source: str, out: Path, *, json_: bool = False) -> None:
     """Export a page that runs a model in the browser, from any file server, without Python.
 
     Models that fill masks, judge order, classify or embed; in int8. The folder holds the model,
@@ -181,7 +181,7 @@ def checkpoint(run: Path, out: Path, *, step: str = "best") -> None:
     print(f"{out}: the weights of step {export_checkpoint(run, out, step):,}")
 
 
-def push(folder: Path, name: str, /, *, private: Annotated[bool, SWITCH] = False) -> None:
+def push(folder: Path, name: str, /, *, private: bool = False) -> None:
     """Upload a folder that `litebert export hub` wrote to the Hugging Face hub, as one commit.
 
     Who you are comes from `hf auth login` or HF_TOKEN; HF_ENDPOINT names another hub.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from litebert.commands.flags import AT_ONCE, RECIPE, SETTINGS, SWITCH
+from litebert.commands.flags import AT_ONCE, RECIPE, SETTINGS
 from litebert.common.config import to_dict, toml_lines
 from litebert.common.errors import ConfigError
 from litebert.common.files import write_text
@@ -37,7 +37,7 @@ def finetune(
     config: Annotated[FinetuneConfig, SETTINGS],
     *,
     recipe: Annotated[Path | None, RECIPE] = None,
-    json: Annotated[bool, SWITCH] = False,
+    json_: bool = False,
 ) -> None:
     """Fine-tune a model on GLUE, SQuAD, RACE or your own task, and score it on dev.
 
@@ -58,7 +58,7 @@ def finetune(
     Args:
         recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags
             override it.
-        json: print the result as JSON.
+        json_: print the result as JSON.
     """
     from litebert.train.finetuning.engine import finetune as run
 
@@ -68,8 +68,8 @@ def finetune(
     if not is_main_process():
         return
     report = write_reports(result.run)
-    if json:
-        print(json_module.dumps({**to_dict(result), "report": str(report)}))
+    if json_:
+        print(json.dumps({**to_dict(result), "report": str(report)}))
     else:
         print(describe(result))
         print(f"report: {report}")
@@ -101,11 +101,11 @@ def describe(result: FinetuneResult) -> str:
 
 
 def sweep(
-    config: Annotated[SweepConfig, Parameter(name="*", negative="")],
+    config: Annotated[SweepConfig, Parameter(name="*")],
     *,
     workers: Annotated[int, AT_ONCE] = 1,
     engine: EngineName = "local",
-    json: Annotated[bool, SWITCH] = False,
+    json_: bool = False,
 ) -> None:
     """Fine-tune over tasks, seeds and a grid of settings; one table at the end.
 
@@ -120,7 +120,7 @@ def sweep(
     Args:
         workers: runs side by side, of one thread each; 1: one after the other, with all threads.
         engine: where they go: processes of this machine, or a Ray cluster with the same files.
-        json: print the table as JSON.
+        json_: print the table as JSON.
     """
     from litebert.dist.runtime import this_process
     from litebert.train.finetuning.engine import finetune as run
@@ -145,8 +145,8 @@ def sweep(
         sys.exit(128 + signum)
     if not is_main_process():
         return
-    if json:
-        print(json_module.dumps({"rows": [vars(row) for row in rows]}))
+    if json_:
+        print(json.dumps({"rows": [vars(row) for row in rows]}))
     else:
         print(sweep_table(rows), end="")
 

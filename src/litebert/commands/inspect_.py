@@ -12,7 +12,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from litebert.commands.flags import JSON, SETTINGS
+from litebert.commands.flags import SETTINGS
 from litebert.common.config import to_dict
 from litebert.common.errors import InputError
 from litebert.common.files import check_plot_path
@@ -48,7 +48,7 @@ def inspect(
     show: int = 3,
     seed: int = 0,
     plot: Path | None = None,
-    json_: Annotated[bool, JSON] = False,
+    json_: bool = False,
 ) -> None:
     """Show what token shards hold and what the examples drawn from them look like.
 

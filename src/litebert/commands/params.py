@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from litebert.commands.flags import JSON, SETTINGS, SEVERAL, SWITCH
+from litebert.commands.flags import SETTINGS, SEVERAL
 from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig, ShapeOverrides, preset
 from litebert.model.counts import ParameterReport, paper_tables
@@ -22,8 +22,8 @@ from litebert.train.estimate import ClusterRun, TrainingEstimate, estimate_train
 def params(
     *presets: str,
     shape: Annotated[ShapeOverrides | None, SETTINGS] = None,
-    plan: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    plan: bool = False,
+    json_: bool = False,
 ) -> None:
     """Count parameters exactly, without allocating them.
 
@@ -95,7 +95,7 @@ def plan(
     model: str = "albert-base",
     gpus: Annotated[Sequence[int], SEVERAL] = (8,),
     run: Annotated[ClusterRun | None, SETTINGS] = None,
-    json_: Annotated[bool, JSON] = False,
+    json_: bool = False,
 ) -> None:
     """Estimate a pretraining on a cluster: nothing runs, everything is arithmetic.
 

@@ -10,7 +10,7 @@ from typing import Annotated
 from rich.console import Console
 from rich.table import Table
 
-from litebert.commands.flags import JSON, RECIPE, SETTINGS
+from litebert.commands.flags import RECIPE, SETTINGS
 from litebert.common.statistics import small_dev_split
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.prepare import PrepareReport
@@ -21,7 +21,7 @@ def prepare(
     *,
     config: Annotated[PrepareConfig, SETTINGS],
     recipe: Annotated[Path | None, RECIPE] = None,
-    json_: Annotated[bool, JSON] = False,
+    json_: bool = False,
 ) -> None:
     """Turn raw text into token shards: tokenised once, pairs and masks are drawn while training.
 

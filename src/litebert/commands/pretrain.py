@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from litebert.commands.flags import JSON, RECIPE, SETTINGS, SWITCH
+from litebert.commands.flags import RECIPE, SETTINGS, SWITCHES
 from litebert.common.progress import format_duration
 from litebert.common.runs import is_main_process
 from litebert.report.write import write_report
@@ -24,8 +24,8 @@ def pretrain(
     *,
     config: Annotated[PretrainConfig, SETTINGS],
     recipe: Annotated[Path | None, RECIPE] = None,
-    dry_run: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    dry_run: bool = False,
+    json_: bool = False,
 ) -> None:
     """Pretrain a model on token shards: masked words and the order of sentences.
 
@@ -111,9 +111,9 @@ def _gigabytes(num_bytes: float) -> str:
 
 def adapt(
     *,
-    config: Annotated[AdaptConfig, SETTINGS, SWITCH],
-    dry_run: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    config: Annotated[AdaptConfig, SWITCHES],
+    dry_run: bool = False,
+    json_: bool = False,
 ) -> None:
     """Adapt a model to your text: a vocabulary of its own on weights that exist.
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from litebert.bundled import BUNDLED
-from litebert.commands.flags import JSON, SWITCH
 from litebert.predict.backend import Threads
 
 if TYPE_CHECKING:
@@ -33,10 +32,10 @@ def probe(
     data: Path | None = None,
     max_train: int = 10_000,
     seed: int = 0,
-    strict: Annotated[bool, SWITCH] = False,
+    strict: bool = False,
     threads: Threads = "auto",
-    allow_unknown: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    allow_unknown: bool = False,
+    json_: bool = False,
 ) -> None:
     """Fit linear models on the frozen states of a model, and score them on dev.
 

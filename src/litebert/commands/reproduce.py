@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from litebert.commands.flags import AT_ONCE, SEVERAL, SWITCH
+from litebert.commands.flags import AT_ONCE, SEVERAL
 from litebert.common.errors import ConfigError
 from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
@@ -39,7 +37,7 @@ _UNITS = {"k": 1e3, "m": 1e6, "g": 1e9}
 
 
 def reproduce(
-    what: Annotated[tuple[str, ...], Parameter(negative="")],
+    what: tuple[str, ...],
     /,
     *,
     scale: Scale = "cpu",
@@ -53,7 +51,7 @@ def reproduce(
     workers: Annotated[int, AT_ONCE] = 2,
     engine: EngineName = "local",
     gpus: int = 64,
-    dry_run: Annotated[bool, SWITCH] = False,
+    dry_run: bool = False,
 ) -> None:
     """Run tables and figures of the paper, and say which findings hold.
 

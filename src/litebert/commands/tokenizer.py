@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated
 
-from litebert.commands.flags import SETTINGS, SEVERAL, SWITCH
+from litebert.commands.flags import SEVERAL, SWITCHES
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_folder
 from litebert.text.foreign import number_vocabulary
@@ -18,7 +18,7 @@ from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 _READ_BYTES = 1 << 20
 
 
-def train(*, config: Annotated[TokenizerTrainConfig, SETTINGS, SWITCH]) -> None:
+def train(*, config: Annotated[TokenizerTrainConfig, SWITCHES]) -> None:
     """Train a SentencePiece unigram vocabulary from text.
 
     The folder holds spiece.model, tokenizer.json and tokenizer_config.json; transformers'
