@@ -17,15 +17,8 @@ from litebert.common.files import write_text
 from litebert.common.runs import BASELINES, is_main_process
 from litebert.data.corpus.config import EngineName
 from litebert.report.write import write_reports
+from litebert.train.finetuning import sweep as sweeping
 from litebert.train.finetuning.config import FinetuneConfig
-from litebert.train.finetuning.sweep import (
-    SweepConfig,
-    combinations,
-    owned_sweep,
-    run_config,
-    sweep_table,
-)
-from litebert.train.finetuning.sweep import sweep as run_sweep
 
 if TYPE_CHECKING:
     from litebert.train.finetuning.results import FinetuneResult
@@ -101,7 +94,7 @@ def describe(result: FinetuneResult) -> str:
 
 
 def sweep(
-    config: Annotated[SweepConfig, Parameter(name="*")],
+    config: Annotated[sweeping.SweepConfig, Parameter(name="*")],
     *,
     workers: Annotated[int, AT_ONCE] = 1,
     engine: EngineName = "local",
@@ -132,14 +125,14 @@ def sweep(
         return result
 
     # One group of processes for all runs.
-    with this_process(parallel="ddp") as process, owned_sweep(config, process):
+    with this_process(parallel="ddp") as process, sweeping.owned_sweep(config, process):
         signum = 0
         if workers > 1 or engine == "ray":
             if process.world_size > 1:
                 raise ConfigError("--workers and --engine ray are for one process, not torchrun")
             signum = _run_side_by_side(config, workers, engine)
         if not signum:  # finished runs are read, those that failed say why
-            rows, signum = run_sweep(config, finetune_with_report)
+            rows, signum = sweeping.sweep(config, finetune_with_report)
     if signum:
         print("stopped and saved; go on with the same command", file=sys.stderr)
         sys.exit(128 + signum)
@@ -148,18 +141,18 @@ def sweep(
     if json_:
         print(json.dumps({"rows": [vars(row) for row in rows]}))
     else:
-        print(sweep_table(rows), end="")
+        print(sweeping.sweep_table(rows), end="")
 
 
-def _run_side_by_side(config: SweepConfig, workers: int, engine: EngineName) -> int:
+def _run_side_by_side(config: sweeping.SweepConfig, workers: int, engine: EngineName) -> int:
     """Make every run by a `litebert finetune` of its own; the signal that stopped it, or 0."""
     from litebert.experiments.execute import Job, run_jobs
 
     folder = config.out / "jobs"
     folder.mkdir(exist_ok=True)
     jobs: dict[Path, Job] = {}
-    for task, settings in product(config.tasks, combinations(config.grid)):
-        one = run_config(config, task, settings)
+    for task, settings in product(config.tasks, sweeping.combinations(config.grid)):
+        one = sweeping.run_config(config, task, settings)
         name = one.out.relative_to(config.out).as_posix()
         recipe = folder / f"{name.replace('/', '_')}.toml"
         defaults = to_dict(FinetuneConfig(task, out=one.out))

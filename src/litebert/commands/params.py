@@ -13,7 +13,7 @@ from rich.table import Table
 
 from litebert.commands.flags import SETTINGS, SEVERAL
 from litebert.common.errors import ConfigError
-from litebert.model.config import ModelConfig, ShapeOverrides, preset
+from litebert.model.config import ShapeOverrides, preset
 from litebert.model.counts import ParameterReport, paper_tables
 from litebert.model.sharing import draw, plan_of
 from litebert.train.estimate import ClusterRun, TrainingEstimate, estimate_training
@@ -41,7 +41,10 @@ def params(
         plan: draw which layer uses which parameters instead.
         json_: print a list of objects for programs.
     """
-    configs = _configs(presets, (shape or ShapeOverrides()).changes())
+    changes = (shape or ShapeOverrides()).changes()
+    configs = {name: preset(name, **changes) for name in presets}
+    if changes and not presets:
+        configs = {"custom": preset("albert-base", **changes)}
     if plan:
         if not configs:
             raise ConfigError("--plan needs a model: name a preset, or give flags.")
@@ -61,15 +64,6 @@ def params(
         print(json.dumps(rows, indent=1))
     else:
         _print_tables(tables)
-
-
-def _configs(presets: Sequence[str], changes: Mapping[str, object]) -> dict[str, ModelConfig]:
-    """The models asked for, by name; none if neither presets nor flags were given."""
-    if presets:
-        return {name: preset(name, **changes) for name in presets}
-    if changes:
-        return {"custom": preset("albert-base", **changes)}
-    return {}
 
 
 def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
@@ -120,13 +114,13 @@ def plan(
 
 def _print_estimates(model: str, gpu: str, found: dict[int, TrainingEstimate]) -> None:
     first = next(iter(found.values()))
-    lines = [
+    print(
         f"{model}: {first.parameters:,} parameters, {first.flops_per_step / 1e12:,.0f} TFLOP per "
         f"step, {first.tokens / 1e9:,.0f} G tokens, checkpoint "
         f"{first.checkpoint_bytes / 1e9:.2f} GB"
-    ]
+    )
     if first.epochs is not None:
-        lines.append(
+        print(
             f"text: {first.epochs:,.1f} epochs, {(first.shard_bytes or 0) / 1e9:,.0f} GB of "
             f"shards, {first.prepare_core_hours:,.0f} core hours to prepare"
         )
@@ -145,7 +139,4 @@ def _print_estimates(model: str, gpu: str, found: dict[int, TrainingEstimate]) -
             f"{one.memory.total / 1e9:,.1f} GB",
             at_once + (" redo" if one.recompute else ""),
         )
-    console = Console()
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
-    console.print(table)
+    Console().print(table)

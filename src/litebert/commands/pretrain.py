@@ -110,10 +110,7 @@ def _gigabytes(num_bytes: float) -> str:
 
 
 def adapt(
-    *,
-    config: Annotated[AdaptConfig, SWITCHES],
-    dry_run: bool = False,
-    json_: bool = False,
+    *, config: Annotated[AdaptConfig, SWITCHES], dry_run: bool = False, json_: bool = False
 ) -> None:
     """Adapt a model to your text: a vocabulary of its own on weights that exist.
 

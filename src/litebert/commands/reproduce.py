@@ -15,18 +15,10 @@ from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
 from litebert.data.corpus.config import EngineName
 from litebert.data.corpus.shards import ShardSet
+from litebert.experiments import plan
 from litebert.experiments.config import Scale, experiment_names, load_experiment
 from litebert.experiments.evidence import RESULT_FILE, conclude, write_evidence
 from litebert.experiments.execute import execute
-from litebert.experiments.plan import (
-    JOB_FILE,
-    Assignment,
-    Runs,
-    distinct,
-    paper_config,
-    plan_runs,
-    write_recipe,
-)
 from litebert.experiments.records import read_records, records_path, write_records
 from litebert.model.counts import count_parameters
 from litebert.train.estimate import ClusterRun, estimate_training, measured_gemm_rate
@@ -101,13 +93,13 @@ def reproduce(
         raise ConfigError("reproduce needs --data SHARDS: `litebert prepare` makes them")
     evidence = evidence or out / "evidence.md"
     known = read_records(records_path(evidence))
-    request = Assignment(out, scale, data, dev, task_data, num_tokens, seeds, known)
-    plans = {name: plan_runs(load_experiment(name), request) for name in names}
+    request = plan.Assignment(out, scale, data, dev, task_data, num_tokens, seeds, known)
+    plans = {name: plan.plan_runs(load_experiment(name), request) for name in names}
     vocab_size = ShardSet.open(data[0], "train").vocab_size
     if dry_run:
         _list(plans, workers, vocab_size)
         return
-    runs, inputs = distinct(plans.values()), [("--data", folder) for folder in (*data, *dev)]
+    runs, inputs = plan.distinct(plans.values()), [("--data", folder) for folder in (*data, *dev)]
     with owned_folder(out, _is_evidence, inputs, early=("paper", "runs")):
         signum = execute(runs, workers, engine, vocab_size)
         records = known | {one.key: one for run in runs if (one := run.record())}
@@ -128,14 +120,14 @@ def reproduce(
 def _is_evidence(out: Path) -> bool:
     """Whether an earlier call made the folder: the job of a run is in it, or the result of runs."""
     results = (out / name / RESULT_FILE for name in experiment_names())
-    return any(out.glob(f"runs/*/{JOB_FILE}")) or any(path.is_file() for path in results)
+    return any(out.glob(f"runs/*/{plan.JOB_FILE}")) or any(path.is_file() for path in results)
 
 
-def _list(plans: Mapping[str, Runs], workers: int, vocab_size: int) -> None:
+def _list(plans: Mapping[str, plan.Runs], workers: int, vocab_size: int) -> None:
     """Print the runs of each experiment and what they take; a run is counted where it is first."""
     rate, seen, total_s, disk = 0.5 * (measured_gemm_rate() or _RATE), set[str](), 0.0, 0.0
     for name, runs in plans.items():
-        new = [run for run in distinct([runs]) if run.key not in seen]
+        new = [run for run in plan.distinct([runs]) if run.key not in seen]
         seen |= {run.key for run in new}
         left = [run for run in new if run.record() is None]
         seconds = sum(
@@ -161,7 +153,7 @@ def _plan_paper(names: list[str], out: Path, gpus: int) -> None:
         if not experiment.rows("paper"):
             print("  nothing to pretrain")
         for condition in experiment.rows("paper"):
-            config, shape = paper_config(experiment, condition.name)
+            config, shape = plan.paper_config(experiment, condition.name)
             length, steps = config.examples.length, config.steps or 0
             parallel: Literal["ddp", "fsdp"] = "fsdp" if shape.hidden_size > 1024 else "ddp"
             run = ClusterRun(
@@ -169,7 +161,7 @@ def _plan_paper(names: list[str], out: Path, gpus: int) -> None:
             )
             found = estimate_training(shape, gpus, run)
             config = replace(config, parallel=parallel, activation_checkpointing=found.recompute)
-            path = write_recipe(out / "paper", f"{name}-{condition.name}", config)
+            path = plan.write_recipe(out / "paper", f"{name}-{condition.name}", config)
             print(
                 f"  {condition.name:<24} {found.parameters:>13,} parameters, {found.hours:>7,.1f} "
                 f"hours on {gpus} {run.gpu}: {path}"

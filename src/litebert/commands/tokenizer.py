@@ -36,12 +36,7 @@ def train(*, config: Annotated[TokenizerTrainConfig, SWITCHES]) -> None:
     print(f"{config.out}: {tokenizer.vocab_size:,} pieces, {case}, normalization {rule}")
 
 
-def numbers(
-    *,
-    size: int,
-    out: Path,
-    specials: Annotated[list[int] | None, SEVERAL] = None,
-) -> None:
+def numbers(*, size: int, out: Path, specials: Annotated[list[int] | None, SEVERAL] = None) -> None:
     """Write a vocabulary whose pieces are numbers, for `litebert prepare --ids`.
 
     Examples:
