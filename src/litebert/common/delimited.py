@@ -16,7 +16,6 @@ from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import open_binary
 from litebert.common.limits import LONGEST_LINE
 
-Lines = Iterator[str]
 Record = dict[str, object]
 NumberedRecords = Iterator[tuple[int, Record | DataError]]
 
@@ -39,7 +38,6 @@ _SEP_LINE = re.compile(r"sep=(.)\s*$", re.IGNORECASE)  # Excel's own first line
 BROKEN = re.compile("[\udc80-\udcff]")
 """Bytes that are not text, as surrogateescape keeps them."""
 NOT_TEXT = f"not UTF-8 text (or the encoding found), or over {LONGEST_LINE:,} characters in a line"
-_HIGH = re.compile(rb"[\x80-\xff]")
 _SINGLE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")
 _LATIN = ("cp1252", "cp1250", "cp1254", "cp1257", "cp850", "mac_roman")
 """Code pages of Latin letters: bytes beyond ASCII stand alone among others."""
@@ -96,9 +94,7 @@ def find_dialect(path: Path | str, given: Dialect, is_tsv: bool = False) -> Dial
     if not Path(path).is_file():  # a pipe is read once
         delimiter = given.delimiter or ("\t" if is_tsv else ",")
         return replace(given, delimiter=delimiter, encoding=given.encoding or "utf-8-sig")
-    encoding, sample = given.encoding, b""
-    if encoding is None:
-        encoding, sample = _find_encoding(path)
+    encoding, sample = (given.encoding, b"") if given.encoding else _find_encoding(path)
     shown = re.findall(r"\w*[^\x00-\x7f]\w*", sample.decode(encoding, "replace"))
     given = replace(given, encoding=encoding, sample=", ".join(dict.fromkeys(shown[:3])))
     with open_binary(path) as stream:
@@ -129,9 +125,8 @@ def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> 
 
     A quotation mark that is never closed costs its own line only, not those after it.
     """
-    records = _records(iter(lines), dialect)
     header: list[str] | None = None
-    for number, cells in records:
+    for number, cells in _records(iter(lines), dialect):
         if isinstance(cells, DataError):
             yield number, cells
         elif header is None and not any(cells):
@@ -145,13 +140,11 @@ def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> 
                 raise DataError(f"{path}: two columns are called {', '.join(map(repr, twice))}")
         elif any(cell.strip() for cell in cells[len(header) :]):
             remedy = f"{'quote' if dialect.is_quoted else 'change'} texts that hold the separator"
-            counts = f"{len(cells)} cells for {len(header)} columns"
-            yield number, DataError(f"{counts}; {remedy}")
+            yield number, DataError(f"{len(cells)} cells for {len(header)} columns; {remedy}")
         elif any(BROKEN.search(cell) for cell in cells if not cell.isascii()):
             yield number, DataError(NOT_TEXT)
         elif cells:
-            named_cells = zip(header, cells, strict=False)
-            yield number, {name: cell for name, cell in named_cells if name}
+            yield number, {name: cell for name, cell in zip(header, cells, strict=False) if name}
     if header is None:
         raise DataError(f"{path} is empty; expected a header line with column names")
 
@@ -195,7 +188,7 @@ def _sentence(words: Sequence[Sequence[str]]) -> Record | DataError:
     return row | {"words": columns[0]} | ({"tags": columns[-1]} if len(columns) > 1 else {})
 
 
-def _records(lines: Lines, dialect: Dialect) -> Iterator[tuple[int, list[str] | DataError]]:
+def _records(lines: Iterator[str], dialect: Dialect) -> Iterator[tuple[int, list[str] | DataError]]:
     """Yield (line on which it ends, cells); rows that quotes hold together are one record."""
     csv.field_size_limit(LONGEST_LINE)  # the default of 128 KiB refuses long passages
     delimiter = dialect.delimiter or ","
@@ -227,7 +220,7 @@ def _records(lines: Lines, dialect: Dialect) -> Iterator[tuple[int, list[str] | 
                 break
 
 
-def _until_quote(waiting: deque[str], lines: Lines, limit: int) -> list[str]:
+def _until_quote(waiting: deque[str], lines: Iterator[str], limit: int) -> list[str]:
     """Take lines up to the next one with a quotation mark; none if there is none within reach."""
     taken: list[str] = []
     while len(taken) < limit:
@@ -304,8 +297,7 @@ def _recognise(path: Path | str, sample: bytes) -> str:
     """Name the encoding of bytes that are not UTF-8; Western Europe's where it fits as well."""
     from charset_normalizer import from_bytes
 
-    num_single = len(_SINGLE.findall(sample))
-    is_latin = 2 * num_single > len(_HIGH.findall(sample))
+    is_latin = 2 * len(_SINGLE.findall(sample)) > sum(byte >= 0x80 for byte in sample)
     matches = from_bytes(sample, cp_isolation=list(_LATIN) if is_latin else None)
     best = matches.best()
     if best is None:
