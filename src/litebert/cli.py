@@ -79,10 +79,7 @@ GROUPS = {
 
 
 def build_app(arguments: Sequence[str] = ()) -> App:
-    """Return the command line; only the command that ``arguments`` call is ever imported.
-
-    That command's help comes from its docstring; the others are listed with their one line.
-    """
+    """Return the command line; only the command that ``arguments`` call is ever imported."""
     app = App(
         name="litebert",
         help="ALBERT from raw text to a served model.",
@@ -119,13 +116,12 @@ def _function(command: str) -> Callable[..., object]:
 
 def run(arguments: Sequence[str]) -> None:
     """Run one command; errors come out as exceptions."""
-    app = build_app(arguments)
-    config_file = _config_file(arguments)
+    app, config_file = build_app(arguments), _config_file(arguments)
     if config_file is not None:
-        # Keyed by the command's words: cyclopts drops a top-level key that is a command's name.
         values = read_toml(config_file)
         _check_file(values, config_file, arguments)
         values = _without_overridden_lengths(values, arguments)
+        # Keyed by the command's words: cyclopts drops a top-level key that is a command's name.
         for word in reversed(_command_words(arguments)):
             values = {word: values}
         app.config = (Dict(values, source=str(config_file)),)
@@ -152,11 +148,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UnknownOptionError as error:
         _refuse(_explain(error))
     except MissingArgumentError as error:
-        rows = "Only got" in str(error) and ", ...]" in str(getattr(error.argument, "hint", ""))
-        flag = error.argument.name if error.argument else ""
-        command = " ".join(error.command_chain or ())
-        usage = f"{str(error).rstrip('.')}: `litebert {command} --help` has examples"
-        _refuse(f"{flag} takes pairs: a share of the run and a value" if rows else usage)
+        argument, command = error.argument, " ".join(error.command_chain or ())
+        if argument and "Only got" in str(error) and ", ...]" in str(argument.hint):
+            _refuse(f"{argument.name} takes pairs: a share of the run and a value")
+        _refuse(f"{str(error).rstrip('.')}: `litebert {command} --help` has examples")
     except CycloptsError as error:
         _refuse(str(error))
     except LitebertError as error:
@@ -164,10 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("litebert"):
             raise
-        _refuse(
-            f"this command needs the package '{error.name}'; "
-            f"install it with {install_command(extra_of(error.name.partition('.')[0]))}"
-        )
+        needed = install_command(extra_of(error.name.partition(".")[0]))
+        _refuse(f"this command needs the package '{error.name}'; install it with {needed}")
     except KeyboardInterrupt:
         print("litebert: interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
@@ -198,9 +191,9 @@ def _explain(error: UnknownOptionError) -> str:
     message, word = str(error), error.token.keyword or error.token.value
     known = [name[2:] for argument in error.argument_collection for name in argument.names]
     near = near_setting(word.partition("=")[0].removeprefix("--"), known)
-    if not near or not word.startswith("--"):
-        return message
-    return message.partition(" Did you mean")[0] + re.sub(r"'([^']+)'", r"--\1", near)
+    if near and word.startswith("--"):
+        return message.partition(" Did you mean")[0] + re.sub(r"'([^']+)'", r"--\1", near)
+    return message
 
 
 def _check_file(values: dict[str, object], path: Path, arguments: Sequence[str]) -> None:
@@ -250,8 +243,8 @@ def _is_to_blame(config_file: Path | None, message: str) -> bool:
     """Whether a message names a setting of a table in a user's file of settings."""
     if config_file is None or config_file.is_relative_to(Path(__file__).parent):
         return False  # none, or a recipe that comes with the package
-    keys = [key for key in flat_settings(read_toml(config_file)) if "." in key]
-    return str(config_file) not in message and any(key in message for key in keys)
+    keys = flat_settings(read_toml(config_file))
+    return str(config_file) not in message and any("." in k and k in message for k in keys)
 
 
 def _check_whole_numbers(app: App, arguments: Sequence[str]) -> None:
@@ -313,11 +306,7 @@ def _config_file(arguments: Sequence[str]) -> Path | None:
 
 
 def shown_default(value: object) -> str | None:
-    """A default as it would be typed; None where there is nothing to type.
-
-    >>> shown_default(("words", "random")), shown_default(()), shown_default(False)
-    ('words random', None, None)
-    """
+    """A default as it would be typed; None where there is nothing to type."""
     if isinstance(value, tuple):
         return " ".join(filter(None, map(shown_default, value))) or None
     return None if value is None or value is False else str(value)

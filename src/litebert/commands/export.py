@@ -72,20 +72,15 @@ def onnx(
         max_drop=math.inf if force else _MAX_DROP if max_drop is None else max_drop,
     )
     if json_:
-        values = {**asdict(report), "path": str(report.path)}
-        print(json.dumps(values | {"dev": None if drop is None else asdict(drop)}))
+        print(json.dumps({**asdict(report), "dev": drop and asdict(drop)}, default=str))
         return
+    precision, file, weights = report.precision, report.file_bytes / 1e6, report.weight_bytes / 1e6
+    products = f", {report.num_integer_matmuls} integer products" if int8 else ""
+    difference = f"{report.difference:.2g} over {len(report.shapes)} shapes"
+    print(f"{report.path}/model.onnx: {report.head}, {report.num_layers} layers, {precision}")
+    print(f"  {precision}: {file:.2f} MB for {weights:.2f} MB of weights{products}")
     print(
-        f"{report.path}/model.onnx: {report.head}, {report.num_layers} layers, {report.precision}"
-    )
-    file_mb, weights_mb = report.file_bytes / 1e6, report.weight_bytes / 1e6
-    print(
-        f"  {report.precision}: {file_mb:.2f} MB for {weights_mb:.2f} MB of weights"
-        + (f", {report.num_integer_matmuls} integer products" if int8 else "")
-    )
-    print(
-        f"  difference to the weights: {report.difference:.2g} over {len(report.shapes)} shapes"
-        + (" (root mean square)" if int8 else " (largest)")
+        f"  difference to the weights: {difference} ({'root mean square' if int8 else 'largest'})"
     )
     if drop is not None:
         print(f"  dev {drop.metric}: {drop.before:.4g} before, {drop.after:.4g} after")
@@ -122,10 +117,8 @@ def hub(
         print(json.dumps({**asdict(report), "path": str(out)}))
         return
     _show_files(out, report.files)
-    missing = [
-        flag for flag in ("language", "licence", "dataset") if not getattr(report.facts, flag)
-    ]
-    if missing:
+    needed = ("language", "licence", "dataset")
+    if missing := [flag for flag in needed if not getattr(report.facts, flag)]:
         print(f"  its card does not say: {', '.join(missing)} (--{' --'.join(missing)})")
 
 
