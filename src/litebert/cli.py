@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report:report", "Write the page of a run, and one table of many."),
     "runs": ("report:runs", "List the runs below a folder, the best first."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
-    "probe": ("probe:probe", "What a model's frozen states say about a task, without training."),
+    "probe": ("analyze:probe", "What a model's frozen states say about a task, without training."),
     "predict": ("predict:predict", "Answer the rows of a table, or JSON lines."),
     "embed": ("predict:embed", "Turn texts into vectors, for search and comparison."),
     "fill-mask": ("predict:fill_mask", "Fill the [MASK] of a sentence."),

@@ -70,10 +70,9 @@ def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
     console = Console()
     for title, rows in tables.items():
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
-        for column in ("model", "sharing"):
-            table.add_column(column, no_wrap=True)
-        for column in ("L", "H", "E", "A", "encoder", "with heads", "paper"):
-            table.add_column(column, justify="right", no_wrap=True)
+        for column in ("model", "sharing", "L", "H", "E", "A", "encoder", "with heads", "paper"):
+            is_text = column in ("model", "sharing")
+            table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
         for row in rows:
             shape, counts = row.config, row.counts
             sharing = f"{shape.num_groups} groups" if shape.sharing == "groups" else shape.sharing
