@@ -306,7 +306,11 @@ def _config_file(arguments: Sequence[str]) -> Path | None:
 
 
 def shown_default(value: object) -> str | None:
-    """A default as it would be typed; None where there is nothing to type."""
+    """A default as it would be typed; None where there is nothing to type.
+
+    >>> shown_default(("words", "random")), shown_default(()), shown_default(False)
+    ('words random', None, None)
+    """
     if isinstance(value, tuple):
         return " ".join(filter(None, map(shown_default, value))) or None
     return None if value is None or value is False else str(value)

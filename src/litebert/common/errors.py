@@ -67,13 +67,22 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that brings the packages of an extra, in the marks that messages use."""
-    # A bare source tree has no metadata in which pip could find the extra of litebert.
+    """Return the command that brings the packages of an extra, in the marks that messages use.
+
+    A bare source tree has no metadata in which pip could find the extra of ``litebert``.
+
+    >>> install_command("onnx")
+    "`pip install 'litebert[onnx]'`"
+    """
     return f"`pip install '{'litebert' if _metadata() else '.'}[{extra}]'`"
 
 
 def extra_of(package: str) -> str:
-    """Return the extra that brings an imported package; ``all`` if none is known to."""
+    """Return the extra that brings an imported package; ``all`` if none is known to.
+
+    >>> extra_of("prometheus_client"), extra_of("sklearn")
+    ('serve', 'train')
+    """
     wanted = {"sklearn": "scikit-learn"}.get(package, package).replace("_", "-")
     for line in _metadata():
         name, _, extra = line.partition("extra ==")
