@@ -23,8 +23,6 @@ from litebert.train.finetuning.config import FinetuneConfig
 if TYPE_CHECKING:
     from litebert.train.finetuning.results import FinetuneResult
 
-_NOT_SCORES = ("total", "_thresh")
-
 
 def finetune(
     config: Annotated[FinetuneConfig, SETTINGS],
@@ -76,13 +74,13 @@ def describe(result: FinetuneResult) -> str:
         f"best weights at step {result.best_step:,} of {result.steps:,}"
     ]
     width = max(map(len, result.scores))
-    beside = {"baseline": result.baseline}
-    beside |= {BASELINES[key]: scores for key, scores in result.baselines.items()}
+    others = {BASELINES[key]: scores for key, scores in result.baselines.items()}
+    beside = {"baseline": result.baseline, **others}
     for name, value in result.scores.items():
         line = f"  {name:<{width}}  {value:>10.6g}"
         if name in result.spread:
             line += f"  (median of {len(result.by_seed)}, spread {result.spread[name]:.4g})"
-        if not name.endswith(_NOT_SCORES):
+        if not name.endswith(("total", "_thresh")):  # those are no scores
             found = [f"{key} {of[name]:.4g}" for key, of in beside.items() if name in of]
             line += f"  ({', '.join(found)})" if found else ""
         lines.append(line)

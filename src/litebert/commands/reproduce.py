@@ -25,7 +25,6 @@ from litebert.train.estimate import ClusterRun, estimate_training, measured_gemm
 
 _RATE = 1e11
 """Operations per second of matrix products, where other work on the machine hides it."""
-_UNITS = {"k": 1e3, "m": 1e6, "g": 1e9}
 
 
 def reproduce(
@@ -149,7 +148,7 @@ def _plan_paper(names: list[str], out: Path, gpus: int) -> None:
     """Print parameters and hours of every full-size run, and write its configuration."""
     for name in names:
         experiment = load_experiment(name)
-        print(f"{experiment.title}")
+        print(experiment.title)
         if not experiment.rows("paper"):
             print("  nothing to pretrain")
         for condition in experiment.rows("paper"):
@@ -172,7 +171,7 @@ def _number(text: str | None) -> int | None:
     """``20k`` and ``1.5M`` as numbers."""
     if text is None:
         return None
-    factor = _UNITS.get(text[-1:].lower(), 1)
+    factor = {"k": 1e3, "m": 1e6, "g": 1e9}.get(text[-1:].lower(), 1)
     try:
         number = round(float(text if factor == 1 else text[:-1]) * factor)
     except ValueError:

@@ -15,8 +15,6 @@ from litebert.text.foreign import number_vocabulary
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings, open_tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
-_READ_BYTES = 1 << 20
-
 
 def train(*, config: Annotated[TokenizerTrainConfig, SWITCHES]) -> None:
     """Train a SentencePiece unigram vocabulary from text.
@@ -75,7 +73,7 @@ def _line_batches(stream: IO[bytes]) -> Iterator[list[str]]:
     read = getattr(stream, "read1", stream.read)
     rest: list[bytes] = []
     number = 1
-    while data := read(_READ_BYTES):
+    while data := read(1 << 20):
         if b"\n" not in data:
             rest.append(data)
             continue

@@ -71,11 +71,7 @@ class _Bar(Progress):
 
 @contextmanager
 def progress(description: str, total: float | None = None, unit: str = "it") -> Iterator[Progress]:
-    """Show progress with rate, in ``unit`` per second, and ETA while the block runs.
-
-    >>> with progress("tokenising", total=155.0, unit="MB") as bar:
-    ...     bar.advance(1.5)
-    """
+    """Show progress with rate, in ``unit`` per second, and ETA while the block runs."""
     if not sys.stderr.isatty():
         lines = Progress(description, total, unit)
         yield lines
