@@ -229,14 +229,12 @@ def _with_flags(message: str, arguments: Sequence[str]) -> str:
 
 def _flags(app: App, words: Sequence[str]) -> dict[str, object]:
     """The flags of a command with the types of their values."""
+    default = app.default_parameter
     for word in words:
         app = app[word]
-    return {
-        name: argument.hint
-        for argument in app.assemble_argument_collection()
-        for name in argument.names
-        if name.startswith("--")
-    }
+    arguments = app.assemble_argument_collection(default_parameter=default)
+    named = ((name, argument.hint) for argument in arguments for name in argument.names)
+    return {name: hint for name, hint in named if name.startswith("--")}
 
 
 def _is_to_blame(config_file: Path | None, message: str) -> bool:
