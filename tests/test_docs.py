@@ -95,9 +95,10 @@ def flags_of(command: str) -> frozenset[str]:
     """Return every flag that a command takes."""
     words = command.split(".")
     app = build_app(words)
+    default = app.default_parameter
     for word in words:
         app = app[word]
-    arguments = app.assemble_argument_collection()
+    arguments = app.assemble_argument_collection(default_parameter=default)
     names = {name for one in arguments for name in (*one.names, *one.negatives)}
     return frozenset(name for name in names if name.startswith("--"))
 

@@ -7,9 +7,10 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 from typing import NoReturn, get_type_hints
 
@@ -17,14 +18,17 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, Unknow
 from cyclopts.config import Dict
 
 from litebert import __version__
-from litebert.common.config import check_values, near_setting, read_toml, recipe_path
+from litebert.common.config import check_values, flat_settings, near_setting, read_toml, recipe_path
 from litebert.common.errors import ConfigError, LitebertError, extra_of, install_command
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 LONGEST_MESSAGE = 1500
 _WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
-"""A waiting thread spins for microseconds, then sleeps; other OpenMP libraries read the first."""
+"""A waiting thread spins for microseconds, then sleeps; other OpenMP libraries read the first.
+
+Threads that only spin take the cores from those they wait for when the machine is shared; those
+that sleep at once wake up too late. OpenMP reads this when torch is loaded (decision 0012)."""
 _NO_MEMORY = re.compile(r"can't allocate memory|out of memory", re.IGNORECASE)
 
 # command -> (function, one line of help). A dotted command is a sub-command.
@@ -44,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report:report", "Write the page of a run, and one table of many."),
     "runs": ("report:runs", "List the runs below a folder, the best first."),
     "evaluate": ("evaluate:evaluate", "Score a model, or a file of predictions."),
-    "probe": ("probe:probe", "What a model's frozen states say about a task, without training."),
+    "probe": ("analyze:probe", "What a model's frozen states say about a task, without training."),
     "predict": ("predict:predict", "Answer the rows of a table, or JSON lines."),
     "embed": ("predict:embed", "Turn texts into vectors, for search and comparison."),
     "fill-mask": ("predict:fill_mask", "Fill the [MASK] of a sentence."),
@@ -75,10 +79,7 @@ GROUPS = {
 
 
 def build_app(arguments: Sequence[str] = ()) -> App:
-    """Return the command line; only the command that ``arguments`` call is ever imported.
-
-    That command's help comes from its docstring; the others are listed with their one line.
-    """
+    """Return the command line; only the command that ``arguments`` call is ever imported."""
     app = App(
         name="litebert",
         help="ALBERT from raw text to a served model.",
@@ -86,19 +87,20 @@ def build_app(arguments: Sequence[str] = ()) -> App:
         result_action="return_value",
         help_format="plaintext",
         help_on_error=False,
-        default_parameter=Parameter(show_default=shown_default),
+        default_parameter=Parameter(
+            show_default=shown_default, negative_bool=(), negative_iterable=()
+        ),
     )
-    groups = {name: App(name=name, help=text) for name, text in GROUPS.items()}
-    for group in groups.values():
-        app.command(group)
+    for name, text in GROUPS.items():
+        app.command(App(name=name, help=text))
     for command, (function, text) in COMMANDS.items():
         parent, _, leaf = command.rpartition(".")
-        owner = groups[parent] if parent else app
+        owner = app[parent] if parent else app
         if command.split(".") == _command_words(arguments):
             called = _function(command)
-            examples = _examples(called)
-            called.__doc__ = unwrapped(inspect.getdoc(called) or "")
-            owner.command(called, name=leaf, help_epilogue=examples)
+            documented = inspect.getdoc(called) or ""
+            called.__doc__ = unwrapped(documented)
+            owner.command(called, name=leaf, help_epilogue=_examples(documented))
         else:
             owner.command(f"litebert.commands.{function}", name=leaf, help=text)
     app.register_install_completion_command(add_to_startup=False)
@@ -114,13 +116,12 @@ def _function(command: str) -> Callable[..., object]:
 
 def run(arguments: Sequence[str]) -> None:
     """Run one command; errors come out as exceptions."""
-    app = build_app(arguments)
-    config_file = _config_file(arguments)
+    app, config_file = build_app(arguments), _config_file(arguments)
     if config_file is not None:
-        # Keyed by the command's words: cyclopts drops a top-level key that is a command's name.
         values = read_toml(config_file)
         _check_file(values, config_file, arguments)
         values = _without_overridden_lengths(values, arguments)
+        # Keyed by the command's words: cyclopts drops a top-level key that is a command's name.
         for word in reversed(_command_words(arguments)):
             values = {word: values}
         app.config = (Dict(values, source=str(config_file)),)
@@ -136,9 +137,6 @@ def run(arguments: Sequence[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: one line and exit status 2 for what the user can fix."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    # Threads that wait by spinning take the cores from those they wait for when the machine is
-    # shared; those that sleep at once wake up too late. OpenMP reads this when torch is loaded
-    # (decision 0012).
     if os.environ.keys().isdisjoint(_WAITING):
         os.environ.update(_WAITING)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -150,11 +148,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UnknownOptionError as error:
         _refuse(_explain(error))
     except MissingArgumentError as error:
-        rows = "Only got" in str(error) and ", ...]" in str(getattr(error.argument, "hint", ""))
-        flag = error.argument.name if error.argument else ""
-        command = " ".join(error.command_chain or ())
-        usage = f"{str(error).rstrip('.')}: `litebert {command} --help` has examples"
-        _refuse(f"{flag} takes pairs: a share of the run and a value" if rows else usage)
+        argument, command = error.argument, " ".join(error.command_chain or ())
+        if argument and "Only got" in str(error) and ", ...]" in str(argument.hint):
+            _refuse(f"{argument.name} takes pairs: a share of the run and a value")
+        _refuse(f"{str(error).rstrip('.')}: `litebert {command} --help` has examples")
     except CycloptsError as error:
         _refuse(str(error))
     except LitebertError as error:
@@ -162,10 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("litebert"):
             raise
-        _refuse(
-            f"this command needs the package '{error.name}'; "
-            f"install it with {install_command(extra_of(error.name.partition('.')[0]))}"
-        )
+        needed = install_command(extra_of(error.name.partition(".")[0]))
+        _refuse(f"this command needs the package '{error.name}'; install it with {needed}")
     except KeyboardInterrupt:
         print("litebert: interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
@@ -196,9 +191,9 @@ def _explain(error: UnknownOptionError) -> str:
     message, word = str(error), error.token.keyword or error.token.value
     known = [name[2:] for argument in error.argument_collection for name in argument.names]
     near = near_setting(word.partition("=")[0].removeprefix("--"), known)
-    if not near or not word.startswith("--"):
-        return message
-    return message.partition(" Did you mean")[0] + re.sub(r"'([^']+)'", r"--\1", near)
+    if near and word.startswith("--"):
+        return message.partition(" Did you mean")[0] + re.sub(r"'([^']+)'", r"--\1", near)
+    return message
 
 
 def _check_file(values: dict[str, object], path: Path, arguments: Sequence[str]) -> None:
@@ -216,8 +211,8 @@ def _check_file(values: dict[str, object], path: Path, arguments: Sequence[str])
 def _with_flags(message: str, arguments: Sequence[str]) -> str:
     """A message with settings as the flags that people type: --model.max-positions.
 
-    Errors come from functions, where a setting is called model.max_positions. Single words are
-    left: they may be words. So are those of a file of settings, in which they are called so.
+    Single words are left: they may be words. So are the settings of a file, where they are
+    called so.
     """
     words = _command_words(arguments)
     if not words or re.search(r"\.(toml|json): ", message):
@@ -234,41 +229,41 @@ def _with_flags(message: str, arguments: Sequence[str]) -> str:
 
 def _flags(app: App, words: Sequence[str]) -> dict[str, object]:
     """The flags of a command with the types of their values."""
+    default = app.default_parameter
     for word in words:
         app = app[word]
-    return {
-        name: argument.hint
-        for argument in app.assemble_argument_collection()
-        for name in argument.names
-        if name.startswith("--")
-    }
+    arguments = app.assemble_argument_collection(default_parameter=default)
+    named = ((name, argument.hint) for argument in arguments for name in argument.names)
+    return {name: hint for name, hint in named if name.startswith("--")}
 
 
 def _is_to_blame(config_file: Path | None, message: str) -> bool:
     """Whether a message names a setting of a table in a user's file of settings."""
     if config_file is None or config_file.is_relative_to(Path(__file__).parent):
         return False  # none, or a recipe that comes with the package
-    tables = read_toml(config_file)
-    nested = ((name, table) for name, table in tables.items() if isinstance(table, dict))
-    keys = [f"{name}.{key}" for name, table in nested for key in table]
-    return str(config_file) not in message and any(key in message for key in keys)
+    keys = flat_settings(read_toml(config_file))
+    return str(config_file) not in message and any("." in k and k in message for k in keys)
 
 
 def _check_whole_numbers(app: App, arguments: Sequence[str]) -> None:
     """Refuse `--steps 5.5`, which cyclopts would round."""
+    given = [(flag, value) for flag, value in _flag_values(arguments) if _FRACTION.fullmatch(value)]
     words = _command_words(arguments)
-    if not words or not any(_FRACTION.fullmatch(word.rpartition("=")[2]) for word in arguments):
-        return
-    whole = [flag for flag, hint in _flags(app, words).items() if hint in (int, int | None)]
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        flag, has_value, value = argument.partition("=")
-        value = value if has_value else following
-        if flag in whole and _FRACTION.fullmatch(value) and not float(value).is_integer():
+    kinds = _flags(app, words) if words and given else {}
+    for flag, value in given:
+        if kinds.get(flag) in (int, int | None) and not float(value).is_integer():
             raise ConfigError(f"{flag} is {value}: use a whole number")
 
 
+def _flag_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each flag with what stands after its = sign, or else with the next argument."""
+    for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+        flag, has_value, value = argument.partition("=")
+        yield flag, value if has_value else following
+
+
 def _command_words(arguments: Sequence[str]) -> list[str]:
-    """Return the words at the beginning of the arguments that name a command."""
+    """The words at the beginning of the arguments that name a command."""
     for command in COMMANDS:
         words = command.split(".")
         if list(arguments[: len(words)]) == words:
@@ -283,7 +278,7 @@ def _without_overridden_lengths(
 
     A warm-up counted in steps belongs to that length and goes with it: the default share holds.
     """
-    flags = {argument.partition("=")[0] for argument in arguments}
+    flags = {flag for flag, _ in _flag_values(arguments)}
     if flags.isdisjoint(f"--{key}" for key in RUN_LENGTHS):
         return values
     tied = (*RUN_LENGTHS, "warmup_steps")
@@ -299,11 +294,10 @@ def _config_file(arguments: Sequence[str]) -> Path | None:
 
     A bare word names a recipe that comes with the package: ``pretrain --config tiny``.
     """
-    for index, argument in enumerate(arguments):
-        if argument == "--config" and index + 1 == len(arguments):
-            raise ConfigError("--config needs a file name")
-        if argument == "--config" or argument.startswith("--config="):
-            value = arguments[index + 1] if argument == "--config" else argument[len("--config=") :]
+    for flag, value in _flag_values(arguments):
+        if flag == "--config":
+            if not value:
+                raise ConfigError("--config needs a file name")
             is_word = "/" not in value and "." not in value
             return recipe_path(arguments[0], value) if is_word else Path(value)
     return None
@@ -339,8 +333,7 @@ def unwrapped(text: str) -> str:
     return "\n".join(lines)
 
 
-def _examples(command: Callable[..., object]) -> str:
-    """Return the docstring's section of examples, which would otherwise not be shown."""
-    _, found, rest = (inspect.getdoc(command) or "").partition("Examples:\n")
-    section, _, _ = rest.partition("\n\n")
-    return f"{found}{section}" if found else ""
+def _examples(documented: str) -> str:
+    """A docstring's section of examples, which would otherwise not be shown."""
+    _, title, rest = documented.partition("Examples:\n")
+    return title + rest.partition("\n\n")[0]

@@ -9,9 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from litebert.commands.flags import JSON, SEVERAL, SWITCH
+from litebert.commands.flags import SEVERAL
 from litebert.common.errors import ConfigError
 from litebert.common.runs import is_main_process
 from litebert.data.batches.example import Rules
@@ -30,21 +28,21 @@ def evaluate(
     *,
     data: Annotated[list[Path] | None, SEVERAL] = None,
     text: Annotated[list[Path] | None, SEVERAL] = None,
-    model: Annotated[list[str] | None, Parameter(negative="")] = None,
+    model: list[str] | None = None,
     predictions: Path | None = None,
     null_odds: Path | None = None,
     split: str | None = None,
-    choose: Annotated[bool, SWITCH] = False,
+    choose: bool = False,
     ensemble: Literal["official", "probabilities"] | None = None,
     examples: int | None = None,
     length: int | None = None,
     rules: Annotated[list[Rules] | None, SEVERAL] = None,
-    verify: Annotated[bool, SWITCH] = False,
+    verify: bool = False,
     out: Path | None = None,
-    strict: Annotated[bool, SWITCH] = False,
+    strict: bool = False,
     threads: Threads = "auto",
-    allow_unknown: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    allow_unknown: bool = False,
+    json_: bool = False,
 ) -> None:
     """Score a model on a task, or a file of predictions in the official script's format.
 
@@ -92,8 +90,31 @@ def evaluate(
             _characters(model[0], text, threads, json_)
             return
         _refuse("--data or several models", {"--text": text or None})
-        drawn = (examples or 4096, length, rules or ["paper", "official"])
-        _pretraining(model, data, split, *drawn, verify, threads, json_)
+        if not model or len(model) > 1 or not data:
+            raise ConfigError("evaluate pretraining needs one --model DIR and --data SHARDS")
+        if split not in (None, "dev", "all"):
+            raise ConfigError(f"--split {split}: pretraining is scored on dev or all documents")
+        from litebert.train.pretraining.scoring import describe_scores, evaluate_pretraining
+        from litebert.train.threads import thread_limit
+
+        with thread_limit(threads):
+            corpora = evaluate_pretraining(
+                model[0],
+                data,
+                every_document=split == "all",
+                examples=examples or 4096,
+                length=length,
+                rules=rules or ["paper", "official"],
+                verify=verify,
+            )
+        if not is_main_process():
+            return
+        if json_:
+            print(json.dumps([one.record() for one in corpora]))
+            return
+        for one in corpora:
+            print(f"{one.corpus}, rules {one.rules}, length {one.length}")
+            print("\n".join(describe_scores(one.scores, "  ")))
         return
     drawing = {"--examples": examples, "--length": length, "--rules": rules}
     _refuse("a task", {"--text": text, **drawing, "--verify": verify})
@@ -153,44 +174,6 @@ def _characters(model: str, text: list[Path], threads: Threads, json_: bool) -> 
     if found is None:
         raise ConfigError(f"--text {' '.join(map(str, text))}: there is no word in it")
     print(json.dumps(asdict(found)) if json_ else found.describe())
-
-
-def _pretraining(
-    model: list[str] | None,
-    data: list[Path] | None,
-    split: str | None,
-    examples: int,
-    length: int | None,
-    rules: list[Rules],
-    verify: bool,
-    threads: Threads,
-    json_: bool,
-) -> None:
-    if not model or len(model) > 1 or not data:
-        raise ConfigError("evaluate pretraining needs one --model DIR and --data SHARDS")
-    if split not in (None, "dev", "all"):
-        raise ConfigError(f"--split {split}: pretraining is scored on dev or all documents")
-    from litebert.train.pretraining.scoring import describe_scores, evaluate_pretraining
-    from litebert.train.threads import thread_limit
-
-    with thread_limit(threads):
-        found = evaluate_pretraining(
-            model[0],
-            data,
-            every_document=split == "all",
-            examples=examples,
-            length=length,
-            rules=rules,
-            verify=verify,
-        )
-    if not is_main_process():
-        return
-    if json_:
-        print(json.dumps([one.record() for one in found]))
-        return
-    for one in found:
-        print(f"{one.corpus}, rules {one.rules}, length {one.length}")
-        print("\n".join(describe_scores(one.scores, "  ")))
 
 
 def _refuse(other: str, flags: Mapping[str, object]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from litebert.commands.flags import JSON, SETTINGS, SWITCH
+from litebert.commands.flags import SETTINGS
 from litebert.common.errors import ConfigError
 from litebert.interop.hub import HubFacts, export_hub, push_hub
 from litebert.predict.export import DevCheck, export_checked
@@ -22,15 +22,15 @@ def onnx(
     source: str,
     out: Path,
     *,
-    int8: Annotated[bool, SWITCH] = False,
+    int8: bool = False,
     int8_bits: Literal[7, 8] = 7,
     depth: int | None = None,
-    force_depth: Annotated[bool, SWITCH] = False,
+    force_depth: bool = False,
     pooling: Literal["mean", "cls"] | None = None,
     dev: str | None = None,
     max_drop: float | None = None,
-    force: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    force: bool = False,
+    json_: bool = False,
 ) -> None:
     """Export a model folder to ONNX, every weight stored once, and verify the result.
 
@@ -72,20 +72,15 @@ def onnx(
         max_drop=math.inf if force else _MAX_DROP if max_drop is None else max_drop,
     )
     if json_:
-        values = {**asdict(report), "path": str(report.path)}
-        print(json.dumps(values | {"dev": None if drop is None else asdict(drop)}))
+        print(json.dumps({**asdict(report), "dev": drop and asdict(drop)}, default=str))
         return
+    precision, file, weights = report.precision, report.file_bytes / 1e6, report.weight_bytes / 1e6
+    products = f", {report.num_integer_matmuls} integer products" if int8 else ""
+    difference = f"{report.difference:.2g} over {len(report.shapes)} shapes"
+    print(f"{report.path}/model.onnx: {report.head}, {report.num_layers} layers, {precision}")
+    print(f"  {precision}: {file:.2f} MB for {weights:.2f} MB of weights{products}")
     print(
-        f"{report.path}/model.onnx: {report.head}, {report.num_layers} layers, {report.precision}"
-    )
-    file_mb, weights_mb = report.file_bytes / 1e6, report.weight_bytes / 1e6
-    print(
-        f"  {report.precision}: {file_mb:.2f} MB for {weights_mb:.2f} MB of weights"
-        + (f", {report.num_integer_matmuls} integer products" if int8 else "")
-    )
-    print(
-        f"  difference to the weights: {report.difference:.2g} over {len(report.shapes)} shapes"
-        + (" (root mean square)" if int8 else " (largest)")
+        f"  difference to the weights: {difference} ({'root mean square' if int8 else 'largest'})"
     )
     if drop is not None:
         print(f"  dev {drop.metric}: {drop.before:.4g} before, {drop.after:.4g} after")
@@ -97,7 +92,7 @@ def hub(
     *,
     facts: Annotated[HubFacts | None, SETTINGS] = None,
     pooling: Literal["mean", "cls"] | None = None,
-    json_: Annotated[bool, JSON] = False,
+    json_: bool = False,
 ) -> None:
     """Export one folder that transformers, sentence-transformers, onnxruntime and browsers load.
 
@@ -122,14 +117,12 @@ def hub(
         print(json.dumps({**asdict(report), "path": str(out)}))
         return
     _show_files(out, report.files)
-    missing = [
-        flag for flag in ("language", "licence", "dataset") if not getattr(report.facts, flag)
-    ]
-    if missing:
+    needed = ("language", "licence", "dataset")
+    if missing := [flag for flag in needed if not getattr(report.facts, flag)]:
         print(f"  its card does not say: {', '.join(missing)} (--{' --'.join(missing)})")
 
 
-def web_page(source: str, out: Path, *, json_: Annotated[bool, JSON] = False) -> None:
+def web_page(source: str, out: Path, *, json_: bool = False) -> None:
     """Export a page that runs a model in the browser, from any file server, without Python.
 
     Models that fill masks, judge order, classify or embed; in int8. The folder holds the model,
@@ -181,7 +174,7 @@ def checkpoint(run: Path, out: Path, *, step: str = "best") -> None:
     print(f"{out}: the weights of step {export_checkpoint(run, out, step):,}")
 
 
-def push(folder: Path, name: str, /, *, private: Annotated[bool, SWITCH] = False) -> None:
+def push(folder: Path, name: str, /, *, private: bool = False) -> None:
     """Upload a folder that `litebert export hub` wrote to the Hugging Face hub, as one commit.
 
     Who you are comes from `hf auth login` or HF_TOKEN; HF_ENDPOINT names another hub.

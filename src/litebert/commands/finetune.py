@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -10,34 +10,25 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from litebert.commands.flags import AT_ONCE, RECIPE, SETTINGS, SWITCH
+from litebert.commands.flags import AT_ONCE, RECIPE, SETTINGS
 from litebert.common.config import to_dict, toml_lines
 from litebert.common.errors import ConfigError
 from litebert.common.files import write_text
 from litebert.common.runs import BASELINES, is_main_process
 from litebert.data.corpus.config import EngineName
 from litebert.report.write import write_reports
+from litebert.train.finetuning import sweep as sweeping
 from litebert.train.finetuning.config import FinetuneConfig
-from litebert.train.finetuning.sweep import (
-    SweepConfig,
-    combinations,
-    owned_sweep,
-    run_config,
-    sweep_table,
-)
-from litebert.train.finetuning.sweep import sweep as run_sweep
 
 if TYPE_CHECKING:
     from litebert.train.finetuning.results import FinetuneResult
-
-_NOT_SCORES = ("total", "_thresh")
 
 
 def finetune(
     config: Annotated[FinetuneConfig, SETTINGS],
     *,
     recipe: Annotated[Path | None, RECIPE] = None,
-    json: Annotated[bool, SWITCH] = False,
+    json_: bool = False,
 ) -> None:
     """Fine-tune a model on GLUE, SQuAD, RACE or your own task, and score it on dev.
 
@@ -58,7 +49,7 @@ def finetune(
     Args:
         recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags
             override it.
-        json: print the result as JSON.
+        json_: print the result as JSON.
     """
     from litebert.train.finetuning.engine import finetune as run
 
@@ -68,8 +59,8 @@ def finetune(
     if not is_main_process():
         return
     report = write_reports(result.run)
-    if json:
-        print(json_module.dumps({**to_dict(result), "report": str(report)}))
+    if json_:
+        print(json.dumps({**to_dict(result), "report": str(report)}))
     else:
         print(describe(result))
         print(f"report: {report}")
@@ -83,13 +74,13 @@ def describe(result: FinetuneResult) -> str:
         f"best weights at step {result.best_step:,} of {result.steps:,}"
     ]
     width = max(map(len, result.scores))
-    beside = {"baseline": result.baseline}
-    beside |= {BASELINES[key]: scores for key, scores in result.baselines.items()}
+    others = {BASELINES[key]: scores for key, scores in result.baselines.items()}
+    beside = {"baseline": result.baseline, **others}
     for name, value in result.scores.items():
         line = f"  {name:<{width}}  {value:>10.6g}"
         if name in result.spread:
             line += f"  (median of {len(result.by_seed)}, spread {result.spread[name]:.4g})"
-        if not name.endswith(_NOT_SCORES):
+        if not name.endswith(("total", "_thresh")):  # those are no scores
             found = [f"{key} {of[name]:.4g}" for key, of in beside.items() if name in of]
             line += f"  ({', '.join(found)})" if found else ""
         lines.append(line)
@@ -101,11 +92,11 @@ def describe(result: FinetuneResult) -> str:
 
 
 def sweep(
-    config: Annotated[SweepConfig, Parameter(name="*", negative="")],
+    config: Annotated[sweeping.SweepConfig, Parameter(name="*")],
     *,
     workers: Annotated[int, AT_ONCE] = 1,
     engine: EngineName = "local",
-    json: Annotated[bool, SWITCH] = False,
+    json_: bool = False,
 ) -> None:
     """Fine-tune over tasks, seeds and a grid of settings; one table at the end.
 
@@ -120,7 +111,7 @@ def sweep(
     Args:
         workers: runs side by side, of one thread each; 1: one after the other, with all threads.
         engine: where they go: processes of this machine, or a Ray cluster with the same files.
-        json: print the table as JSON.
+        json_: print the table as JSON.
     """
     from litebert.dist.runtime import this_process
     from litebert.train.finetuning.engine import finetune as run
@@ -132,34 +123,34 @@ def sweep(
         return result
 
     # One group of processes for all runs.
-    with this_process(parallel="ddp") as process, owned_sweep(config, process):
+    with this_process(parallel="ddp") as process, sweeping.owned_sweep(config, process):
         signum = 0
         if workers > 1 or engine == "ray":
             if process.world_size > 1:
                 raise ConfigError("--workers and --engine ray are for one process, not torchrun")
             signum = _run_side_by_side(config, workers, engine)
         if not signum:  # finished runs are read, those that failed say why
-            rows, signum = run_sweep(config, finetune_with_report)
+            rows, signum = sweeping.sweep(config, finetune_with_report)
     if signum:
         print("stopped and saved; go on with the same command", file=sys.stderr)
         sys.exit(128 + signum)
     if not is_main_process():
         return
-    if json:
-        print(json_module.dumps({"rows": [vars(row) for row in rows]}))
+    if json_:
+        print(json.dumps({"rows": [vars(row) for row in rows]}))
     else:
-        print(sweep_table(rows), end="")
+        print(sweeping.sweep_table(rows), end="")
 
 
-def _run_side_by_side(config: SweepConfig, workers: int, engine: EngineName) -> int:
+def _run_side_by_side(config: sweeping.SweepConfig, workers: int, engine: EngineName) -> int:
     """Make every run by a `litebert finetune` of its own; the signal that stopped it, or 0."""
     from litebert.experiments.execute import Job, run_jobs
 
     folder = config.out / "jobs"
     folder.mkdir(exist_ok=True)
     jobs: dict[Path, Job] = {}
-    for task, settings in product(config.tasks, combinations(config.grid)):
-        one = run_config(config, task, settings)
+    for task, settings in product(config.tasks, sweeping.combinations(config.grid)):
+        one = sweeping.run_config(config, task, settings)
         name = one.out.relative_to(config.out).as_posix()
         recipe = folder / f"{name.replace('/', '_')}.toml"
         defaults = to_dict(FinetuneConfig(task, out=one.out))

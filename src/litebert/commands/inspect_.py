@@ -12,7 +12,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from litebert.commands.flags import JSON, SETTINGS
+from litebert.commands.flags import SETTINGS
 from litebert.common.config import to_dict
 from litebert.common.errors import InputError
 from litebert.common.files import check_plot_path
@@ -48,7 +48,7 @@ def inspect(
     show: int = 3,
     seed: int = 0,
     plot: Path | None = None,
-    json_: Annotated[bool, JSON] = False,
+    json_: bool = False,
 ) -> None:
     """Show what token shards hold and what the examples drawn from them look like.
 
@@ -75,13 +75,9 @@ def inspect(
         check_plot_path(plot)
         if not plot.absolute().parent.is_dir():
             raise InputError(f"the folder of {plot} does not exist; make it first")
+    config = config or ExampleConfig()
     inspection = inspect_shards(
-        shards,
-        config or ExampleConfig(),
-        split=split,
-        num_batches=batches,
-        num_shown=show,
-        seed=seed,
+        shards, config, split=split, num_batches=batches, num_shown=show, seed=seed
     )
     if plot is not None:
         plot_inspection(inspection, plot)
@@ -105,10 +101,8 @@ def _print(inspection: Inspection) -> None:
         f"tokens; {corpus.pieces_used:,} of {corpus.vocab_size:,} pieces occur"
     )
     console.print(f"{inspection.tokenizer}; whole words by the {inspection.word_rule} rule\n")
-    tables = [
-        _bars("sentence tokens", corpus.sentence_tokens.shares),
-        _bars("document tokens", corpus.document_tokens.shares),
-    ]
+    sentences, documents = corpus.sentence_tokens.shares, corpus.document_tokens.shares
+    tables = [_bars("sentence tokens", sentences), _bars("document tokens", documents)]
     console.print(Columns(tables, padding=(0, 4)))
     console.print(
         f"\n[bold]examples[/] of up to {config.length} tokens, task {config.task}, rules "
@@ -144,11 +138,8 @@ def _print(inspection: Inspection) -> None:
 
 
 def _bars(title: str, shares: dict[str, float]) -> Table:
-    largest = max(shares.values(), default=1) or 1
-    rows = [
-        (name, f"{share:.1%}", "█" * round(BAR_WIDTH * share / largest))
-        for name, share in shares.items()
-    ]
+    scale = BAR_WIDTH / (max(shares.values(), default=1) or 1)
+    rows = [(name, f"{share:.1%}", "█" * round(scale * share)) for name, share in shares.items()]
     return _table(title, rows, "right", "right", "left")
 
 

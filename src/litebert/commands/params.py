@@ -11,9 +11,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from litebert.commands.flags import JSON, SETTINGS, SEVERAL, SWITCH
+from litebert.commands.flags import SETTINGS, SEVERAL
 from litebert.common.errors import ConfigError
-from litebert.model.config import ModelConfig, ShapeOverrides, preset
+from litebert.model.config import ShapeOverrides, preset
 from litebert.model.counts import ParameterReport, paper_tables
 from litebert.model.sharing import draw, plan_of
 from litebert.train.estimate import ClusterRun, TrainingEstimate, estimate_training
@@ -22,8 +22,8 @@ from litebert.train.estimate import ClusterRun, TrainingEstimate, estimate_train
 def params(
     *presets: str,
     shape: Annotated[ShapeOverrides | None, SETTINGS] = None,
-    plan: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    plan: bool = False,
+    json_: bool = False,
 ) -> None:
     """Count parameters exactly, without allocating them.
 
@@ -41,7 +41,10 @@ def params(
         plan: draw which layer uses which parameters instead.
         json_: print a list of objects for programs.
     """
-    configs = _configs(presets, (shape or ShapeOverrides()).changes())
+    changes = (shape or ShapeOverrides()).changes()
+    configs = {name: preset(name, **changes) for name in presets}
+    if changes and not presets:
+        configs = {"custom": preset("albert-base", **changes)}
     if plan:
         if not configs:
             raise ConfigError("--plan needs a model: name a preset, or give flags.")
@@ -63,23 +66,13 @@ def params(
         _print_tables(tables)
 
 
-def _configs(presets: Sequence[str], changes: Mapping[str, object]) -> dict[str, ModelConfig]:
-    """The models asked for, by name; none if neither presets nor flags were given."""
-    if presets:
-        return {name: preset(name, **changes) for name in presets}
-    if changes:
-        return {"custom": preset("albert-base", **changes)}
-    return {}
-
-
 def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
     console = Console()
     for title, rows in tables.items():
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
-        for column in ("model", "sharing"):
-            table.add_column(column, no_wrap=True)
-        for column in ("L", "H", "E", "A", "encoder", "with heads", "paper"):
-            table.add_column(column, justify="right", no_wrap=True)
+        for column in ("model", "sharing", "L", "H", "E", "A", "encoder", "with heads", "paper"):
+            is_text = column in ("model", "sharing")
+            table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
         for row in rows:
             shape, counts = row.config, row.counts
             sharing = f"{shape.num_groups} groups" if shape.sharing == "groups" else shape.sharing
@@ -95,7 +88,7 @@ def plan(
     model: str = "albert-base",
     gpus: Annotated[Sequence[int], SEVERAL] = (8,),
     run: Annotated[ClusterRun | None, SETTINGS] = None,
-    json_: Annotated[bool, JSON] = False,
+    json_: bool = False,
 ) -> None:
     """Estimate a pretraining on a cluster: nothing runs, everything is arithmetic.
 
@@ -120,13 +113,13 @@ def plan(
 
 def _print_estimates(model: str, gpu: str, found: dict[int, TrainingEstimate]) -> None:
     first = next(iter(found.values()))
-    lines = [
+    print(
         f"{model}: {first.parameters:,} parameters, {first.flops_per_step / 1e12:,.0f} TFLOP per "
         f"step, {first.tokens / 1e9:,.0f} G tokens, checkpoint "
         f"{first.checkpoint_bytes / 1e9:.2f} GB"
-    ]
+    )
     if first.epochs is not None:
-        lines.append(
+        print(
             f"text: {first.epochs:,.1f} epochs, {(first.shard_bytes or 0) / 1e9:,.0f} GB of "
             f"shards, {first.prepare_core_hours:,.0f} core hours to prepare"
         )
@@ -145,7 +138,4 @@ def _print_estimates(model: str, gpu: str, found: dict[int, TrainingEstimate]) -
             f"{one.memory.total / 1e9:,.1f} GB",
             at_once + (" redo" if one.recompute else ""),
         )
-    console = Console()
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
-    console.print(table)
+    Console().print(table)

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from itertools import tee
 from pathlib import Path
-from typing import Annotated
 
 from litebert.bundled import BUNDLED, SENTENCES
-from litebert.commands.flags import JSON, SWITCH
-from litebert.common.delimited import NumberedRecords
+from litebert.common import rows as tables
+from litebert.common.delimited import NumberedRecords, Record
 from litebert.common.errors import DataError
 from litebert.common.files import plain_suffix
+from litebert.common.limits import STANDARD_INPUT
 from litebert.common.ownership import keep_files
 from litebert.common.progress import progress
-from litebert.common.rows import (
-    check_writable,
-    count_rows,
-    describe_table,
-    read_rows_or_errors,
-    row_format,
-    text_lines,
-    write_rows,
-    write_vectors,
-)
 from litebert.model.config import Pooling
 from litebert.predict.backend import Runtime, Threads
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
@@ -41,15 +32,15 @@ def predict(
     model: str | None = None,
     input: Path | None = None,
     out: Path | None = None,
-    with_input: Annotated[bool, SWITCH] = False,
+    with_input: bool = False,
     runtime: Runtime = "auto",
     threads: Threads = "auto",
     max_tokens: int = DEFAULT_MAX_TOKENS,
     depth: int | None = None,
-    force_depth: Annotated[bool, SWITCH] = False,
+    force_depth: bool = False,
     pooling: Pooling | None = None,
     top_k: int = 5,
-    strict: Annotated[bool, SWITCH] = False,
+    strict: bool = False,
 ) -> None:
     """Answer rows with a model, in their order: a table or JSON lines in, the same out.
 
@@ -84,28 +75,21 @@ def predict(
     """
     model = model or (SENTENCES if task == "embed" else BUNDLED)
     if out is not None:
-        check_writable(out)  # known before the work is done
+        tables.check_writable(out)  # known before the work is done
         keep_files(out, [("--input", input), ("--model", model), ("the task file", task)])
     predictor = Predictor.load(
         model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth
     )
-    source = "standard input" if input is None else str(input)
     found = find_task(task) if task is not None and Path(task).is_file() else None
     rows = _rows(input, found if isinstance(found, CustomTask) else None)
-    asked, kept = tee(rows)
-    answers = answer_rows(
-        predictor, task, asked, source=source, strict=strict, pooling=pooling, top_k=top_k
-    )
+    ask = partial(answer_rows, predictor, task, strict=strict, pooling=pooling, top_k=top_k)
 
-    def answered() -> Iterator[tuple[str, Json]]:
-        for answer, (_, row) in zip(answers, kept, strict=True):
-            is_shown = with_input and not isinstance(row, DataError)
-            yield "", {"input": row, **answer} if is_shown else answer
+    def shown(answer: Json, row: Record | DataError) -> Json:
+        is_repeated = with_input and not isinstance(row, DataError)
+        return {"input": row, **answer} if is_repeated else answer
 
-    _give_answers(
-        answered(), out, write_rows, doing="predicting", what="rows",
-        failure="could not be answered",
-    )  # fmt: skip
+    words = ("predicting", "rows", "could not be answered")
+    _give_answers(ask, rows, shown, input, out, tables.write_rows, words)
 
 
 def embed(
@@ -119,7 +103,7 @@ def embed(
     runtime: Runtime = "auto",
     threads: Threads = "auto",
     max_tokens: int = DEFAULT_MAX_TOKENS,
-    strict: Annotated[bool, SWITCH] = False,
+    strict: bool = False,
 ) -> None:
     """Write a vector for each text, in their order and in bounded memory.
 
@@ -152,28 +136,24 @@ def embed(
         keep_files(out, [("--input", input), ("--model", model)])
     predictor = Predictor.load(model, runtime, threads, max_tokens=max_tokens)
     is_text = input is not None and plain_suffix(input) == ".txt"
-    rows = text_lines(input) if input is not None and is_text else _rows(input)
-    total = None if input is None else count_rows(input)
-    asked, kept = tee(
+    rows = tables.text_lines(input) if input is not None and is_text else _rows(input)
+    texts = (
         (number, row if isinstance(row, DataError) else {**row, "text": row.get(column)})
         for number, row in rows
     )
-    source = "standard input" if input is None else str(input)
-    answers = answer_rows(
-        predictor, "embed", asked, source=source, strict=strict, pooling=pooling,
-        dimensions=dimensions,
-    )  # fmt: skip
+    ask = partial(
+        answer_rows, predictor, "embed", strict=strict, pooling=pooling, dimensions=dimensions
+    )
 
-    def answered() -> Iterator[tuple[str, Json]]:
-        for answer, (number, row) in zip(answers, kept, strict=False):
-            text = None if isinstance(row, DataError) else row["text"]
-            yield f"{source}:{number}: ", answer if out is None else {**answer, "text": text}
+    def shown(answer: Json, row: Record | DataError) -> Json:
+        text = None if isinstance(row, DataError) else row["text"]
+        return answer if out is None else {**answer, "text": text}
 
-    width = dimensions or predictor.purpose.folder.config.hidden_size
-    _give_answers(
-        answered(), out, lambda path, rows: write_vectors(path, rows, width), doing="embedding",
-        what="vectors", failure="have no vector", total=total,
-    )  # fmt: skip
+    size = dimensions or predictor.purpose.folder.config.hidden_size
+    write = partial(tables.write_vectors, size=size)
+    words = ("embedding", "vectors", "have no vector")
+    total = None if input is None else tables.count_rows(input)
+    _give_answers(ask, texts, shown, input, out, write, words, total)
 
 
 def fill_mask(
@@ -182,8 +162,8 @@ def fill_mask(
     model: str = BUNDLED,
     top_k: int = 5,
     depth: int | None = None,
-    force_depth: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    force_depth: bool = False,
+    json_: bool = False,
 ) -> None:
     """Print the likeliest words for each [MASK] of a text; +ing continues the word before it.
 
@@ -219,50 +199,53 @@ def fill_mask(
 def _rows(input: Path | None, task: CustomTask | None = None) -> NumberedRecords:
     """Return the rows of a table, or of standard input; a line says how the table is written."""
     if input is None:
-        return read_rows_or_errors("/dev/stdin", "jsonl")
+        return tables.read_rows_or_errors(STANDARD_INPUT, "jsonl")
     if task is not None:  # written as the task's own files are
         about, rows = task.describe_rows(input), task.rows(input, by_name=True)
     else:
-        about, rows = describe_table(input, row_format(input)), read_rows_or_errors(input)
+        about = tables.describe_table(input, tables.row_format(input))
+        rows = tables.read_rows_or_errors(input)
     for line in about:
         print(line, file=sys.stderr)
     return rows
 
 
 def _give_answers(
-    answers: Iterable[tuple[str, Json]],
+    ask: Callable[..., Iterator[Json]],
+    rows: NumberedRecords,
+    shown: Callable[[Json, Record | DataError], Json],
+    input: Path | None,
     out: Path | None,
     write: Callable[[Path, Iterator[Json]], None],
-    *,
-    doing: str,
-    what: str,
-    failure: str,
+    words: tuple[str, str, str],
     total: int | None = None,
 ) -> None:
-    """Write answers to a file, or print them as JSON lines; exit status 1 if every row failed.
+    """Answer rows into a file, or print JSON lines; exit status 1 if every row failed.
 
-    An answer comes with where its row stands (empty: its error says it). ``doing``, ``what`` was
-    written and what rows with an error lack (``failure``) are for the lines on standard error.
+    The words on standard error: what is done, what was written, what rows with an error are.
     """
+    source = "standard input" if input is None else str(input)
+    doing, what, failure = words
+    asked, kept = tee(rows)
     num_rows = num_failed = 0
     first_error = ""
 
-    def counted() -> Iterator[Json]:
+    def answers() -> Iterator[Json]:
         nonlocal num_rows, num_failed, first_error
         with progress(doing, total, "rows") as bar:
-            for place, answer in answers:
+            for answer, (number, row) in zip(ask(asked, source=source), kept, strict=True):
                 num_rows += 1
                 if "error" in answer:
                     num_failed += 1
-                    first_error = first_error or f"{place}{answer['error']}"
+                    first_error = first_error or f"{source}:{number}: {answer['error']}"
                 bar.advance()
-                yield answer
+                yield shown(answer, row)
 
     if out is None:
-        for answer in counted():
+        for answer in answers():
             print(json.dumps(answer, ensure_ascii=False))
     else:
-        write(out, counted())
+        write(out, answers())
         print(f"wrote {num_rows:,} {what} to {out}", file=sys.stderr)
     if num_failed:
         failed = f"{num_failed:,} of {num_rows:,} rows {failure}"

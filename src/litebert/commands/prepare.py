@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
 from rich.table import Table
 
-from litebert.commands.flags import JSON, RECIPE, SETTINGS
+from litebert.commands.flags import RECIPE, SETTINGS
 from litebert.common.statistics import small_dev_split
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.prepare import PrepareReport
@@ -21,7 +20,7 @@ def prepare(
     *,
     config: Annotated[PrepareConfig, SETTINGS],
     recipe: Annotated[Path | None, RECIPE] = None,
-    json_: Annotated[bool, JSON] = False,
+    json_: bool = False,
 ) -> None:
     """Turn raw text into token shards: tokenised once, pairs and masks are drawn while training.
 
@@ -79,35 +78,28 @@ def _print_table(report: PrepareReport) -> None:
     for name, split in report.manifest.splits.items():
         numbers = (split.documents, split.sentences, split.tokens, len(split.shards))
         table.add_row(name, *(f"{number:,}" for number in numbers))
-    console = Console()
-    console.print(table)
-    for line in _lines(report):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
-
-
-def _lines(report: PrepareReport) -> Iterator[str]:
-    """Yield what is to be said beside the table."""
+    Console().print(table)
     manifest, sources = report.manifest, report.manifest.sources
     left_out = f"{sources.duplicate_documents:,} duplicate, {sources.empty_documents:,} empty"
-    yield (
+    print(
         f"text: {sources.text_bytes / 1e6:,.1f} MB, source files: {sources.files:,}, "
         f"documents left out: {left_out}"
     )
     per_byte = report.disk_bytes / max(1, sources.text_bytes)
-    yield f"disk: {report.disk_bytes / 1e6:,.1f} MB, {per_byte:.2f} byte per byte of text"
+    print(f"disk: {report.disk_bytes / 1e6:,.1f} MB, {per_byte:.2f} byte per byte of text")
     if report.was_complete:
-        yield "nothing to do: these shards were complete"
+        print("nothing to do: these shards were complete")
     else:
         speed = f"{report.mb_per_s:.1f} MB/s, workers: {report.workers}"
         memory = f"{report.peak_memory_bytes / 2**20:,.0f} MiB"
-        yield f"time: {report.seconds:,.1f} s, {speed}, memory: at most {memory}"
+        print(f"time: {report.seconds:,.1f} s, {speed}, memory: at most {memory}")
     if report.resumed_parts:
-        yield f"kept from an interrupted run: {report.resumed_parts:,} parts"
+        print(f"kept from an interrupted run: {report.resumed_parts:,} parts")
     if manifest.problems:
         counts = [f"{n:,} {kind.replace('_', ' ')}" for kind, n in manifest.problems.items()]
-        yield f"problems: {', '.join(counts)}; see {report.out}/problems.jsonl"
+        print(f"problems: {', '.join(counts)}; see {report.out}/problems.jsonl")
     dev = manifest.splits["dev"]
     if not dev.documents:
-        yield "the dev split is empty: raise --dev-fraction or give --dev-input"
+        print("the dev split is empty: raise --dev-fraction or give --dev-input")
     elif small := small_dev_split(dev.documents, dev.tokens):
-        yield small
+        print(small)

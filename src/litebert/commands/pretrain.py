@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from litebert.commands.flags import JSON, RECIPE, SETTINGS, SWITCH
+from litebert.commands.flags import RECIPE, SETTINGS, SWITCHES
 from litebert.common.progress import format_duration
 from litebert.common.runs import is_main_process
 from litebert.report.write import write_report
@@ -24,8 +24,8 @@ def pretrain(
     *,
     config: Annotated[PretrainConfig, SETTINGS],
     recipe: Annotated[Path | None, RECIPE] = None,
-    dry_run: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    dry_run: bool = False,
+    json_: bool = False,
 ) -> None:
     """Pretrain a model on token shards: masked words and the order of sentences.
 
@@ -66,15 +66,13 @@ def pretrain(
 def _describe_result(result: PretrainResult, report: Path) -> str:
     from litebert.train.pretraining.scoring import describe_scores
 
-    lines = [
-        f"{result.step:,} steps, {result.tokens:,} tokens in {format_duration(result.elapsed_s)}"
-    ]
+    took = format_duration(result.elapsed_s)
+    lines = [f"{result.step:,} steps, {result.tokens:,} tokens in {took}"]
     if result.scores is not None:
         lines += describe_scores(result.scores, "dev ")
     if result.model is not None:
         lines.append(f"model       {result.model}")
-    lines.append(f"report      {report}")
-    return "\n".join(lines)
+    return "\n".join([*lines, f"report      {report}"])
 
 
 def _describe_estimate(found: DryRun) -> str:
@@ -84,9 +82,9 @@ def _describe_estimate(found: DryRun) -> str:
         share = f"{found.gemm_share:.0%} of {rate}"
     lines = [
         f"parameters    {found.parameters:,}",
-        f"memory        {_gigabytes(memory.total)} (weights {_gigabytes(memory.weights)}, "
-        f"gradients {_gigabytes(memory.gradients)}, optimizer {_gigabytes(memory.optimizer)}, "
-        f"activations about {_gigabytes(memory.activations)})",
+        f"memory        {memory.total / 1e9:,.2f} GB (weights {memory.weights / 1e9:,.2f} GB, "
+        f"gradients {memory.gradients / 1e9:,.2f} GB, optimizer {memory.optimizer / 1e9:,.2f} GB, "
+        f"activations about {memory.activations / 1e9:,.2f} GB)",
         f"learning rate {found.learning_rate:.3g}",
         f"speed         {found.tokens_per_s:,.0f} tokens/s, {share}",
         "",
@@ -98,22 +96,13 @@ def _describe_estimate(found: DryRun) -> str:
         f"{stage.flops_per_step / 1e9:11,.1f}  {stage.step_s:7.3g}"
         for stage in found.stages
     ]
-    expected = (
-        f"expected      {found.expected_steps:,} steps, {found.expected_tokens:,} tokens, "
-        f"{format_duration(found.expected_s)} (ends by {found.bound})"
-    )
-    return "\n".join([*lines, "", expected])
-
-
-def _gigabytes(num_bytes: float) -> str:
-    return f"{num_bytes / 1e9:,.2f} GB"
+    steps, tokens = f"{found.expected_steps:,} steps", f"{found.expected_tokens:,} tokens"
+    took = f"{format_duration(found.expected_s)} (ends by {found.bound})"
+    return "\n".join([*lines, "", f"expected      {steps}, {tokens}, {took}"])
 
 
 def adapt(
-    *,
-    config: Annotated[AdaptConfig, SETTINGS, SWITCH],
-    dry_run: Annotated[bool, SWITCH] = False,
-    json_: Annotated[bool, JSON] = False,
+    *, config: Annotated[AdaptConfig, SWITCHES], dry_run: bool = False, json_: bool = False
 ) -> None:
     """Adapt a model to your text: a vocabulary of its own on weights that exist.
 

@@ -6,13 +6,10 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
-from litebert.commands.flags import JSON
 from litebert.common.files import write_text
 from litebert.common.ownership import keep_files
 from litebert.report.plots import plot_runs
@@ -21,7 +18,7 @@ from litebert.report.write import score_table, write_reports
 
 
 def report(
-    run: Annotated[tuple[Path, ...], Parameter(negative="")],
+    run: tuple[Path, ...],
     /,
     *,
     table: Path | None = None,
@@ -55,7 +52,7 @@ def report(
         print(f"report: {write_reports(folder)}")
 
 
-def runs(folder: Path, /, *, json_: Annotated[bool, JSON] = False) -> None:
+def runs(folder: Path, /, *, json_: bool = False) -> None:
     """List the runs below a folder: kind, state, steps, best figure, and what differs in settings.
 
     Sorted by kind and task, the best first. An unfinished run is still going, or was killed: when

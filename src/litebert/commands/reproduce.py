@@ -9,37 +9,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from litebert.commands.flags import AT_ONCE, SEVERAL, SWITCH
+from litebert.commands.flags import AT_ONCE, SEVERAL
 from litebert.common.errors import ConfigError
 from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
 from litebert.data.corpus.config import EngineName
 from litebert.data.corpus.shards import ShardSet
+from litebert.experiments import plan
 from litebert.experiments.config import Scale, experiment_names, load_experiment
 from litebert.experiments.evidence import RESULT_FILE, conclude, write_evidence
 from litebert.experiments.execute import execute
-from litebert.experiments.plan import (
-    JOB_FILE,
-    Assignment,
-    Runs,
-    distinct,
-    paper_config,
-    plan_runs,
-    write_recipe,
-)
 from litebert.experiments.records import read_records, records_path, write_records
 from litebert.model.counts import count_parameters
 from litebert.train.estimate import ClusterRun, estimate_training, measured_gemm_rate
 
 _RATE = 1e11
 """Operations per second of matrix products, where other work on the machine hides it."""
-_UNITS = {"k": 1e3, "m": 1e6, "g": 1e9}
 
 
 def reproduce(
-    what: Annotated[tuple[str, ...], Parameter(negative="")],
+    what: tuple[str, ...],
     /,
     *,
     scale: Scale = "cpu",
@@ -53,7 +42,7 @@ def reproduce(
     workers: Annotated[int, AT_ONCE] = 2,
     engine: EngineName = "local",
     gpus: int = 64,
-    dry_run: Annotated[bool, SWITCH] = False,
+    dry_run: bool = False,
 ) -> None:
     """Run tables and figures of the paper, and say which findings hold.
 
@@ -103,13 +92,13 @@ def reproduce(
         raise ConfigError("reproduce needs --data SHARDS: `litebert prepare` makes them")
     evidence = evidence or out / "evidence.md"
     known = read_records(records_path(evidence))
-    request = Assignment(out, scale, data, dev, task_data, num_tokens, seeds, known)
-    plans = {name: plan_runs(load_experiment(name), request) for name in names}
+    request = plan.Assignment(out, scale, data, dev, task_data, num_tokens, seeds, known)
+    plans = {name: plan.plan_runs(load_experiment(name), request) for name in names}
     vocab_size = ShardSet.open(data[0], "train").vocab_size
     if dry_run:
         _list(plans, workers, vocab_size)
         return
-    runs, inputs = distinct(plans.values()), [("--data", folder) for folder in (*data, *dev)]
+    runs, inputs = plan.distinct(plans.values()), [("--data", folder) for folder in (*data, *dev)]
     with owned_folder(out, _is_evidence, inputs, early=("paper", "runs")):
         signum = execute(runs, workers, engine, vocab_size)
         records = known | {one.key: one for run in runs if (one := run.record())}
@@ -130,14 +119,14 @@ def reproduce(
 def _is_evidence(out: Path) -> bool:
     """Whether an earlier call made the folder: the job of a run is in it, or the result of runs."""
     results = (out / name / RESULT_FILE for name in experiment_names())
-    return any(out.glob(f"runs/*/{JOB_FILE}")) or any(path.is_file() for path in results)
+    return any(out.glob(f"runs/*/{plan.JOB_FILE}")) or any(path.is_file() for path in results)
 
 
-def _list(plans: Mapping[str, Runs], workers: int, vocab_size: int) -> None:
+def _list(plans: Mapping[str, plan.Runs], workers: int, vocab_size: int) -> None:
     """Print the runs of each experiment and what they take; a run is counted where it is first."""
     rate, seen, total_s, disk = 0.5 * (measured_gemm_rate() or _RATE), set[str](), 0.0, 0.0
     for name, runs in plans.items():
-        new = [run for run in distinct([runs]) if run.key not in seen]
+        new = [run for run in plan.distinct([runs]) if run.key not in seen]
         seen |= {run.key for run in new}
         left = [run for run in new if run.record() is None]
         seconds = sum(
@@ -159,11 +148,11 @@ def _plan_paper(names: list[str], out: Path, gpus: int) -> None:
     """Print parameters and hours of every full-size run, and write its configuration."""
     for name in names:
         experiment = load_experiment(name)
-        print(f"{experiment.title}")
+        print(experiment.title)
         if not experiment.rows("paper"):
             print("  nothing to pretrain")
         for condition in experiment.rows("paper"):
-            config, shape = paper_config(experiment, condition.name)
+            config, shape = plan.paper_config(experiment, condition.name)
             length, steps = config.examples.length, config.steps or 0
             parallel: Literal["ddp", "fsdp"] = "fsdp" if shape.hidden_size > 1024 else "ddp"
             run = ClusterRun(
@@ -171,7 +160,7 @@ def _plan_paper(names: list[str], out: Path, gpus: int) -> None:
             )
             found = estimate_training(shape, gpus, run)
             config = replace(config, parallel=parallel, activation_checkpointing=found.recompute)
-            path = write_recipe(out / "paper", f"{name}-{condition.name}", config)
+            path = plan.write_recipe(out / "paper", f"{name}-{condition.name}", config)
             print(
                 f"  {condition.name:<24} {found.parameters:>13,} parameters, {found.hours:>7,.1f} "
                 f"hours on {gpus} {run.gpu}: {path}"
@@ -182,7 +171,7 @@ def _number(text: str | None) -> int | None:
     """``20k`` and ``1.5M`` as numbers."""
     if text is None:
         return None
-    factor = _UNITS.get(text[-1:].lower(), 1)
+    factor = {"k": 1e3, "m": 1e6, "g": 1e9}.get(text[-1:].lower(), 1)
     try:
         number = round(float(text if factor == 1 else text[:-1]) * factor)
     except ValueError:

@@ -8,17 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated
 
-from litebert.commands.flags import SETTINGS, SEVERAL, SWITCH
+from litebert.commands.flags import SEVERAL, SWITCHES
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_folder
 from litebert.text.foreign import number_vocabulary
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings, open_tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
-_READ_BYTES = 1 << 20
 
-
-def train(*, config: Annotated[TokenizerTrainConfig, SETTINGS, SWITCH]) -> None:
+def train(*, config: Annotated[TokenizerTrainConfig, SWITCHES]) -> None:
     """Train a SentencePiece unigram vocabulary from text.
 
     The folder holds spiece.model, tokenizer.json and tokenizer_config.json; transformers'
@@ -36,12 +34,7 @@ def train(*, config: Annotated[TokenizerTrainConfig, SETTINGS, SWITCH]) -> None:
     print(f"{config.out}: {tokenizer.vocab_size:,} pieces, {case}, normalization {rule}")
 
 
-def numbers(
-    *,
-    size: int,
-    out: Path,
-    specials: Annotated[list[int] | None, SEVERAL] = None,
-) -> None:
+def numbers(*, size: int, out: Path, specials: Annotated[list[int] | None, SEVERAL] = None) -> None:
     """Write a vocabulary whose pieces are numbers, for `litebert prepare --ids`.
 
     Examples:
@@ -80,7 +73,7 @@ def _line_batches(stream: IO[bytes]) -> Iterator[list[str]]:
     read = getattr(stream, "read1", stream.read)
     rest: list[bytes] = []
     number = 1
-    while data := read(_READ_BYTES):
+    while data := read(1 << 20):
         if b"\n" not in data:
             rest.append(data)
             continue

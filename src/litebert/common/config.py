@@ -30,8 +30,6 @@ _OBEYS: dict[Rule, Callable[[float], bool]] = {
     "0 or more and less than 1": lambda value: 0 <= value < 1,
     "0 to 1": lambda value: 0 <= value <= 1,
 }
-
-
 _ELSEWHERE = {
     **dict.fromkeys(("learning_rate", "peak_lr", "max_lr"), "lr"),
     **dict.fromkeys(("max_steps", "num_steps", "train_steps", "num_train_steps"), "steps"),
@@ -139,9 +137,10 @@ def flat_settings(settings: object, prefix: str = "") -> dict[str, object]:
     """
     if not isinstance(settings, Mapping):
         return {prefix: settings}
-    names = {key: f"{prefix}.{key}" if prefix else key for key in settings}
-    parts = [flat_settings(settings[key], name) for key, name in names.items()]
-    return {key: value for part in parts for key, value in part.items()}
+    flat: dict[str, object] = {}
+    for key, value in settings.items():
+        flat |= flat_settings(value, f"{prefix}.{key}" if prefix else key)
+    return flat
 
 
 def read_toml(path: Path | str) -> dict[str, object]:
@@ -183,8 +182,7 @@ def _build(kind: Any, value: object, source: str, name: str) -> object:
     if origin is Literal:
         if value in arguments:
             return value
-        choices = ", ".join(repr(choice) for choice in arguments)
-        near = suggestion(str(value), [str(choice) for choice in arguments])
+        choices, near = ", ".join(map(repr, arguments)), suggestion(str(value), map(str, arguments))
         raise ConfigError(f"{source}: {name} = {value!r} is not one of {choices}.{near}")
     if origin in (tuple, list) and isinstance(value, (list, tuple)):
         fixed = origin is tuple and Ellipsis not in arguments
@@ -192,17 +190,14 @@ def _build(kind: Any, value: object, source: str, name: str) -> object:
             shown = _plain(value)
             raise ConfigError(f"{source}: {name} = {shown!r} should have {len(arguments)} values")
         kinds = arguments if fixed else arguments[:1] * len(value)
-        items = [
-            _build(kind, v, source, f"{name}[{i}]")
-            for i, (kind, v) in enumerate(zip(kinds, value, strict=True))
-        ]
-        return tuple(items) if origin is tuple else items
+        items = enumerate(zip(kinds, value, strict=True))
+        return origin(_build(kind, item, source, f"{name}[{i}]") for i, (kind, item) in items)
     if origin is dict and isinstance(value, Mapping):
         return {str(k): _build(arguments[1], v, source, f"{name}.{k}") for k, v in value.items()}
     if kind in (int, float):
         accepted = (int, float) if kind is float else (int,)
         if isinstance(value, accepted) and not isinstance(value, bool) and _is_finite(value):
-            return float(value) if kind is float else value
+            return kind(value)
     elif kind is Path and isinstance(value, (str, Path)):
         return Path(value)
     elif isinstance(kind, type) and not arguments and isinstance(value, kind):
@@ -255,16 +250,14 @@ def _check_table(cls: type, value: object, source: str, name: str, root: type) -
 
 
 def _build_union(kinds: tuple[object, ...], value: object, source: str, name: str) -> object:
-    failure: ConfigError | None = None
+    failures: list[ConfigError] = []
     for kind in kinds:
         try:
             return _build(kind, value, source, name)
         except ConfigError as error:
-            # A nested "unknown key" says more than a type mismatch of another alternative.
-            if failure is None or "unknown key" in str(error):
-                failure = error
-    assert failure is not None, "a union has at least one member"
-    raise failure
+            failures.append(error)
+    # A nested "unknown key" says more than a type mismatch of another alternative.
+    raise next((one for one in reversed(failures) if "unknown key" in str(one)), failures[0])
 
 
 def _is_finite(value: float) -> bool:

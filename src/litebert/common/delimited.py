@@ -8,6 +8,7 @@ import io
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -16,7 +17,6 @@ from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import open_binary
 from litebert.common.limits import LONGEST_LINE
 
-Lines = Iterator[str]
 Record = dict[str, object]
 NumberedRecords = Iterator[tuple[int, Record | DataError]]
 
@@ -39,7 +39,6 @@ _SEP_LINE = re.compile(r"sep=(.)\s*$", re.IGNORECASE)  # Excel's own first line
 BROKEN = re.compile("[\udc80-\udcff]")
 """Bytes that are not text, as surrogateescape keeps them."""
 NOT_TEXT = f"not UTF-8 text (or the encoding found), or over {LONGEST_LINE:,} characters in a line"
-_HIGH = re.compile(rb"[\x80-\xff]")
 _SINGLE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")
 _LATIN = ("cp1252", "cp1250", "cp1254", "cp1257", "cp850", "mac_roman")
 """Code pages of Latin letters: bytes beyond ASCII stand alone among others."""
@@ -47,7 +46,7 @@ _TURKISH = re.compile(rb"[\xf0\xfd\xfe\xdd\xd0\xde](?![^\xe6\xc6]*[\xe6\xc6])")
 """Letters of cp1254 that are Icelandic in cp1252, where there is no æ."""
 _MARK_IN_WORD = re.compile(r"[^\W\d_](?:[^\w\s\x00-\x7f’]|ˆ)(?=[^\W\d_])")
 """What umlauts of cp1252 look like as mac_roman: no word has a sign between two letters."""
-_WESTERN = str.maketrans("ğışĞİŞ", "ðýþÐÝÞ")
+_WESTERN = str.maketrans("ğışĞİŞ", "ðýþÐÝÞ")  # where Turkish differs from the West
 _TAG = re.compile(r"O|[BIESLUMW](-.+)?")
 
 
@@ -96,9 +95,7 @@ def find_dialect(path: Path | str, given: Dialect, is_tsv: bool = False) -> Dial
     if not Path(path).is_file():  # a pipe is read once
         delimiter = given.delimiter or ("\t" if is_tsv else ",")
         return replace(given, delimiter=delimiter, encoding=given.encoding or "utf-8-sig")
-    encoding, sample = given.encoding, b""
-    if encoding is None:
-        encoding, sample = _find_encoding(path)
+    encoding, sample = (given.encoding, b"") if given.encoding else _find_encoding(path)
     shown = re.findall(r"\w*[^\x00-\x7f]\w*", sample.decode(encoding, "replace"))
     given = replace(given, encoding=encoding, sample=", ".join(dict.fromkeys(shown[:3])))
     with open_binary(path) as stream:
@@ -108,8 +105,11 @@ def find_dialect(path: Path | str, given: Dialect, is_tsv: bool = False) -> Dial
     if lines and (match := _SEP_LINE.match(lines[0])):
         return replace(given, delimiter=given.delimiter or match[1])
     if is_tsv:
-        quoted = any("\n" in cell.strip() or "\t" in cell or '"' in cell
-                     for cells in _strict_records(lines, "\t") for cell in cells)  # fmt: skip
+        rows: list[list[str]] = []
+        with suppress(csv.Error):  # not cleanly quoted
+            rows = list(csv.reader(lines, delimiter="\t", strict=True))[:_SAMPLE_RECORDS]
+        cells = [cell for row in rows for cell in row]
+        quoted = any("\n" in cell.strip() or "\t" in cell or '"' in cell for cell in cells)
         return replace(given, delimiter=given.delimiter or "\t", is_quoted=quoted)
     return replace(given, delimiter=given.delimiter or _find_delimiter(lines))
 
@@ -129,9 +129,8 @@ def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> 
 
     A quotation mark that is never closed costs its own line only, not those after it.
     """
-    records = _records(iter(lines), dialect)
     header: list[str] | None = None
-    for number, cells in records:
+    for number, cells in _records(iter(lines), dialect):
         if isinstance(cells, DataError):
             yield number, cells
         elif header is None and not any(cells):
@@ -145,13 +144,11 @@ def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> 
                 raise DataError(f"{path}: two columns are called {', '.join(map(repr, twice))}")
         elif any(cell.strip() for cell in cells[len(header) :]):
             remedy = f"{'quote' if dialect.is_quoted else 'change'} texts that hold the separator"
-            counts = f"{len(cells)} cells for {len(header)} columns"
-            yield number, DataError(f"{counts}; {remedy}")
+            yield number, DataError(f"{len(cells)} cells for {len(header)} columns; {remedy}")
         elif any(BROKEN.search(cell) for cell in cells if not cell.isascii()):
             yield number, DataError(NOT_TEXT)
         elif cells:
-            named_cells = zip(header, cells, strict=False)
-            yield number, {name: cell for name, cell in named_cells if name}
+            yield number, {name: cell for name, cell in zip(header, cells, strict=False) if name}
     if header is None:
         raise DataError(f"{path} is empty; expected a header line with column names")
 
@@ -165,8 +162,8 @@ def conll_rows(lines: Iterable[str]) -> NumberedRecords:
     words: list[list[str]] = []
     width, number = 0, 0
     for number, line in enumerate(lines, start=1):
-        cells = line.strip("\r\n").split("\t") if "\t" in line else line.split()
-        cells = [cell.strip() for cell in cells]
+        separated = line.strip("\r\n").split("\t") if "\t" in line else line.split()
+        cells = [cell.strip() for cell in separated]
         is_comment = line.startswith("#") and (
             len(cells) < 2 or not _TAG.fullmatch(cells[-1]) or (width and len(cells) != width)
         )
@@ -187,7 +184,7 @@ def _sentence(words: Sequence[Sequence[str]]) -> Record | DataError:
     if len(widths) > 1:
         return DataError(f"lines of {min(widths)} and of {max(widths)} columns in one sentence")
     columns = [list(column) for column in zip(*words, strict=True)]
-    if any(BROKEN.search(cell) for column in columns for cell in column if not cell.isascii()):
+    if any(BROKEN.search(cell) for cells in words for cell in cells if not cell.isascii()):
         return DataError(NOT_TEXT)
     if not all(columns[0]):
         return DataError("a line without a word")
@@ -195,7 +192,7 @@ def _sentence(words: Sequence[Sequence[str]]) -> Record | DataError:
     return row | {"words": columns[0]} | ({"tags": columns[-1]} if len(columns) > 1 else {})
 
 
-def _records(lines: Lines, dialect: Dialect) -> Iterator[tuple[int, list[str] | DataError]]:
+def _records(lines: Iterator[str], dialect: Dialect) -> Iterator[tuple[int, list[str] | DataError]]:
     """Yield (line on which it ends, cells); rows that quotes hold together are one record."""
     csv.field_size_limit(LONGEST_LINE)  # the default of 128 KiB refuses long passages
     delimiter = dialect.delimiter or ","
@@ -227,7 +224,7 @@ def _records(lines: Lines, dialect: Dialect) -> Iterator[tuple[int, list[str] | 
                 break
 
 
-def _until_quote(waiting: deque[str], lines: Lines, limit: int) -> list[str]:
+def _until_quote(waiting: deque[str], lines: Iterator[str], limit: int) -> list[str]:
     """Take lines up to the next one with a quotation mark; none if there is none within reach."""
     taken: list[str] = []
     while len(taken) < limit:
@@ -248,14 +245,6 @@ def _cells(
     return next(csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=strict), [])
 
 
-def _strict_records(lines: Sequence[str], delimiter: str) -> list[list[str]]:
-    """Return the first rows, or none if they are not cleanly quoted."""
-    try:
-        return list(csv.reader(lines, delimiter=delimiter, strict=True))[:_SAMPLE_RECORDS]
-    except csv.Error:
-        return []
-
-
 def _find_delimiter(lines: Sequence[str]) -> str:
     """Take the separator with which most rows have as many cells as the header, and many.
 
@@ -273,10 +262,7 @@ def _find_delimiter(lines: Sequence[str]) -> str:
 
 
 def _find_encoding(path: Path | str) -> tuple[str, bytes]:
-    """Return the encoding of a file, and some of its lines beyond ASCII.
-
-    UTF-8 if most of those lines are, so that one broken row does not decide about the others.
-    """
+    """Return the encoding of a file, UTF-8 if most lines are, and some lines beyond ASCII."""
     with open_binary(path) as stream:
         head = stream.read(4096)
         for mark, encoding in _BOMS.items():
@@ -304,8 +290,7 @@ def _recognise(path: Path | str, sample: bytes) -> str:
     """Name the encoding of bytes that are not UTF-8; Western Europe's where it fits as well."""
     from charset_normalizer import from_bytes
 
-    num_single = len(_SINGLE.findall(sample))
-    is_latin = 2 * num_single > len(_HIGH.findall(sample))
+    is_latin = 2 * len(_SINGLE.findall(sample)) > sum(byte >= 0x80 for byte in sample)
     matches = from_bytes(sample, cp_isolation=list(_LATIN) if is_latin else None)
     best = matches.best()
     if best is None:
@@ -315,18 +300,11 @@ def _recognise(path: Path | str, sample: bytes) -> str:
         )
     # Short texts fit several code pages equally well, and some of those read the same.
     equal = [m for m in matches if (m.chaos, -m.coherence) <= (best.chaos, -best.coherence)]
+    texts = [str(match).translate(_WESTERN) for match in equal if is_latin]
     for encoding in ("cp1254", "cp1252") if _TURKISH.search(sample) else ("cp1252",):
-        if is_latin and any(_fits(sample, encoding, str(match)) for match in equal):
+        if sample.decode(encoding, "replace").translate(_WESTERN) in texts:
             return encoding
     if best.encoding == "mac_roman" and _MARK_IN_WORD.search(str(best)):
         western = sample.decode("cp1252", "replace")
         return best.encoding if _MARK_IN_WORD.search(western) else "cp1252"
     return best.encoding
-
-
-def _fits(sample: bytes, encoding: str, text: str) -> bool:
-    """Whether an encoding reads a text, or differs only where Turkish differs from the West."""
-    try:
-        return sample.decode(encoding).translate(_WESTERN) == text.translate(_WESTERN)
-    except UnicodeDecodeError:
-        return False

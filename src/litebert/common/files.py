@@ -22,9 +22,7 @@ from litebert.common.limits import SETTINGS_MEMORY, check_regular, parse_json
 from litebert.common.ownership import clear_leftovers, folder_lock, naming
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
-PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
-_READ_AT_ONCE = 1 << 20
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 """What reading from :func:`open_binary` raises when a file is damaged or cut short."""
 
@@ -80,10 +78,9 @@ def atomic_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
             if occupied:
                 aside = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old")
                 os.replace(path, aside)
-                os.replace(temporary, path)
+            os.replace(temporary, path)
+            if occupied:
                 shutil.rmtree(aside)
-            else:
-                os.replace(temporary, path)
             _sync(path.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -128,17 +125,12 @@ def remove(path: Path) -> None:
 
 def check_plot_path(path: Path) -> None:
     """Refuse a file that cannot be drawn, before the work is done."""
-    if path.suffix not in PLOT_SUFFIXES:
-        known = ", ".join(PLOT_SUFFIXES)
-        raise InputError(f"cannot draw into {path}; name a file that ends in {known}")
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(f"cannot draw into {path}; name a file that ends in .png, .svg, .pdf")
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write a UTF-8 file atomically.
-
-    What is not a character, such as a byte of a file name that is not UTF-8, becomes an escape,
-    which in JSON stands for the same.
-    """
+    """Write a UTF-8 file atomically; what is not a character becomes an escape, as in JSON."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
@@ -159,10 +151,7 @@ def write_json_lines(path: Path | str, rows: Iterable[Mapping[str, object]]) -> 
 
 
 def read_json(path: Path | str, memory: int = SETTINGS_MEMORY) -> dict[str, object]:
-    """Read a JSON object, compressed or not; a missing or corrupt file is a DataError.
-
-    ``memory`` bounds what its values may take.
-    """
+    """Read a JSON object whose values fit into ``memory``; a bad or missing file is a DataError."""
     try:
         value = parse_json(read_bytes(path, memory // 6), memory)
     except READ_ERRORS as error:
@@ -182,7 +171,7 @@ def read_bytes(path: Path | str, most: int) -> bytes:
     parts, size = list[bytes](), 0
     with open_binary(path) as stream:
         # In parts: to be asked for more than there is takes the memory all the same.
-        while size <= most and (part := stream.read(_READ_AT_ONCE)):
+        while size <= most and (part := stream.read(1 << 20)):
             parts.append(part)
             size += len(part)
     if size > most:
@@ -211,9 +200,9 @@ def open_binary(path: Path | str) -> IO[bytes]:
     suffix = path.suffix.lower()
     try:
         if suffix == ".gz":
-            return cast(IO[bytes], gzip.open(path, "rb"))
+            return cast(IO[bytes], gzip.open(path))
         if suffix == ".xz":
-            return cast(IO[bytes], lzma.open(path, "rb"))
+            return cast(IO[bytes], lzma.open(path))
         if suffix == ".zst":
             # Not zstandard, whose reader takes a file that was cut short for a whole one.
             with needs("data", f"{path}: reading .zst"):
@@ -228,9 +217,8 @@ def open_binary(path: Path | str) -> IO[bytes]:
 def plain_suffix(path: Path | str) -> str:
     """Return the suffix below a compression suffix: ``.jsonl`` for ``a.jsonl.gz``."""
     path = Path(path)
-    if path.suffix.lower() in COMPRESSIONS:
-        path = path.with_suffix("")
-    return path.suffix.lower()
+    is_compressed = path.suffix.lower() in COMPRESSIONS
+    return Path(path.stem if is_compressed else path).suffix.lower()
 
 
 def _sync(path: Path) -> None:

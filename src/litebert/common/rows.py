@@ -15,27 +15,11 @@ from typing import IO, TYPE_CHECKING, Literal
 
 import numpy as np
 
+from litebert.common import delimited, files
 from litebert.common.config import flat_settings
-from litebert.common.delimited import (
-    BROKEN,
-    NOT_TEXT,
-    Dialect,
-    NumberedRecords,
-    Record,
-    bounded_lines,
-    conll_rows,
-    delimited_rows,
-    find_dialect,
-)
+from litebert.common.delimited import BROKEN, NOT_TEXT, Dialect, NumberedRecords, Record
 from litebert.common.errors import DataError, needs
-from litebert.common.files import (
-    COMPRESSIONS,
-    READ_ERRORS,
-    atomic_path,
-    open_binary,
-    plain_suffix,
-    write_json_lines,
-)
+from litebert.common.files import READ_ERRORS, open_binary, plain_suffix
 from litebert.common.limits import LONGEST_LINE, check_regular, machine_memory, parse_json
 
 if TYPE_CHECKING:
@@ -77,7 +61,7 @@ def describe_table(path: Path, format: RowFormat, dialect: Dialect = ANY_DIALECT
     if format not in ("csv", "tsv", "conll"):
         return []
     try:
-        found = find_dialect(path, dialect, format == "tsv")
+        found = delimited.find_dialect(path, dialect, format == "tsv")
     except (UnicodeError, csv.Error, *READ_ERRORS):
         return []  # who reads it says what is wrong
     about = found.describe({"csv": ",", "tsv": "\t"}.get(format, found.delimiter))
@@ -113,17 +97,17 @@ def read_rows_or_errors(
         if kind in ("jsonl", "json"):
             dialect = Dialect(encoding=dialect.encoding or "utf-8-sig")
         else:
-            dialect = find_dialect(path, dialect, kind == "tsv")
+            dialect = delimited.find_dialect(path, dialect, kind == "tsv")
         with open_binary(path) as stream:
             text = io.TextIOWrapper(stream, dialect.encoding, "surrogateescape", newline="")
             if kind == "jsonl":
-                yield from _json_rows(bounded_lines(text))
+                yield from _json_rows(delimited.bounded_lines(text))
             elif kind == "json":
                 yield from _json_array(path, text)
             elif kind == "conll":
-                yield from conll_rows(bounded_lines(text))
+                yield from delimited.conll_rows(delimited.bounded_lines(text))
             else:
-                yield from delimited_rows(path, bounded_lines(text), dialect)
+                yield from delimited.delimited_rows(path, delimited.bounded_lines(text), dialect)
     except UnicodeError as error:
         name = (dialect.encoding or "utf-8").removesuffix("-sig").upper()
         raise DataError(f"{path} is not {name} text: {error}") from None
@@ -156,7 +140,7 @@ def _json_array(path: Path | str, text: io.TextIOWrapper) -> NumberedRecords:
     while (first := text.read(1)).isspace():
         pass
     if first != "[":
-        yield from _json_rows(bounded_lines(text, first))
+        yield from _json_rows(delimited.bounded_lines(text, first))
         return
     memory = machine_memory() // 2
     try:
@@ -185,7 +169,7 @@ def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
 
     with ExitStack() as stack:
         file: Path | IO[bytes] = path
-        if path.suffix.lower() in COMPRESSIONS:
+        if path.suffix.lower() in files.COMPRESSIONS:
             # Parquet is read from its end, so a compressed one is unpacked first.
             file = stack.enter_context(tempfile.TemporaryFile())
             shutil.copyfileobj(stack.enter_context(open_binary(path)), file)
@@ -250,7 +234,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """
     kind = check_writable(path)
     if kind == "jsonl":
-        write_json_lines(path, rows)
+        files.write_json_lines(path, rows)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as waiting:
@@ -260,7 +244,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
             waiting.seek(0)
             return map(json.loads, waiting)
 
-        with atomic_path(path) as temporary:
+        with files.atomic_path(path) as temporary:
             if kind == "parquet":
                 _write_parquet(temporary, stored)
             else:
@@ -271,7 +255,7 @@ def text_lines(path: Path) -> NumberedRecords:
     """Yield each line of a plain text as a row with the column ``text``; errors as elsewhere."""
     with open_binary(path) as stream:
         text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
-        for number, line in enumerate(bounded_lines(text), start=1):
+        for number, line in enumerate(delimited.bounded_lines(text), start=1):
             broken = not line.isascii() and BROKEN.search(line)
             yield number, DataError(NOT_TEXT) if broken else {"text": line.rstrip("\r\n")}
 
@@ -291,9 +275,12 @@ def write_vectors(path: Path, rows: Iterable[Record], size: int) -> None:
     As they come, in bounded memory. A row without a vector is NaN in .npy, null in Parquet.
     """
     if path.suffix == ".jsonl":
-        write_json_lines(path, rows)
+        files.write_json_lines(path, rows)
     elif path.suffix == ".npy":
-        with atomic_path(path) as temporary, tempfile.TemporaryFile(dir=path.parent) as waiting:
+        with (
+            files.atomic_path(path) as temporary,
+            tempfile.TemporaryFile(dir=path.parent) as waiting,
+        ):
             for row in rows:
                 vector = row.get("embedding") or [np.nan] * size
                 waiting.write(np.asarray(vector, "<f4").tobytes())
@@ -304,19 +291,13 @@ def write_vectors(path: Path, rows: Iterable[Record], size: int) -> None:
                 np.lib.format.write_array_header_1_0(stream, header)
                 shutil.copyfileobj(waiting, stream)
     else:
-        import pyarrow.parquet
+        import pyarrow
 
         texts = [(name, pyarrow.string()) for name in ("id", "text", "error")]
         schema = pyarrow.schema([*texts, ("embedding", pyarrow.list_(pyarrow.float32()))])
-        with (
-            atomic_path(path) as temporary,
-            pyarrow.parquet.ParquetWriter(temporary, schema) as writer,
-        ):
-            stream_of_rows = iter(rows)
-            while part := list(islice(stream_of_rows, _WRITTEN_AT_ONCE)):
-                for row in part:
-                    row["id"] = None if row.get("id") is None else str(row["id"])
-                writer.write_table(pyarrow.Table.from_pylist(part, schema=schema))
+        named = ({**row, "id": None if row.get("id") is None else str(row["id"])} for row in rows)
+        with files.atomic_path(path) as temporary:
+            _write_parts(temporary, schema, _parts(named))
 
 
 def _write_delimited(path: Path, stored: Callable[[], Iterator[Record]], delimiter: str) -> None:
@@ -337,16 +318,25 @@ def _flat(row: Record) -> Record:
 
 def _write_parquet(path: Path, stored: Callable[[], Iterator[Record]]) -> None:
     with needs("data", f"{path}: writing Parquet"):
-        import pyarrow.parquet
-    names = dict.fromkeys(name for row in stored() for name in row)
-
-    def parts() -> Iterator[dict[str, list[object]]]:
-        rows = stored()
-        while part := list(islice(rows, _WRITTEN_AT_ONCE)):
-            yield {name: [row.get(name) for row in part] for name in names}
-
-    found = [pyarrow.Table.from_pydict(part).schema for part in parts()]
+        import pyarrow
+    empty = dict.fromkeys(name for row in stored() for name in row)
+    found = [
+        pyarrow.Table.from_pylist([{**empty, **row} for row in part]).schema
+        for part in _parts(stored())
+    ]
     schema = pyarrow.unify_schemas(found or [pyarrow.schema([])], promote_options="permissive")
-    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-        for part in parts():
-            writer.write_table(pyarrow.Table.from_pydict(part, schema=schema))
+    _write_parts(path, schema, _parts(stored()))
+
+
+def _parts(rows: Iterator[Record]) -> Iterator[list[Record]]:
+    while part := list(islice(rows, _WRITTEN_AT_ONCE)):
+        yield part
+
+
+def _write_parts(path: Path, schema: pyarrow.Schema, parts: Iterable[list[Record]]) -> None:
+    from pyarrow import Table
+    from pyarrow.parquet import ParquetWriter
+
+    with ParquetWriter(path, schema) as writer:
+        for part in parts:
+            writer.write_table(Table.from_pylist(part, schema=schema))

@@ -131,10 +131,7 @@ class RunFolder:
         self._append({"event": name, "step": step, **fields})
 
     def metrics(self) -> Iterator[dict[str, object]]:
-        """Yield the logged lines; one that a crash or a power cut left broken is left out.
-
-        How many those are is said through ``logging``.
-        """
+        """Yield the logged lines; those that a crash left broken are left out, and counted."""
         if not self.metrics_path.exists():
             return
         num_broken = 0
@@ -184,7 +181,6 @@ def _versions() -> dict[str, str]:
 def _commit() -> str | None:
     """Return the git commit of the source tree, or None for an installed package."""
     command = ["git", "-C", str(Path(__file__).resolve().parent), "rev-parse", "HEAD"]
-    try:
+    with suppress(OSError, subprocess.CalledProcessError):
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+    return None
