@@ -110,9 +110,10 @@ def plan(
     return SharingPlan(sets(attention), sets(feed_forward), sets(norms), inner_group_num)
 
 
-def plan_of(config: ModelConfig) -> SharingPlan:
-    """The plan that a model of this configuration runs."""
-    return plan(config.sharing, config.num_layers, config.num_groups, config.inner_group_num)
+def plan_of(config: ModelConfig, depth: int | None = None) -> SharingPlan:
+    """The plan that a model of this configuration runs, with all its layers or ``depth``."""
+    full = plan(config.sharing, config.num_layers, config.num_groups, config.inner_group_num)
+    return full if depth is None else full.at_depth(depth)
 
 
 def draw(plan: SharingPlan) -> str:

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder, write_text
 from litebert.interop.card import CARD_FILE, onnx_card
-from litebert.interop.folder import CONFIG_FILE, ModelFolder
+from litebert.interop.folder import CONFIG_FILE, Array, ModelFolder
 from litebert.interop.names import POOLER
-from litebert.interop.onnx.graph import Array, Int8, Precision
-from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import check_eight_bits, verify_export
 from litebert.interop.pooling import VectorRule
 from litebert.model.config import TASK_FILE, Pooling
@@ -76,6 +74,9 @@ def export_onnx(
             says, else the mean.
         accept: called with the finished folder before it gets its name; raises to refuse it.
     """
+    from litebert.interop.onnx.graph import Int8, Precision
+    from litebert.interop.onnx.model import ModelGraph
+
     folder = ModelFolder(source)
     head = folder.head
     parameters = _parameters(folder, head)
@@ -87,17 +88,16 @@ def export_onnx(
     builder = ModelGraph(folder.config, parameters, precision, mask_id, depth)
     num_layers = builder.plan.num_layers
     model = builder.build(head)
+    weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
     with atomic_folder(out) as temporary:
-        weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
         _write(model, temporary / MODEL_FILE, weight_bytes)
         for name in (CONFIG_FILE, TASK_FILE):
             if (folder.path / name).is_file():
                 shutil.copyfile(folder.path / name, temporary / name)
         if has_pieces:
             copy_tokenizer(folder.path, temporary)
-        name = Path(out).name
-        card = onnx_card(folder.config, head, name, precision.name, num_layers, folder.card)
-        write_text(temporary / CARD_FILE, card)
+        shown = (Path(out).name, precision.name, num_layers)
+        write_text(temporary / CARD_FILE, onnx_card(folder.config, head, *shown, folder.card))
         if HEADS[head].pretrained:
             rule = VectorRule.read(folder.path) or VectorRule()
             rule = rule if pooling is None else replace(rule, pooling=pooling)
@@ -147,9 +147,6 @@ def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
 def _write(model: ModelProto, path: Path, weight_bytes: int) -> None:
     import onnx
 
-    if weight_bytes < _LARGEST_PROTOBUF_BYTES:
-        onnx.save_model(model, path)
-        return
-    onnx.save_model(
-        model, path, save_as_external_data=True, location=f"{MODEL_FILE}_data", size_threshold=1024
-    )
+    beside = weight_bytes >= _LARGEST_PROTOBUF_BYTES
+    location = f"{path.name}_data"
+    onnx.save_model(model, path, save_as_external_data=beside, location=location)
