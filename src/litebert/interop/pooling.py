@@ -81,17 +81,13 @@ class VectorRule:
         for path in places:
             (folder / path).mkdir(exist_ok=True)
         write_json(folder / MODULES_FILE, modules)
-        modes: dict[str, object] = {key: mode == self.pooling for mode, key in _MODES.items()}
-        modes |= dict.fromkeys(_OTHER_MODES, False)
-        write_json(
-            folder / _POOLING_FOLDER / "config.json",
-            {"word_embedding_dimension": hidden_size, **modes},
-        )
-        write_json(
-            folder / "sentence_bert_config.json",
-            # The tokenizer itself knows about upper and lower case.
-            {"max_seq_length": max_length, "do_lower_case": False},
-        )
+        settings: dict[str, object] = {"word_embedding_dimension": hidden_size}
+        settings |= {key: mode == self.pooling for mode, key in _MODES.items()}
+        settings |= dict.fromkeys(_OTHER_MODES, False)
+        write_json(folder / _POOLING_FOLDER / "config.json", settings)
+        # The tokenizer itself knows about upper and lower case.
+        limits = {"max_seq_length": max_length, "do_lower_case": False}
+        write_json(folder / "sentence_bert_config.json", limits)
 
     def vector(self, states_SH: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Pool the states of one text, [S, H] -> [H]."""

@@ -61,12 +61,13 @@ class _SlicedLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """Scalar sum of losses, and number of correct rows."""
         device = hidden_ME.device.type
-        inputs = (hidden_ME, table_VE, bias_V)
         if torch.is_autocast_enabled(device):
             narrow = torch.get_autocast_dtype(device)
-            inputs = (hidden_ME.to(narrow), table_VE.to(narrow), bias_V.to(narrow))
+            hidden_ME, table_VE, bias_V = (x.to(narrow) for x in (hidden_ME, table_VE, bias_V))
         with torch.autocast(device, enabled=False):
-            loss_M, correct_M, gradients = _loss_by_slices(*inputs, labels_M, with_gradients)
+            loss_M, correct_M, gradients = _loss_by_slices(
+                hidden_ME, table_VE, bias_V, labels_M, with_gradients
+            )
         ctx.save_for_backward(*gradients)
         num_correct = correct_M.sum()
         ctx.mark_non_differentiable(num_correct)
@@ -74,20 +75,13 @@ class _SlicedLoss(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: AutogradContext, grad_loss: Tensor, _: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        """Scale the gradients."""
-        hidden_ME, table_VE, bias_V = ctx.saved_tensors
-        return hidden_ME * grad_loss, table_VE * grad_loss, bias_V * grad_loss, None, None
+    def backward(ctx: AutogradContext, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """Scale the gradients; the labels and the flag have none."""
+        return *(gradient * grad_loss for gradient in ctx.saved_tensors), None, None
 
 
 def _loss_by_slices(
-    hidden_ME: Tensor,
-    table_VE: Tensor,
-    bias_V: Tensor,
-    labels_M: Tensor,
-    with_gradients: bool,
+    hidden_ME: Tensor, table_VE: Tensor, bias_V: Tensor, labels_M: Tensor, with_gradients: bool
 ) -> tuple[Tensor, Tensor, _Gradients]:
     """Loss and correctness of each row (0 and false where ignored), and gradients of the sum."""
     num_rows, num_words = len(hidden_ME), len(table_VE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,11 +58,11 @@ class Graph:
             self.weights[name] = numpy_helper.from_array(array, name)
         return name
 
-    def op(self, kind: str, *inputs: Input, **attributes: object) -> str:
+    def op(self, kind: str, *inputs: Input, **attributes: Any) -> str:
         """Add a node with one output and return its name."""
         return self.ops(1, kind, *inputs, **attributes)[0]
 
-    def ops(self, num_outputs: int, kind: str, *inputs: Input, **attributes: object) -> list[str]:
+    def ops(self, num_outputs: int, kind: str, *inputs: Input, **attributes: Any) -> list[str]:
         """Add a node with several outputs and return their names."""
         name = f"{kind}_{len(self.nodes)}"
         names = [name, *(f"{name}_{i}" for i in range(1, num_outputs))]

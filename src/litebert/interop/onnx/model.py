@@ -158,8 +158,8 @@ class ModelGraph:
         return self.op("Tanh", self._linear(read, "encoder.pooler"))
 
     def _output_sequence(self, sequence: str, rows: str) -> None:
-        shape = [rows, SEQUENCE, self.config.hidden_size]
-        self.graph.output("last_hidden_state", sequence, shape)
+        size = self.config.hidden_size
+        self.graph.output("last_hidden_state", sequence, [rows, SEQUENCE, size])
 
     def _output_words(self, sequence: str, ids: str) -> None:
         """``logits`` [B, S, V] as others expect, ``masked_logits`` [M, V] where a mask stands."""
