@@ -120,9 +120,11 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        square = (config.hidden_size, config.hidden_size)
-        self.query, self.key, self.value = Linear(*square), Linear(*square), Linear(*square)
-        self.output = Linear(*square)
+        hidden = config.hidden_size
+        self.query = Linear(hidden, hidden)
+        self.key = Linear(hidden, hidden)
+        self.value = Linear(hidden, hidden)
+        self.output = Linear(hidden, hidden)
         self.num_heads = config.heads
         self.dropout = config.attention_dropout
 

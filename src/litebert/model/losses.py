@@ -112,8 +112,14 @@ def _loss_by_slices(
         loss_M[rows] = (log_total - label_score) * counts
         correct_M[rows] = (label_score >= best_score) & counts
         if gradients:
-            probabilities.scatter_add_(1, labels, probabilities.new_full(labels.shape, -1.0))
-            _add_gradients(gradients, rows, probabilities, hidden, table_VE, counts.to(wide))
+            grad_hidden_ME, grad_table_VE, grad_bias_V = gradients
+            grad_logits = probabilities
+            grad_logits.scatter_add_(1, labels, grad_logits.new_full(labels.shape, -1.0))
+            # Ignored rows are dropped on the narrow side, E.
+            counted, narrow = counts.to(wide), grad_logits.to(hidden.dtype)
+            _add_product(grad_table_VE, narrow.t(), hidden * counts.to(hidden.dtype)[:, None])
+            grad_hidden_ME[rows] = torch.mm(narrow, table_VE) * counted[:, None]
+            grad_bias_V.addmv_(grad_logits.t(), counted)
     return loss_M, correct_M, gradients
 
 
@@ -124,21 +130,9 @@ def _logits(hidden: Tensor, table_VE: Tensor, bias_V: Tensor, out: Tensor) -> Te
     return out.copy_(torch.addmm(bias_V, hidden, table_VE.t()))
 
 
-def _add_gradients(
-    gradients: tuple[Tensor, Tensor, Tensor],
-    rows: slice,
-    grad_logits: Tensor,
-    hidden: Tensor,
-    table_VE: Tensor,
-    counts: Tensor,
-) -> None:
-    """Add what a slice of rows contributes; ignored rows are dropped on the narrow side, E."""
-    grad_hidden_ME, grad_table_VE, grad_bias_V = gradients
-    counted = hidden * counts.to(hidden.dtype)[:, None]
-    narrow = grad_logits.to(hidden.dtype)
-    if narrow.dtype == grad_table_VE.dtype:
-        grad_table_VE.addmm_(narrow.t(), counted)
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add left @ right to `total`, which may be wider."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
     else:
-        grad_table_VE.add_(torch.mm(narrow.t(), counted))
-    grad_hidden_ME[rows] = torch.mm(narrow, table_VE) * counts[:, None]
-    grad_bias_V.addmv_(grad_logits.t(), counts)
+        total.add_(torch.mm(left, right))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,8 @@ INT8_TOLERANCE = 0.25
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Inputs = Mapping[str, Ints]
+"""A batch [B, S] by the names of the graph's inputs."""
 
 _SHAPES = ((1, 1), (1, 7), (3, 24), (2, 65))
 
@@ -89,10 +90,10 @@ def verify_export(
     wanted, found = defaultdict[str, list[Floats]](list), defaultdict[str, list[Floats]](list)
     shapes = []
     for inputs in _check_inputs(config):
-        shapes.append(inputs.input_ids_BS.shape)
+        shapes.append(inputs["input_ids"].shape)
         expected = reference.outputs(head, inputs)
         computed = session.run(list(expected), _feeds(head, inputs))
-        keep = inputs.attention_mask_BS.astype(bool)
+        keep = inputs["attention_mask"].astype(bool)
         for (name, right), got in zip(expected.items(), computed, strict=True):
             got = got.astype(np.float64).reshape(right.shape)
             if right.ndim == 3 or OUTPUTS[name].per == "token":
@@ -112,7 +113,7 @@ def verify_export(
     return Verification(float(difference), tolerance, tuple(shapes))
 
 
-def _check_inputs(config: ModelConfig) -> Iterator[ReferenceInputs]:
+def _check_inputs(config: ModelConfig) -> Iterator[Inputs]:
     """Yield random batches: one token, one text, several with padding."""
     generator = np.random.default_rng(0)
     for batch, wished in _SHAPES:
@@ -122,26 +123,17 @@ def _check_inputs(config: ModelConfig) -> Iterator[ReferenceInputs]:
         lengths[0] = length
         mask = (np.arange(length) < lengths).astype(np.int64)
         types = np.minimum(np.arange(length) * 2 // length, config.type_vocab_size - 1)
-        yield ReferenceInputs(ids, mask, np.broadcast_to(types, ids.shape).astype(np.int64))
+        types = np.broadcast_to(types, ids.shape).astype(np.int64)
+        yield {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
 
 
-def _feeds(head: Head, inputs: ReferenceInputs) -> dict[str, Array]:
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    feeds: dict[str, Array] = dict(zip(names, inputs, strict=True))
+def _feeds(head: Head, inputs: Inputs) -> Inputs:
     if HEADS[head].choices:
-        return {name: array[:, None] for name, array in feeds.items()}
+        return {name: array[:, None] for name, array in inputs.items()}
     if "answer_logits" in HEADS[head].output_names:
         # The reference has the answerability logit with only the padding out of the running.
-        feeds["p_mask"] = 1 - inputs.attention_mask_BS
-    return feeds
-
-
-class ReferenceInputs(NamedTuple):
-    """A batch of token ids."""
-
-    input_ids_BS: Ints
-    attention_mask_BS: Ints
-    token_type_ids_BS: Ints
+        return {**inputs, "p_mask": 1 - inputs["attention_mask"]}
+    return inputs
 
 
 class ReferenceModel:
@@ -155,12 +147,10 @@ class ReferenceModel:
         self.weights = {name: array.astype(np.float64) for name, array in parameters.items()}
         self.plan = plan_of(config, depth)
 
-    def outputs(self, head: Head, inputs: ReferenceInputs) -> dict[str, Floats]:
-        """Return the outputs of a head by the names of the ONNX export.
+    def outputs(self, head: Head, inputs: Inputs) -> dict[str, Floats]:
+        """Return the outputs of a head by the names of the ONNX export, of the beam only the last.
 
-        ``logits`` [B, S, V] (words), [B, labels], [B, 1] (one choice per row) or [B, S, labels];
-        ``sop_logits`` [B, 2]; ``start_logits`` and ``end_logits`` [B, S]; ``answer_logits`` [B];
-        ``pooler_output`` [B, H]; ``last_hidden_state`` [B, S, H].
+        ``logits`` are [B, S, V] (words), [B, S, labels], [B, labels] or [B, 1] (one choice a row).
         """
         hidden_BSH = self.encode(inputs)
         outputs = {"last_hidden_state": hidden_BSH}
@@ -181,10 +171,10 @@ class ReferenceModel:
             outputs["answer_logits"] = self._answerability(hidden_BSH, inputs)
         return outputs
 
-    def encode(self, inputs: ReferenceInputs) -> Floats:
+    def encode(self, inputs: Inputs) -> Floats:
         """Return the last hidden state [B, S, H]."""
-        x_BSH = self._embed(inputs.input_ids_BS, inputs.token_type_ids_BS)
-        keep_BS = inputs.attention_mask_BS.astype(bool)
+        x_BSH = self._embed(inputs["input_ids"], inputs["token_type_ids"])
+        keep_BS = inputs["attention_mask"].astype(bool)
         for attention, feed_forward, norms in self.plan.blocks:
             mixed_BSH = self._attend(x_BSH, keep_BS, f"encoder.attention.{attention}")
             x_BSH = self._norm(x_BSH + mixed_BSH, f"encoder.norms.{norms}.attention")
@@ -223,9 +213,9 @@ class ReferenceModel:
         words_BSV: Floats = x @ table_VE.T + self.weights["mlm.bias"]
         return words_BSV
 
-    def _answerability(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> Floats:
+    def _answerability(self, hidden_BSH: Floats, inputs: Inputs) -> Floats:
         """The paper's SQuAD 2.0 head with every token allowed."""
-        keep_BS = inputs.attention_mask_BS.astype(bool)
+        keep_BS = inputs["attention_mask"].astype(bool)
         scores_BS = np.where(keep_BS, self._linear(hidden_BSH, "start")[..., 0], -np.inf)
         expected_BH = (_softmax(scores_BS)[:, None] @ hidden_BSH)[:, 0]
         both = np.concatenate([expected_BH, hidden_BSH[:, 0]], axis=-1)
@@ -233,10 +223,10 @@ class ReferenceModel:
         logits_B: Floats = (features_BH @ self.weights["answer.weight"].T)[:, 0]
         return logits_B
 
-    def _read(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> Floats:
+    def _read(self, hidden_BSH: Floats, inputs: Inputs) -> Floats:
         """The vector that a task head reads."""
         if self.config.pooling == "mean":
-            mask_BS1 = inputs.attention_mask_BS[:, :, None]
+            mask_BS1 = inputs["attention_mask"][:, :, None]
             total_B1H = (hidden_BSH * mask_BS1).sum(1, keepdims=True)
             hidden_BSH = total_B1H / mask_BS1.sum(1, keepdims=True)
         return self._pool(hidden_BSH)
