@@ -338,8 +338,7 @@ def _read_safetensors(path: Path) -> dict[str, Array]:
                         f"{path}: {odd[0]} is of type {types[odd[0]]}, which is not read; save the "
                         "weights as float32"
                     )
-                known = [name for name in types if types[name] in _TYPES]
-                tensors = {name: stream.get_tensor(name) for name in known}
+                tensors = {name: stream.get_tensor(name) for name in types if types[name] in _TYPES}
             if len(tensors) == len(types):
                 return tensors
             views = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]

@@ -94,11 +94,7 @@ def tensor_names(config: ModelConfig, head: Head, *, foreign: bool | None = None
 def tensor_shapes(
     config: ModelConfig, head: Head, num_labels: int | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of each parameter by our name, without building the model.
-
-    >>> tensor_shapes(ModelConfig(), "classification", 3)["classifier.weight"]
-    (3, 768)
-    """
+    """The shape of each parameter by our name, without building the model."""
     hidden, embedding, row = config.hidden_size, config.embedding_size, HEADS[head]
     outputs = num_labels or 2 if row.has_classes else len(row.outputs)
     maps = {  # the last part of a module's name -> (output, input)

@@ -22,11 +22,7 @@ _OTHER_MODES = ("pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
 
 @dataclass(frozen=True)
 class VectorRule:
-    """How the states of a text's tokens become one vector.
-
-    >>> VectorRule(normalize=True).vector(np.array([[3.0, 4.0], [3.0, 4.0]], np.float32)).tolist()
-    [0.6000000238418579, 0.800000011920929]
-    """
+    """How the states of a text's tokens become one vector."""
 
     pooling: Pooling = "mean"
     """the mean over all tokens, ``[CLS]`` and ``[SEP]`` among them, or the state of ``[CLS]``"""

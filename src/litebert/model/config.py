@@ -196,11 +196,7 @@ PRESETS: Mapping[str, ModelConfig] = _presets()
 
 
 def preset(name: str, **overrides: object) -> ModelConfig:
-    """The preset of that name, with some fields overridden.
-
-    >>> preset("albert-base", vocab_size=8_000).hidden_size
-    768
-    """
+    """The preset of that name, with some fields overridden."""
     if name not in PRESETS:
         near = suggestion(name, PRESETS) or f" Known: {', '.join(PRESETS)}."
         raise ConfigError(f'unknown model preset "{name}".{near}')
@@ -255,11 +251,7 @@ class _Preset:
 
 @dataclass(frozen=True)
 class ModelSection(ShapeOverrides, _Preset):
-    """The model to train: a preset, and what differs from it.
-
-    >>> ModelSection(preset="albert-small", num_layers=4).resolve(vocab_size=8192).hidden_size
-    256
-    """
+    """The model to train: a preset, and what differs from it."""
 
     vocab_size: int | None = None
     """pieces in the vocabulary; default: that of the shards"""

@@ -25,11 +25,9 @@ class ParameterCounts:
     embeddings: int
     """word, position and segment tables with their norm"""
     projection: int
-    """E -> H"""
     blocks: int
     """all attention, feed-forward and norm sets"""
     pooler: int
-    """the map of the first token"""
     heads: int
     """masked-word and sentence head (the decoder is the word table)"""
 

@@ -16,24 +16,24 @@ from litebert.model.losses import vocabulary_loss
 
 
 class PretrainingOutput(NamedTuple):
-    """Sums, so that the caller can divide by counts over all micro-batches and ranks."""
+    """Sums, so that the caller can divide by counts over all micro-batches and ranks.
+
+    A scalar is there if what it compares with is given.
+    """
 
     sentence_logits_B2: Tensor
     """0 = in order, 1 = swapped (or random, for NSP)"""
     mlm_logits_MV: Tensor | None = None
     """at the asked positions, when no labels are given"""
     mlm_loss_sum: Tensor | None = None
-    """scalar: sum of the masked-word losses, when labels are given"""
     mlm_count: Tensor | None = None
-    """scalar int64: labels that count"""
+    """int64: labels that count"""
     mlm_correct: Tensor | None = None
-    """scalar int64: labels that scored highest"""
+    """int64: labels that scored highest"""
     sentence_loss_sum: Tensor | None = None
-    """scalar: sum of the sentence losses, when labels are given"""
     bag_loss_sum: Tensor | None = None
-    """scalar: sum of the examples' bag-of-words losses, when bags are given"""
     vector_loss_sum: Tensor | None = None
-    """scalar: sum of one less the cosines with a teacher's vectors, when they are given"""
+    """of one less the cosines with a teacher's vectors"""
 
     @property
     def loss(self) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from litebert.model import cpu, layers
+from litebert.model import cpu
 from litebert.model.config import ModelConfig
 from litebert.model.cpu import PackedLinear, gelu_tanh, has_onednn, in_slices, linear
 from litebert.model.encoder import Encoder

@@ -232,14 +232,13 @@ class ModelGraph:
         """Some dimensions of a tensor."""
         return self.op("Slice", self.op("Shape", name), [start], [stop])
 
-    def _linear(self, x: str, name: str) -> str:
+    def _linear(self, x: str, name: str, precision: Precision | None = None) -> str:
         weight, bias = self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"]
-        return self.precision.linear(self.graph, x, name, weight, bias)
+        return (precision or self.precision).linear(self.graph, x, name, weight, bias)
 
     def _small(self, x: str, name: str) -> str:
         """A last linear map to a few outputs: too small to gain from int8, so always float."""
-        weight, bias = self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"]
-        return Precision().linear(self.graph, x, name, weight, bias)
+        return self._linear(x, name, Precision())
 
     def _norm(self, x: str, name: str) -> str:
         parts = self._weight(f"{name}.weight"), self._weight(f"{name}.bias")

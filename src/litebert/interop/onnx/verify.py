@@ -87,7 +87,7 @@ def verify_export(
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     is_int8 = session.get_modelmeta().custom_metadata_map["precision"] == "int8"
     reference = ReferenceModel(config, parameters, depth)
-    wanted, found = defaultdict[str, list[Floats]](list), defaultdict[str, list[Floats]](list)
+    compared = defaultdict[str, list[Floats]](list)
     shapes = []
     for inputs in _check_inputs(config):
         shapes.append(inputs["input_ids"].shape)
@@ -98,15 +98,14 @@ def verify_export(
             got = got.astype(np.float64).reshape(right.shape)
             if right.ndim == 3 or OUTPUTS[name].per == "token":
                 right, got = right[keep], got[keep]  # nothing reads what padding gives
-            wanted[name].append(right.ravel())
-            found[name].append(got.ravel())
+            compared[name].append(np.stack((right.ravel(), got.ravel())))
 
     def measure(values: Floats) -> float:
         return float(np.sqrt((values**2).mean()) if is_int8 else np.abs(values).max())
 
     difference = 0.0
-    for name in wanted:
-        right, got = np.concatenate(wanted[name]), np.concatenate(found[name])
+    for parts in compared.values():
+        right, got = np.hstack(parts)
         # numpy's maximum keeps what is not a number; Python's may drop it.
         difference = np.maximum(difference, measure(got - right) / max(1.0, measure(right)))
     tolerance = INT8_TOLERANCE if is_int8 else FLOAT_TOLERANCE
