@@ -12,6 +12,8 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 from litebert import __version__
 
 Array = npt.NDArray[np.generic]
+Quantized = tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]
+"""A matrix [rows, columns] as integers, and the scale of each row."""
 Input = str | int | float | Sequence[int]
 """Of a node: the name of a tensor; a float or integers are constants (float32, int64)."""
 Shape = Sequence[str | int]
@@ -125,8 +127,8 @@ class Precision:
         return graph.op("Gemm", x, graph.weight(name, table_VE), bias, transB=1)
 
 
-def quantize_rows(matrix: Array, largest: int = LARGEST) -> tuple[Array, Array]:
-    """Round each row to int8 so that its largest weight becomes ``largest``; values and scales.
+def quantize_rows(matrix: Array, largest: int = LARGEST) -> Quantized:
+    """Round each row to int8 so that its largest weight becomes ``largest``.
 
     ``values * scales[:, None]`` is the matrix again, nearly.
     """
@@ -149,7 +151,7 @@ class Int8(Precision):
 
     def __init__(self, bits: int = 7) -> None:
         self.bits = bits
-        self._quantized: dict[str, tuple[Array, Array]] = {}  # a shared matrix is rounded once
+        self._quantized: dict[str, Quantized] = {}  # a shared matrix is rounded once
 
     def linear(self, graph: Graph, x: str, name: str, weight_OI: Array, bias_O: Array) -> str:
         """Add an integer product, its rescaling and the bias."""
@@ -177,7 +179,7 @@ class Int8(Precision):
         rows = graph.weight(f"{name}_int8", values)
         return rows, graph.weight(f"{name}_scale", scales[:, None])
 
-    def _quantize(self, name: str, matrix: Array) -> tuple[Array, Array]:
+    def _quantize(self, name: str, matrix: Array) -> Quantized:
         if name not in self._quantized:
             largest = FULL_RANGE if self.bits == 8 else LARGEST
             self._quantized[name] = quantize_rows(matrix, largest)
