@@ -35,15 +35,11 @@ def model_card(
     author's to add.
     """
     if is_foreign(config, head):
-        library = "transformers"
-        use = (
-            f"from transformers import Albert{HEADS[head].architecture}\n\n"
-            f'model = Albert{HEADS[head].architecture}.from_pretrained("{name}")'
-        )
+        library, use = "transformers", _from_pretrained(head, name)
         note = "litebert and transformers read this folder."
     else:
         library = "litebert"
-        use = f'from litebert.interop.hf import load_model\n\nmodel = load_model("{name}")'
+        use = ["from litebert.interop.hf import load_model", f'model = load_model("{name}")']
         note = "Only litebert reads this folder: transformers has no such model."
     note = f"An ALBERT model made with litebert. {note}"
     return _card(_front(library, languages), name, note, _shape(config, head), use, about)
@@ -57,25 +53,18 @@ def onnx_card(
     What that one says about training and scores, and its languages, stay.
     """
     rows = {**_shape(config, head), "layers": num_layers, "format": f"ONNX, {precision}"}
-    use = (
-        "from litebert import Predictor\n\n"
-        f'predictor = Predictor.load("{name}")  # needs onnxruntime, not torch'
-    )
+    load = f'predictor = Predictor.load("{name}")  # needs onnxruntime, not torch'
     about = "An ALBERT model as ONNX (`model.onnx`), made with `litebert export onnx`."
     if precision == "int8":
         about += " Its weights are 8-bit integers; scores below are of the model before that."
     languages = re.search(r"^language:\n((?:- .+\n)+)", card, re.MULTILINE)
     found = [line[2:] for line in languages[1].splitlines()] if languages else []
+    use = ["from litebert import Predictor", load]
     return _card(_front("onnx", found), name, about, rows, use, sections(card))
 
 
 def hub_card(
-    config: ModelConfig,
-    head: Head,
-    name: str,
-    front: str,
-    sizes: Mapping[str, int],
-    about: str,
+    config: ModelConfig, head: Head, name: str, front: str, sizes: Mapping[str, int], about: str
 ) -> str:
     """Return the card of a folder that every runtime loads.
 
@@ -87,11 +76,10 @@ def hub_card(
     if foreign and task in _WITH_PIPELINE:
         ways += ["from transformers import pipeline", f'model = pipeline("{task}", "{name}")']
     elif foreign:
-        model = f"Albert{HEADS[head].architecture}"
-        ways += [f"from transformers import {model}", f'model = {model}.from_pretrained("{name}")']
+        ways += _from_pretrained(head, name)
     if HEADS[head].pretrained:
-        ways.append("from sentence_transformers import SentenceTransformer")
-        ways.append(f'model = SentenceTransformer("{name}")  # or with backend="onnx"')
+        vectors = f'model = SentenceTransformer("{name}")  # or with backend="onnx"'
+        ways += ["from sentence_transformers import SentenceTransformer", vectors]
     opened = f'onnxruntime.InferenceSession("{name}/onnx/model_quantized.onnx")'
     ways += ["import onnxruntime", f"session = {opened}"]
     files = {f"`{file}`": f"{size / 1e6:,.2f} MB" for file, size in sizes.items()}
@@ -104,8 +92,12 @@ const model = await pipeline("{task}", "{name}", {{ dtype: "q8" }});
 ```
 {about}"""
     note = "An ALBERT model made with litebert: one folder for every runtime."
-    rows = _shape(config, head) | files
-    return _card(front, name, note, rows, "\n\n".join(ways), about)
+    return _card(front, name, note, _shape(config, head) | files, ways, about)
+
+
+def _from_pretrained(head: Head, name: str) -> list[str]:
+    model = f"Albert{HEADS[head].architecture}"
+    return [f"from transformers import {model}", f'model = {model}.from_pretrained("{name}")']
 
 
 def runs_in_script(config: ModelConfig, head: Head) -> bool:
@@ -114,11 +106,7 @@ def runs_in_script(config: ModelConfig, head: Head) -> bool:
 
 
 def pipeline_tag(head: Head) -> str:
-    """Return what the hub calls the task of a head.
-
-    >>> pipeline_tag("span"), pipeline_tag("encoder")
-    ('question-answering', 'feature-extraction')
-    """
+    """Return what the hub calls the task of a head."""
     return next((_PIPELINES[name] for name in HEADS[head].answers), "feature-extraction")
 
 
@@ -134,6 +122,7 @@ def pretraining_section(rows: Mapping[str, object], title: str = "Pretraining") 
 
 
 def _shape(config: ModelConfig, head: Head) -> dict[str, object]:
+    groups = f" ({config.num_groups})" if config.sharing == "groups" else ""
     return {
         "head": head,
         "vocabulary": f"{config.vocab_size:,}",
@@ -142,8 +131,7 @@ def _shape(config: ModelConfig, head: Head) -> dict[str, object]:
         "layers": config.num_layers,
         "attention heads": config.heads,
         "feed-forward size": config.ffn,
-        "shared parameters": config.sharing
-        + (f" ({config.num_groups})" if config.sharing == "groups" else ""),
+        "shared parameters": config.sharing + groups,
         "activation": config.activation,
         "longest sequence": config.max_positions,
     }
@@ -156,13 +144,9 @@ def _front(library: str, languages: Sequence[str]) -> str:
 
 
 def _card(
-    front: str,
-    name: str,
-    note: str,
-    rows: Mapping[str, object],
-    use: str,
-    about: str,
+    front: str, name: str, note: str, rows: Mapping[str, object], use: Sequence[str], about: str
 ) -> str:
+    code = "\n\n".join(use)
     return f"""---
 {front}
 ---
@@ -174,7 +158,7 @@ def _card(
 {_table(rows)}
 
 ```python
-{use}
+{code}
 ```
 {about}"""
 

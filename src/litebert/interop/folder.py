@@ -24,16 +24,8 @@ from litebert.common.errors import CheckpointError, needs
 from litebert.common.files import near_folders
 from litebert.common.limits import check_regular
 from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, is_main_process
+from litebert.interop import hf_config
 from litebert.interop.card import CARD_FILE
-from litebert.interop.hf_config import (
-    MULTI_LABEL,
-    OWN_TYPE,
-    head_of,
-    labels_of,
-    model_config,
-    read_settings,
-    readable,
-)
 from litebert.interop.names import (
     BUFFERS,
     FOREIGN_PROJECTION,
@@ -84,9 +76,9 @@ class ModelFolder:
         self.path = resolve(source)
         config_path = self.path / CONFIG_FILE
         self.source = str(config_path)
-        self.values = read_settings(config_path)
-        self.is_own = self.values.get("model_type") == OWN_TYPE
-        written = model_config(self.values, self.source)
+        self.values = hf_config.read_settings(config_path)
+        self.is_own = self.values.get("model_type") == hf_config.OWN_TYPE
+        written = hf_config.model_config(self.values, self.source)
         if self._has_square_projection(written):
             written = replace(written, embedding_projection=True)
         overrides = overrides or {}
@@ -97,12 +89,12 @@ class ModelFolder:
     @property
     def head(self) -> Head:
         """The head that the folder holds."""
-        return head_of(self.values, self.source)
+        return hf_config.head_of(self.values, self.source)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the outputs of a labelled head."""
-        return labels_of(self.values, self.source)
+        return hf_config.labels_of(self.values, self.source)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -112,7 +104,7 @@ class ModelFolder:
     @property
     def is_multi_label(self) -> bool:
         """Whether the head is a classifier that may give several labels."""
-        return self.values.get("problem_type") == MULTI_LABEL
+        return self.values.get("problem_type") == hf_config.MULTI_LABEL
 
     @property
     def card(self) -> str:
@@ -134,9 +126,8 @@ class ModelFolder:
 
     def parameters(self, head: Head) -> Parameters:
         """Return the weights by our names, as far as the folder has those that the head wants."""
-        names = tensor_names(self.config, head, foreign=not self.is_own)
-        wanted = set(names.values())
-        surplus = set(self.tensors) - wanted
+        names = self._names(head)
+        surplus = set(self.tensors) - set(names.values())
         if not self.is_own and not self.config.has_projection:
             # transformers has a projection even where E = H: here it is the identity.
             surplus -= {f"{FOREIGN_PROJECTION}.weight", f"{FOREIGN_PROJECTION}.bias"}
@@ -150,7 +141,7 @@ class ModelFolder:
         self, parameters: Mapping[str, Array], head: Head, num_labels: int | None = None
     ) -> None:
         """Refuse weights that are not finite numbers of the shapes that ``config.json`` says."""
-        names = tensor_names(self.config, head, foreign=not self.is_own)
+        names = self._names(head)
         shapes = tensor_shapes(self.config, head, num_labels)
         wrong = [
             f"{names[name]} has {array.shape}, not {shapes[name]}"
@@ -176,16 +167,16 @@ class ModelFolder:
 
     def unknown(self, surplus: tuple[str, ...]) -> tuple[str, ...]:
         """Return the surplus tensors that are not another head's, nor a tied copy or a counter."""
-        known = {*BUFFERS, *TIED_COPIES}
-        for head in HEADS:
-            known |= set(tensor_names(self.config, head, foreign=not self.is_own).values())
+        known = {*BUFFERS, *TIED_COPIES}.union(*(self._names(head).values() for head in HEADS))
         return tuple(name for name in surplus if name not in known)
+
+    def _names(self, head: Head) -> dict[str, str]:
+        return tensor_names(self.config, head, foreign=not self.is_own)
 
     def _has_square_projection(self, config: ModelConfig) -> bool:
         """Whether a folder with E = H has a projection that does something."""
-        if self.is_own or config.embedding_size != config.hidden_size:
-            return False
-        if config.embedding_projection or not _weight_files(self.path):
+        is_square = config.embedding_size == config.hidden_size and not self.is_own
+        if not is_square or config.embedding_projection or not _weight_files(self.path):
             return False
         weight, bias = (self.tensors.get(f"{FOREIGN_PROJECTION}.{x}") for x in ("weight", "bias"))
         if weight is None or bias is None or weight.shape != (config.hidden_size,) * 2:
@@ -310,7 +301,7 @@ def _weight_files(path: Path) -> list[Path]:
     if (path / WEIGHTS_FILE).is_file():
         return [path / WEIGHTS_FILE]
     if (path / INDEX_FILE).is_file():
-        shards = read_settings(path / INDEX_FILE).get("weight_map")
+        shards = hf_config.read_settings(path / INDEX_FILE).get("weight_map")
         # An entry names a file of the same folder, never one outside.
         if not isinstance(shards, dict) or not all(
             isinstance(name, str) and Path(name).name == name for name in shards.values()
@@ -326,11 +317,11 @@ def _read_weights(path: Path) -> dict[str, Array]:
         raise CheckpointError(f"{path} has no weights: expected {WEIGHTS_FILE} or {PICKLED_FILE}")
     tensors: dict[str, Array] = {}
     for file in files:
-        read = _read_pickled if file.suffix == ".bin" else _read_safetensors
-        for name, tensor in read(file).items():
-            is_float = tensor.dtype.kind == "f"
+        tensors |= _read_pickled(file) if file.suffix == ".bin" else _read_safetensors(file)
+    for name, tensor in tensors.items():
+        if tensor.dtype.kind == "f":
             with np.errstate(over="ignore"):  # too large a float64 is refused as not finite
-                tensors[name] = tensor.astype(np.float32, copy=False) if is_float else tensor
+                tensors[name] = tensor.astype(np.float32, copy=False)
     return tensors
 
 
@@ -338,7 +329,7 @@ def _read_safetensors(path: Path) -> dict[str, Array]:
     from safetensors import SafetensorError, deserialize, safe_open
 
     try:
-        with readable(path):
+        with hf_config.readable(path):
             check_regular(path)
             with safe_open(path, framework="np") as stream:
                 types = {name: stream.get_slice(name).get_dtype() for name in stream.keys()}  # noqa: SIM118
@@ -347,8 +338,7 @@ def _read_safetensors(path: Path) -> dict[str, Array]:
                         f"{path}: {odd[0]} is of type {types[odd[0]]}, which is not read; save the "
                         "weights as float32"
                     )
-                known = [name for name in types if types[name] in _TYPES]
-                tensors = {name: stream.get_tensor(name) for name in known}
+                tensors = {name: stream.get_tensor(name) for name in types if types[name] in _TYPES}
             if len(tensors) == len(types):
                 return tensors
             views = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
@@ -364,7 +354,7 @@ def _read_safetensors(path: Path) -> dict[str, Array]:
 def _read_pickled(path: Path) -> dict[str, Array]:
     with needs("train", f"reading {path}", CheckpointError):
         import torch
-    with readable(path):
+    with hf_config.readable(path):
         check_regular(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)

@@ -53,9 +53,17 @@ def save_model(
     head = _head_of_model(model, head)
     config = model.config
     assert isinstance(config, ModelConfig), "every model carries its configuration"
-    names = _labels_to_write(model, head, labels)
+    if not HEADS[head].labelled:
+        labels = None
+    else:
+        num_outputs = len(model.get_parameter(f"{HEADS[head].linear}.bias"))
+        labels = default_labels(num_outputs) if labels is None else labels
+        if len(labels) != num_outputs:
+            raise ConfigError(
+                f"{len(labels)} labels were given for a head of {num_outputs} outputs"
+            )
     with atomic_folder(folder, replace=replace) as temporary:
-        values = foreign_config(config, head, names, multi_label=multi_label)
+        values = foreign_config(config, head, labels, multi_label=multi_label)
         write_json(temporary / CONFIG_FILE, values)
         _write_weights(model, config, head, temporary / WEIGHTS_FILE)
         if tokenizer_folder is not None:
@@ -67,24 +75,12 @@ def save_model(
 
 def _head_of_model(model: nn.Module, asked: Head | None) -> Head:
     head = head_of_class(type(model))
+    name = type(model).__name__
     if head is None:
-        raise TypeError(
-            f"a {type(model).__name__} is not a litebert model; unwrap it before saving"
-        )
+        raise TypeError(f"a {name} is not a litebert model; unwrap it before saving")
     if asked is None or asked == head or HEADS[asked].part_of == head:
         return asked or head
-    raise TypeError(f"a {type(model).__name__} has no head '{asked}'")
-
-
-def _labels_to_write(
-    model: nn.Module, head: Head, labels: Sequence[str] | None
-) -> Sequence[str] | None:
-    if not HEADS[head].labelled:
-        return None
-    num_outputs = len(model.get_parameter(f"{HEADS[head].linear}.bias"))
-    if labels is not None and len(labels) != num_outputs:
-        raise ConfigError(f"{len(labels)} labels were given for a head of {num_outputs} outputs")
-    return default_labels(num_outputs) if labels is None else labels
+    raise TypeError(f"a {name} has no head '{asked}'")
 
 
 def _write_weights(model: nn.Module, config: ModelConfig, head: Head, path: Path) -> None:
@@ -95,8 +91,7 @@ def _write_weights(model: nn.Module, config: ModelConfig, head: Head, path: Path
     prefix = "encoder." if HEADS[head].bare else ""
     state = {prefix + name: tensor for name, tensor in model.state_dict().items()}
     names = tensor_names(config, head)
-    left_out = _left_out(config, head)
-    assert set(names) == set(state) - left_out, sorted(set(names) ^ set(state))
+    assert set(names) == set(state) - _left_out(config, head), sorted(set(names) ^ set(state))
     if foreign and not HEADS[head].pooled:
         # transformers builds these heads without a pooler and would call it unexpected.
         names = {ours: name for ours, name in names.items() if ours not in POOLER}
@@ -192,11 +187,9 @@ def copy_model(
 ) -> Head:
     """Copy a folder or hub model with some settings replaced; return its head."""
     folder = ModelFolder(source, overrides)
-    # A folder that says masked words may hold the sentence head too: it is copied too.
-    head = folder.head
-    whole = HEADS[head].part_of
+    head, whole = folder.head, HEADS[folder.head].part_of
     if whole is not None and not folder.parameters(whole).missing:
-        head = whole
+        head = whole  # a folder that says masked words may hold the sentence head too
     model = load_model(folder, head)
     with atomic_folder(out) as temporary:
         save_model(

@@ -55,17 +55,13 @@ _FIELDS: Mapping[str, str] = {
 }
 """Keys of ``config.json`` -> fields of :class:`ModelConfig` that need no thought."""
 
-_DEFAULTS: Mapping[str, object] = {
-    "vocab_size": 30000,
-    "embedding_size": 128,
+_DEFAULTS: dict[str, object] = {
     "hidden_size": 4096,
     "num_hidden_layers": 12,
     "num_hidden_groups": 1,
     "num_attention_heads": 64,
     "intermediate_size": 16384,
     "hidden_act": "gelu_new",
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
 }
 """What an absent key means to transformers and to the official code (ALBERT-xxlarge), where that
 differs from our own default."""
@@ -146,7 +142,7 @@ def model_config(values: Mapping[str, object], source: str) -> ModelConfig:
     own = model_type == OWN_TYPE
     if values.get("tie_word_embeddings", True) is not True:
         raise CheckpointError(f"{source}: tie_word_embeddings is off; only a tied decoder is read")
-    present = {**_DEFAULTS, **{key: value for key, value in values.items() if value is not None}}
+    present = _DEFAULTS | {key: value for key, value in values.items() if value is not None}
     fields = {ours: present[theirs] for theirs, ours in _FIELDS.items() if theirs in present}
     activation = present["hidden_act"]
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:

@@ -107,15 +107,16 @@ def export_hub(
     facts = _merged(facts or HubFacts(), own, _facts_of_run(folder.path))
     with atomic_folder(out) as temporary, tempfile.TemporaryDirectory() as scratch:
         full, small = Path(scratch) / "float32", Path(scratch) / "int8"
+        graphs = temporary / ONNX_FOLDER
         export_onnx(folder.path, full, pooling=pooling)
         export_onnx(folder.path, small, int8=True)
         _write_weights(folder, temporary)
-        (temporary / ONNX_FOLDER).mkdir()
+        graphs.mkdir()
         for file in full.glob(f"{MODEL_FILE}*"):
-            shutil.move(file, temporary / ONNX_FOLDER)
+            shutil.move(file, graphs)
         if len(list(small.glob(f"{MODEL_FILE}*"))) > 1:
             raise CheckpointError(f"{folder.path} is too large for one file of 8-bit weights")
-        shutil.move(small / MODEL_FILE, temporary / ONNX_FOLDER / QUANTIZED_FILE)
+        shutil.move(small / MODEL_FILE, graphs / QUANTIZED_FILE)
         if (rule := VectorRule.read(full)) is not None:
             rule.write(temporary, folder.config.hidden_size, folder.config.max_positions)
         is_embedder = HEADS[folder.head].bare and VectorRule.read(folder.path) is not None
@@ -176,36 +177,30 @@ def _facts_of_run(model: Path) -> HubFacts:
         return HubFacts()
     run = RunFolder(model.parent)
     machine = run.section("machine") if "machine" in run.manifest() else {}
-    place: dict[str, str | float] = {
-        key: str(machine[key]) for key in ("platform", "cores") if key in machine
-    }
-    path = run.path / RESULT_FILE
-    if path.is_file():
-        result = read_json(path)
+    place = {key: str(machine[key]) for key in ("platform", "cores") if key in machine}
+    if (run.path / RESULT_FILE).is_file():
+        result = read_json(run.path / RESULT_FILE)
         scores, task = result.get("scores"), str(result.get("task"))
         keys = ("steps", "epochs", "tokens", "seconds", "train_examples")
         return HubFacts(
             dataset=(_DATASETS[task],) if task in _DATASETS else (),
             task=task,
             scores=_numbers(scores) if isinstance(scores, Mapping) else {},
-            cost={**_numbers({key: result.get(key) for key in keys}), **place},
+            cost=_numbers({key: result.get(key) for key in keys}) | place,
         )
     lines = [line for line in run.metrics() if "event" not in line]
     measured = next((line for line in reversed(lines) if "dev_masked_loss" in line), {})
     scores = {key: measured.get(f"dev_{key}") for key in ("masked_loss", "mlm_accuracy")}
     last = lines[-1] if lines else {}
     names = {"steps": "step", "tokens": "tokens", "seconds": "elapsed_s"}
-    cost = _numbers({name: last.get(key) for name, key in names.items()})
-    return HubFacts(task="masked words", scores=_numbers(scores), cost={**cost, **place})
+    cost = _numbers({name: last.get(key) for name, key in names.items()}) | place
+    return HubFacts(task="masked words", scores=_numbers(scores), cost=cost)
 
 
 def _numbers(values: Mapping[str, object]) -> dict[str, float]:
     """The finite numbers of a JSON object; YAML for the hub knows no others."""
-    return {
-        str(key): value
-        for key, value in values.items()
-        if isinstance(value, (int, float)) and math.isfinite(value)
-    }
+    numbers = {key: value for key, value in values.items() if isinstance(value, (int, float))}
+    return {key: value for key, value in numbers.items() if math.isfinite(value)}
 
 
 def _front_matter(folder: ModelFolder, name: str, facts: HubFacts, is_embedder: bool) -> str:
@@ -215,13 +210,13 @@ def _front_matter(folder: ModelFolder, name: str, facts: HubFacts, is_embedder: 
     tag = "sentence-similarity" if is_embedder else pipeline_tag(folder.head)
     library = "transformers" if is_foreign(folder.config, folder.head) else "litebert"
     script = ["transformers.js"] if runs_in_script(folder.config, folder.head) else []
-    hub_name = _DATASETS.get(facts.task or "")
+    task = facts.task or "dev"
     results = [
         EvalResult(
             task_type=tag,
-            dataset_type=hub_name or re.sub(r"\W+", "-", facts.task or "dev"),
-            dataset_name=facts.task or "dev",
-            dataset_config=facts.task if hub_name == "nyu-mll/glue" else None,
+            dataset_type=_DATASETS.get(task) or re.sub(r"\W+", "-", task),
+            dataset_name=task,
+            dataset_config=task if task in _GLUE else None,
             dataset_split="validation",
             metric_type=_METRICS.get(metric, metric),
             metric_name=metric,
@@ -265,9 +260,8 @@ def push_hub(folder: Path, name: str, *, private: bool = False) -> str:
     api = HfApi()  # HF_ENDPOINT names another hub
     try:
         made = api.create_repo(name, private=private or None, exist_ok=True)
-        api.upload_folder(
-            repo_id=made.repo_id, folder_path=folder, commit_message="Exported with litebert"
-        )
+        note = "Exported with litebert"
+        api.upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message=note)
     except Exception as error:  # the library and its HTTP client have many families of errors
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__

@@ -34,6 +34,7 @@ _BLOCK: Mapping[str, Mapping[str, str]] = {
     "norms": {"attention": "attention.LayerNorm", "feed_forward": "full_layer_layer_norm"},
 }
 """Our modules of a layer, by the sets that may be shared -> transformers' names."""
+_LAYER = "albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}."
 
 BUFFERS = ("albert.embeddings.position_ids", "albert.embeddings.token_type_ids")
 """Counters that older folders hold beside the weights."""
@@ -73,30 +74,30 @@ def tensor_names(config: ModelConfig, head: Head, *, foreign: bool | None = None
     >>> tensor_names(ModelConfig(), "pretraining")["sentence.bias"]
     'sop_classifier.classifier.bias'
     """
-    foreign = is_foreign(config, head) if foreign is None else foreign
     names = {
         "encoder.embeddings.word.weight": "albert.embeddings.word_embeddings.weight",
         "encoder.embeddings.position.weight": "albert.embeddings.position_embeddings.weight",
         "encoder.embeddings.segment.weight": "albert.embeddings.token_type_embeddings.weight",
     }
-    for ours, theirs in {**_encoder_modules(config), **HEADS[head].modules}.items():
+    modules = {"encoder.embeddings.norm": "albert.embeddings.LayerNorm"}
+    if config.has_projection:
+        modules["encoder.embeddings.projection"] = FOREIGN_PROJECTION
+    modules |= block_modules(config, _LAYER, _BLOCK) | {"encoder.pooler": "albert.pooler"}
+    for ours, theirs in (modules | dict(HEADS[head].modules)).items():
         for part in ("weight", "bias"):
             names[f"{ours}.{part}"] = f"{theirs}.{part}"
-    names.update(HEADS[head].tensors)
+    names |= HEADS[head].tensors
+    foreign = is_foreign(config, head) if foreign is None else foreign
     return names if foreign else {ours: ours for ours in names}
 
 
 def tensor_shapes(
     config: ModelConfig, head: Head, num_labels: int | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of each parameter by our name, without building the model.
-
-    >>> tensor_shapes(ModelConfig(), "classification", 3)["classifier.weight"]
-    (3, 768)
-    """
+    """The shape of each parameter by our name, without building the model."""
     hidden, embedding, row = config.hidden_size, config.embedding_size, HEADS[head]
     outputs = num_labels or 2 if row.has_classes else len(row.outputs)
-    maps = {  # the last or the last two parts of a module's name -> (output, input)
+    maps = {  # the last part of a module's name -> (output, input)
         "projection": (hidden, embedding),
         "expand": (config.ffn, hidden),
         "contract": (hidden, config.ffn),
@@ -108,36 +109,37 @@ def tensor_shapes(
         "position": (config.max_positions, config.position_size),
         "segment": (config.type_vocab_size, config.position_size),
     }
-    norms = {
-        "encoder.embeddings.norm": config.position_size,
+    vectors = {  # both parts of these are of one size
+        "mlm": config.vocab_size,
         "mlm.norm": embedding,
+        "encoder.embeddings.norm": config.position_size,
         "end_norm": hidden,
     }
     shapes: dict[str, tuple[int, ...]] = {}
     for name in tensor_names(config, head, foreign=False):
         module, _, part = name.rpartition(".")
-        if module == "mlm":
-            shapes[name] = (config.vocab_size,)
-        elif module in norms or ".norms." in name:
-            shapes[name] = (norms.get(module, hidden),)
+        if module in vectors or ".norms." in name:
+            shapes[name] = (vectors.get(module, hidden),)
         else:
-            last = module.rpartition(".")[2]
             default = (outputs if module == row.linear else hidden, hidden)
-            size = maps.get(last, default)
+            size = maps.get(module.rpartition(".")[2], default)
             shapes[name] = size if part == "weight" else size[:1]
     return shapes
 
 
-def _encoder_modules(config: ModelConfig) -> dict[str, str]:
-    """Our modules of weight and bias in the encoder -> transformers' names."""
-    modules = {"encoder.embeddings.norm": "albert.embeddings.LayerNorm"}
-    if config.has_projection:
-        modules["encoder.embeddings.projection"] = FOREIGN_PROJECTION
-    for (kind, names), count in zip(_BLOCK.items(), plan_of(config).num_sets, strict=True):
+def block_modules(
+    config: ModelConfig, scope: str, block: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """Our modules of weight and bias in all blocks -> others' names.
+
+    ``scope`` is what they call a block, with {group} and {inner}; ``block`` their modules of one,
+    by the sets that may be shared.
+    """
+    modules = {}
+    for (kind, names), count in zip(block.items(), plan_of(config).num_sets, strict=True):
         for index in range(count):
             group, inner = divmod(index, config.inner_group_num)
-            layer = f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}"
+            layer = scope.format(group=group, inner=inner)
             for ours, theirs in names.items():
-                modules[f"encoder.{kind}.{index}.{ours}"] = f"{layer}.{theirs}"
-    modules["encoder.pooler"] = "albert.pooler"
+                modules[f"encoder.{kind}.{index}.{ours}"] = layer + theirs
     return modules

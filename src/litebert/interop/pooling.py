@@ -15,9 +15,6 @@ from litebert.common.limits import parse_json
 from litebert.model.config import Pooling
 
 MODULES_FILE = "modules.json"
-_POOLING_FOLDER = "1_Pooling"
-_NORMALIZE_FOLDER = "2_Normalize"
-_LARGEST_FILE = 1 << 20
 _MODULES = "sentence_transformers.models."
 _MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
 _OTHER_MODES = ("pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
@@ -25,11 +22,7 @@ _OTHER_MODES = ("pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
 
 @dataclass(frozen=True)
 class VectorRule:
-    """How the states of a text's tokens become one vector.
-
-    >>> VectorRule(normalize=True).vector(np.array([[3.0, 4.0], [3.0, 4.0]], np.float32)).tolist()
-    [0.6000000238418579, 0.800000011920929]
-    """
+    """How the states of a text's tokens become one vector."""
 
     pooling: Pooling = "mean"
     """the mean over all tokens, ``[CLS]`` and ``[SEP]`` among them, or the state of ``[CLS]``"""
@@ -45,7 +38,7 @@ class VectorRule:
         if not path.is_file():
             return None
         try:
-            modules = parse_json(read_bytes(path, _LARGEST_FILE))
+            modules = parse_json(read_bytes(path, 1 << 20))
             if not isinstance(modules, list):
                 raise TypeError("not a list of modules")
             kinds = {str(module["type"]).rpartition(".")[2]: module["path"] for module in modules}
@@ -71,9 +64,9 @@ class VectorRule:
 
         The keys are those that it has read since version 2.
         """
-        places = {"": "Transformer", _POOLING_FOLDER: "Pooling"}
+        places = {"": "Transformer", "1_Pooling": "Pooling"}
         if self.normalize:
-            places[_NORMALIZE_FOLDER] = "Normalize"
+            places["2_Normalize"] = "Normalize"
         modules = [
             {"idx": number, "name": str(number), "path": path, "type": _MODULES + kind}
             for number, (path, kind) in enumerate(places.items())
@@ -81,17 +74,13 @@ class VectorRule:
         for path in places:
             (folder / path).mkdir(exist_ok=True)
         write_json(folder / MODULES_FILE, modules)
-        modes: dict[str, object] = {key: mode == self.pooling for mode, key in _MODES.items()}
-        modes |= dict.fromkeys(_OTHER_MODES, False)
-        write_json(
-            folder / _POOLING_FOLDER / "config.json",
-            {"word_embedding_dimension": hidden_size, **modes},
-        )
-        write_json(
-            folder / "sentence_bert_config.json",
-            # The tokenizer itself knows about upper and lower case.
-            {"max_seq_length": max_length, "do_lower_case": False},
-        )
+        settings: dict[str, object] = {"word_embedding_dimension": hidden_size}
+        settings |= {key: mode == self.pooling for mode, key in _MODES.items()}
+        settings |= dict.fromkeys(_OTHER_MODES, False)
+        write_json(folder / "1_Pooling" / "config.json", settings)
+        # The tokenizer itself knows about upper and lower case.
+        limits = {"max_seq_length": max_length, "do_lower_case": False}
+        write_json(folder / "sentence_bert_config.json", limits)
 
     def vector(self, states_SH: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Pool the states of one text, [S, H] -> [H]."""

@@ -10,9 +10,8 @@ A tensor carries its shape as a suffix: `hidden_BSH` is [batch, sequence, hidden
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from types import MappingProxyType
 from typing import Literal, get_args
 
 from litebert.common.config import check_range, from_dict, to_dict
@@ -84,14 +83,17 @@ class ModelConfig:
     """standard deviation of the truncated normal initialisation"""
 
     def __post_init__(self) -> None:
-        for name, largest in _LARGEST.items():
-            check_range(self, "1 or more", name, most=largest)
+        for largest, names in _LARGEST.items():
+            check_range(self, "1 or more", *names, most=largest)
         rates = ("hidden_dropout", "attention_dropout", "classifier_dropout")
         check_range(self, "0 or more and less than 1", *rates)
         check_range(self, "more than 0", "layer_norm_eps", "initializer_range")
-        _check_heads(self)
-        _check_sharing(self)
-        _check_choices(self)
+        _check_shape(self)
+        for name, kind in _CHOICES.items():
+            value, choices = getattr(self, name), get_args(kind)
+            if value not in choices:
+                near = suggestion(str(value), choices)
+                raise ConfigError(f'{name} is "{value}": use one of {", ".join(choices)}.{near}')
 
     @property
     def heads(self) -> int:
@@ -121,17 +123,12 @@ class ModelConfig:
         return self.embedding_size if self.embedding_layout == "factorized" else self.hidden_size
 
 
-_LARGEST: Mapping[str, int] = {
-    "vocab_size": 10_000_000,
-    "embedding_size": 65_536,
-    "hidden_size": 65_536,
-    "num_layers": 1_000,
-    "num_heads": 65_536,
-    "intermediate_size": 1_048_576,
-    "num_groups": 1_000,
-    "inner_group_num": 100,
-    "max_positions": 1_048_576,
-    "type_vocab_size": 65_536,
+_LARGEST: Mapping[int, Sequence[str]] = {
+    100: ("inner_group_num",),
+    1_000: ("num_layers", "num_groups"),
+    65_536: ("embedding_size", "hidden_size", "num_heads", "type_vocab_size"),
+    1_048_576: ("intermediate_size", "max_positions"),
+    10_000_000: ("vocab_size",),
 }
 """Larger than in any known model: more is a typing error or a damaged file."""
 _CHOICES = {
@@ -142,25 +139,19 @@ _CHOICES = {
 }
 
 
-def _check_heads(config: ModelConfig) -> None:
-    hidden = config.hidden_size
+def _check_shape(config: ModelConfig) -> None:
+    """Refuse settings that do not go together."""
+    hidden, embedding = config.hidden_size, config.embedding_size
+    divisors = ", ".join(str(n) for n in range(1, min(hidden, 64) + 1) if hidden % n == 0)
     if config.num_heads is None and hidden % HEAD_SIZE:
         raise ConfigError(
             f"hidden_size {hidden} is not a multiple of {HEAD_SIZE}, so the number of heads is not "
-            f"clear: set num_heads to one of {_divisors(hidden)}."
+            f"clear: set num_heads to one of {divisors}."
         )
     if hidden % config.heads:
         raise ConfigError(
-            f"num_heads {config.heads} does not divide hidden_size {hidden}: "
-            f"use one of {_divisors(hidden)}."
+            f"num_heads {config.heads} does not divide hidden_size {hidden}: use one of {divisors}."
         )
-
-
-def _divisors(number: int) -> str:
-    return ", ".join(str(n) for n in range(1, min(number, 64) + 1) if number % n == 0)
-
-
-def _check_sharing(config: ModelConfig) -> None:
     if config.sharing != "groups" and config.num_groups != 1:
         raise ConfigError(
             f'num_groups is {config.num_groups} but sharing is "{config.sharing}": '
@@ -171,19 +162,11 @@ def _check_sharing(config: ModelConfig) -> None:
             f"num_groups {config.num_groups} is larger than num_layers {config.num_layers}: "
             "some groups would never run; use at most one group per layer."
         )
-    if config.embedding_projection is False and config.embedding_size != config.hidden_size:
+    if config.embedding_projection is False and embedding != hidden:
         raise ConfigError(
-            f"embedding_projection is off but embedding_size {config.embedding_size} differs from "
-            f"hidden_size {config.hidden_size}: make them equal, or leave the projection on."
+            f"embedding_projection is off but embedding_size {embedding} differs from "
+            f"hidden_size {hidden}: make them equal, or leave the projection on."
         )
-
-
-def _check_choices(config: ModelConfig) -> None:
-    for name, kind in _CHOICES.items():
-        value, choices = getattr(config, name), get_args(kind)
-        if value not in choices:
-            near = suggestion(str(value), choices)
-            raise ConfigError(f'{name} is "{value}": use one of {", ".join(choices)}.{near}')
 
 
 def _presets() -> dict[str, ModelConfig]:
@@ -193,14 +176,10 @@ def _presets() -> dict[str, ModelConfig]:
         albert = ModelConfig(hidden_size=hidden, num_layers=layers)
         # The release: version 1 with dropout 0.1 except xxlarge, version 2 without any.
         rate = 0.0 if size == "xxlarge" else 0.1
-        presets[f"albert-{size}"] = albert
+        presets[f"albert-{size}"] = presets[f"albert-{size}-v2"] = albert
         presets[f"albert-{size}-v1"] = replace(albert, hidden_dropout=rate, attention_dropout=rate)
-        presets[f"albert-{size}-v2"] = albert
-    for size in ("base", "large", "xlarge"):
-        hidden, layers = shapes[size]
-        presets[f"bert-{size}"] = ModelConfig(
-            hidden_size=hidden, num_layers=layers, embedding_size=hidden, sharing="none"
-        )
+        if size != "xxlarge":
+            presets[f"bert-{size}"] = replace(albert, embedding_size=hidden, sharing="none")
     # Our own family for CPUs and edge devices. Each step down costs about a third to a quarter
     # of the arithmetic per token of the one above (9.4, 3.5 and 0.8 million operations in the
     # layers), and keeps heads of 64 so that attention stays in full vectors. On two cores:
@@ -212,16 +191,12 @@ def _presets() -> dict[str, ModelConfig]:
     return presets
 
 
-PRESETS: Mapping[str, ModelConfig] = MappingProxyType(_presets())
+PRESETS: Mapping[str, ModelConfig] = _presets()
 """Named shapes; a plain `albert-*` name is version 2 (no dropout)."""
 
 
 def preset(name: str, **overrides: object) -> ModelConfig:
-    """The preset of that name, with some fields overridden.
-
-    >>> preset("albert-base", vocab_size=8_000).hidden_size
-    768
-    """
+    """The preset of that name, with some fields overridden."""
     if name not in PRESETS:
         near = suggestion(name, PRESETS) or f" Known: {', '.join(PRESETS)}."
         raise ConfigError(f'unknown model preset "{name}".{near}')
@@ -276,11 +251,7 @@ class _Preset:
 
 @dataclass(frozen=True)
 class ModelSection(ShapeOverrides, _Preset):
-    """The model to train: a preset, and what differs from it.
-
-    >>> ModelSection(preset="albert-small", num_layers=4).resolve(vocab_size=8192).hidden_size
-    256
-    """
+    """The model to train: a preset, and what differs from it."""
 
     vocab_size: int | None = None
     """pieces in the vocabulary; default: that of the shards"""

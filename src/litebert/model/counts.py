@@ -25,11 +25,9 @@ class ParameterCounts:
     embeddings: int
     """word, position and segment tables with their norm"""
     projection: int
-    """E -> H"""
     blocks: int
     """all attention, feed-forward and norm sets"""
     pooler: int
-    """the map of the first token"""
     heads: int
     """masked-word and sentence head (the decoder is the word table)"""
 
@@ -46,25 +44,20 @@ class ParameterCounts:
 
 def count_parameters(config: ModelConfig) -> ParameterCounts:
     """The counts of a pretraining model in closed form; needs no torch."""
-    num_sets = plan_of(config).num_sets
+    sets = plan_of(config).num_sets
     embedding, hidden, ffn = config.embedding_size, config.hidden_size, config.ffn
     attention = 4 * (hidden * hidden + hidden)
     feed_forward = (hidden * ffn + ffn) + (ffn * hidden + hidden)
     norms = 2 * 2 * hidden
-    positions = config.max_positions + config.type_vocab_size
+    # The rows of the position and segment tables, and the gains and biases of the norm.
+    narrow = config.max_positions + config.type_vocab_size + 2
+    words = (hidden * embedding + embedding) + 2 * embedding + config.vocab_size
     return ParameterCounts(
-        embeddings=config.vocab_size * embedding
-        + positions * config.position_size
-        + 2 * config.position_size,
+        embeddings=config.vocab_size * embedding + narrow * config.position_size,
         projection=(embedding * hidden + hidden) if config.has_projection else 0,
-        blocks=num_sets.attention * attention
-        + num_sets.feed_forward * feed_forward
-        + num_sets.norms * norms,
+        blocks=sets.attention * attention + sets.feed_forward * feed_forward + sets.norms * norms,
         pooler=hidden * hidden + hidden,
-        heads=(hidden * embedding + embedding)
-        + 2 * embedding
-        + config.vocab_size
-        + (2 * hidden + 2),
+        heads=words + (2 * hidden + 2),
     )
 
 
@@ -126,18 +119,16 @@ def paper_tables() -> Mapping[str, tuple[ParameterReport, ...]]:
         config = replace(base, sharing=sharing, embedding_size=embedding)
         return ParameterReport(f"base-E{embedding}-{sharing}", config, f"{millions}M")
 
-    albert = {"base": 12, "large": 18, "xlarge": 60, "xxlarge": 235}
-    bert = {"base": 108, "large": 334, "xlarge": 1270}
-    table_1 = {f"bert-{size}": millions for size, millions in bert.items()}
-    table_1 |= {f"albert-{size}": millions for size, millions in albert.items()}
+    table_1 = {"bert-base": 108, "bert-large": 334, "bert-xlarge": 1270}
+    table_1 |= {"albert-base": 12, "albert-large": 18, "albert-xlarge": 60, "albert-xxlarge": 235}
     embeddings = (64, 128, 256, 768)
     table_3: dict[Sharing, tuple[int, ...]] = {"none": (87, 89, 93, 108), "all": (10, 12, 16, 31)}
     sharings: tuple[Sharing, ...] = ("all", "attention", "ffn", "none")
     table_4 = {768: (31, 83, 57, 108), 128: (12, 64, 38, 89)}
+    own = ("albert-small", "albert-mini", "albert-tiny")
     return {
         "Table 1: sizes": tuple(
-            ParameterReport(name, PRESETS[name], f"{millions}M")
-            for name, millions in table_1.items()
+            ParameterReport(name, PRESETS[name], f"{size}M") for name, size in table_1.items()
         ),
         "Table 3: embedding size": tuple(
             ablation(sharing, embedding, millions)
@@ -153,8 +144,5 @@ def paper_tables() -> Mapping[str, tuple[ParameterReport, ...]]:
             ParameterReport(f"base-G{groups}", replace(base, sharing="groups", num_groups=groups))
             for groups in (2, 3, 4, 6, 12)
         ),
-        "Small models": tuple(
-            ParameterReport(f"albert-{size}", PRESETS[f"albert-{size}"])
-            for size in ("small", "mini", "tiny")
-        ),
+        "Small models": tuple(ParameterReport(name, PRESETS[name]) for name in own),
     }

@@ -7,7 +7,7 @@ import functools
 import math
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Protocol
 
@@ -18,29 +18,15 @@ from torch.autograd.function import once_differentiable
 
 _CUBIC = 0.044715
 _SCALE = 2.0 * math.sqrt(2.0 / math.pi)
-
 _SLICE_ELEMENTS = 2**17
 """worked on at a time, so that the temporaries stay in the second-level cache"""
-
 _SCORES_AT_A_TIME = 2**21
 """of attention in bfloat16: 4 MB, whose pages the allocator keeps"""
-
-_ONEDNN_OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
-"""What torch's compiler itself uses for linear maps. They are not public: looked up, and done
-without where they are missing."""
-
 SHAPE_CACHES = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
 _CACHED_SHAPES = "64"
 """oneDNN and torch's layer above it keep up to some megabytes for each matrix and number of tokens
 that they have met, 1,024 of them by default: memory grows for hours where lengths vary. They ask
 the environment when they are first used. 64 were as fast (docs/experiments-log.md)."""
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""what glibc's mallopt calls the two sizes below"""
-_KEPT_BYTES = 2**30
-"""free memory that stays with the process"""
-_LARGEST_KEPT = 2**25
-"""bytes of a tensor that may use it; glibc allows no more"""
 
 
 def keep_freed_memory() -> None:
@@ -52,8 +38,8 @@ def keep_freed_memory() -> None:
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
-        libc.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
-        libc.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
+        libc.mallopt(-1, 2**30)  # M_TRIM_THRESHOLD: free memory that stays with the process
+        libc.mallopt(-3, 2**25)  # M_MMAP_THRESHOLD: tensors that may use it; no more is allowed
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -89,9 +75,7 @@ class _SigmoidGelu(torch.autograd.Function):
         x = x.contiguous()
         ctx.save_for_backward(x)
         y = torch.empty_like(x)
-        scratch = _scratch(x, 1)
-        for x_slice, y_slice in zip(_slices(x), _slices(y), strict=True):
-            (square,) = _fit(scratch, x_slice)
+        for x_slice, y_slice, square in _slices(x, y, scratch=1):
             torch.mul(x_slice, x_slice, out=square)
             gate = _gate(x_slice, square, out=square)
             torch.mul(gate, x_slice, out=y_slice)
@@ -103,10 +87,8 @@ class _SigmoidGelu(torch.autograd.Function):
         """grad * (s + s (1 - s) x k (1 + 3 c x^2)) with s the gate, k its scale, c the cubic."""
         (x,) = ctx.saved_tensors
         grad_x = torch.empty_like(x)
-        scratch = _scratch(x, 2)
-        slices = zip(_slices(x), _slices(grad_y.contiguous()), _slices(grad_x), strict=True)
-        for x_slice, grad_y_slice, slope in slices:
-            inner, gate = _fit(scratch, x_slice)
+        slices = _slices(x, grad_y.contiguous(), grad_x, scratch=2)
+        for x_slice, grad_y_slice, slope, inner, gate in slices:
             torch.mul(x_slice, x_slice, out=inner)
             _gate(x_slice, inner, out=gate)
             inner.mul_(3.0 * _CUBIC * _SCALE).add_(_SCALE).mul_(x_slice)
@@ -116,17 +98,14 @@ class _SigmoidGelu(torch.autograd.Function):
         return grad_x
 
 
-def _slices(x: Tensor) -> Sequence[Tensor]:
-    return torch.split(x.view(-1), _SLICE_ELEMENTS)
+def _slices(*tensors: Tensor, scratch: int) -> Iterator[list[Tensor]]:
+    """Slices of tensors of one size, with room for temporaries.
 
-
-def _scratch(x: Tensor, count: int) -> Sequence[Tensor]:
-    """Room for temporaries, used again for every slice: fresh memory costs more than the sums."""
-    return x.new_empty((count, min(x.numel(), _SLICE_ELEMENTS))).unbind(0)
-
-
-def _fit(scratch: Sequence[Tensor], slice_: Tensor) -> Sequence[Tensor]:
-    return [room[: len(slice_)] for room in scratch]
+    The room is used again for every slice: fresh memory costs more than the sums.
+    """
+    rooms = tensors[0].new_empty((scratch, min(tensors[0].numel(), _SLICE_ELEMENTS)))
+    for parts in zip(*(torch.split(x.view(-1), _SLICE_ELEMENTS) for x in tensors), strict=True):
+        yield [*parts, *rooms[:, : len(parts[0])]]
 
 
 def _gate(x: Tensor, square: Tensor, out: Tensor) -> Tensor:
@@ -217,12 +196,12 @@ class PackedLinear(nn.Module):
 
 @functools.cache
 def has_onednn() -> bool:
-    """Whether this torch on this processor has oneDNN's operators, and they multiply rightly."""
-    if (
-        platform.machine() not in ("x86_64", "AMD64")
-        or not torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        or not all(hasattr(torch.ops.mkldnn, name) for name in _ONEDNN_OPERATORS)
-    ):
+    """Whether this torch on this processor has oneDNN's operators, and they multiply rightly.
+
+    They are what torch's compiler itself uses for linear maps, and not public.
+    """
+    is_available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if platform.machine() not in ("x86_64", "AMD64") or not is_available:
         return False
     for variable in SHAPE_CACHES:
         os.environ.setdefault(variable, _CACHED_SHAPES)
@@ -230,7 +209,7 @@ def has_onednn() -> bool:
     try:
         with torch.no_grad():
             products = [_product(x, w, bias) for w in (_reordered(weight), weight)]
-    except (RuntimeError, TypeError):  # other arguments in another version
+    except (AttributeError, RuntimeError, TypeError):  # none, or others in another version
         return False
     return all(torch.equal(product, x @ weight.t() + bias) for product in products)
 

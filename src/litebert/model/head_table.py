@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class HeadRow:
     """class name in ``architectures`` without its ``Albert`` or ``Litebert``"""
     outputs: tuple[Output, ...]
     """what it gives beside the hidden states, in the order of its columns if it is linear"""
-    pooled: bool
+    pooled: bool = True
     """whether it reads the pooled vector"""
     linear: str = ""
     """module name of the one linear map that is the whole head (over the pooled vector or over
@@ -94,116 +93,101 @@ class HeadRow:
         return any(output.by_label for output in self.outputs)
 
 
-_HEADS = "litebert.model.heads."
-_POOLED = Output("pooler_output")
-_WORDS = Output("masked_logits", "mask", foreign_name="logits")
-_MLM_MODULES = {"mlm.transform": "predictions.dense", "mlm.norm": "predictions.LayerNorm"}
-_MLM_TENSORS = {"mlm.bias": "predictions.bias"}
-_classifier = partial(HeadRow, linear="classifier", modules={"classifier": "classifier"})
-_SQUAD2_MODULES = ("start", "end_hidden", "end_norm", "end", "answer_hidden")
-
 BEAM = 5
 """Starts, and ends per start, that the paper's SQuAD 2.0 head keeps."""
 
-HEADS: Mapping[Head, HeadRow] = MappingProxyType(
-    {
-        "encoder": HeadRow(
-            "litebert.model.encoder.Encoder", "Model", (_POOLED,), pooled=True, pretrained=True
-        ),
-        "pretraining": HeadRow(
-            "litebert.model.pretraining.PretrainingModel",
-            "ForPreTraining",
-            (_POOLED, _WORDS, Output("sop_logits")),
-            pooled=True,
-            pretrained=True,
-            modules=_MLM_MODULES | {"sentence": "sop_classifier.classifier"},
-            tensors=_MLM_TENSORS,
-            answers=("fill-mask", "order"),
-        ),
-        "masked_lm": HeadRow(
-            "litebert.model.pretraining.PretrainingModel",
-            "ForMaskedLM",
-            (_WORDS,),
-            pooled=False,
-            pretrained=True,
-            modules=_MLM_MODULES,
-            tensors=_MLM_TENSORS,
-            part_of="pretraining",
-            answers=("fill-mask",),
-        ),
-        "classification": _classifier(
-            _HEADS + "SequenceClassifier",
-            "ForSequenceClassification",
-            (Output("logits", by_label=True),),
-            pooled=True,
-            labelled=True,
-            problem_type="single_label_classification",
-            answers=("classify",),
-        ),
-        "regression": _classifier(
-            _HEADS + "SequenceRegressor",
-            "ForSequenceClassification",
-            (Output("logits"),),
-            pooled=True,
-            labelled=True,
-            problem_type="regression",
-            answers=("classify",),
-        ),
-        "multiple_choice": _classifier(
-            _HEADS + "MultipleChoice",
-            "ForMultipleChoice",
-            (Output("logits"),),
-            pooled=True,
-            choices=True,
-            answers=("multiple-choice",),
-        ),
-        "token_classification": _classifier(
-            _HEADS + "TokenClassifier",
-            "ForTokenClassification",
-            (Output("token_logits", "token", by_label=True, foreign_name="logits"),),
-            pooled=False,
-            labelled=True,
-            answers=("tag",),
-        ),
-        "span": HeadRow(
-            _HEADS + "SpanExtractor",
-            "ForQuestionAnswering",
-            (Output("start_logits", "token"), Output("end_logits", "token")),
-            pooled=False,
-            linear="span",
-            dropout=False,
-            modules={"span": "qa_outputs"},
-            answers=("answer",),
-        ),
-        "squad2": HeadRow(
-            "litebert.model.squad2.Squad2Model",
-            "ForSquad2",
-            (
-                Output("start_top_log_probs"),
-                Output("start_top_index"),
-                Output("end_top_log_probs"),
-                Output("end_top_index"),
-                Output("answer_logits"),
-            ),
-            pooled=False,
-            modules={name: name for name in _SQUAD2_MODULES},
-            tensors={"answer.weight": "answer.weight"},
-            foreign=False,
-            answers=("answer",),
-        ),
-    }
+_HEADS = "litebert.model.heads."
+_POOLED = Output("pooler_output")
+_WORDS = Output("masked_logits", "mask", foreign_name="logits")
+_LOGITS = Output("logits")
+_BEAMS = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index")
+_SQUAD2_MODULES = ("start", "end_hidden", "end_norm", "end", "answer_hidden")
+_MLM_MODULES = {"mlm.transform": "predictions.dense", "mlm.norm": "predictions.LayerNorm"}
+_pretraining = partial(
+    HeadRow,
+    "litebert.model.pretraining.PretrainingModel",
+    pretrained=True,
+    tensors={"mlm.bias": "predictions.bias"},
 )
+_classifier = partial(
+    HeadRow, linear="classifier", modules={"classifier": "classifier"}, labelled=True
+)
+
+HEADS: Mapping[Head, HeadRow] = {
+    "encoder": HeadRow("litebert.model.encoder.Encoder", "Model", (_POOLED,), pretrained=True),
+    "pretraining": _pretraining(
+        "ForPreTraining",
+        (_POOLED, _WORDS, Output("sop_logits")),
+        modules=_MLM_MODULES | {"sentence": "sop_classifier.classifier"},
+        answers=("fill-mask", "order"),
+    ),
+    "masked_lm": _pretraining(
+        "ForMaskedLM",
+        (_WORDS,),
+        pooled=False,
+        modules=_MLM_MODULES,
+        part_of="pretraining",
+        answers=("fill-mask",),
+    ),
+    "classification": _classifier(
+        _HEADS + "SequenceClassifier",
+        "ForSequenceClassification",
+        (Output("logits", by_label=True),),
+        problem_type="single_label_classification",
+        answers=("classify",),
+    ),
+    "regression": _classifier(
+        _HEADS + "SequenceRegressor",
+        "ForSequenceClassification",
+        (_LOGITS,),
+        problem_type="regression",
+        answers=("classify",),
+    ),
+    "multiple_choice": _classifier(
+        _HEADS + "MultipleChoice",
+        "ForMultipleChoice",
+        (_LOGITS,),
+        labelled=False,
+        choices=True,
+        answers=("multiple-choice",),
+    ),
+    "token_classification": _classifier(
+        _HEADS + "TokenClassifier",
+        "ForTokenClassification",
+        (Output("token_logits", "token", by_label=True, foreign_name="logits"),),
+        pooled=False,
+        answers=("tag",),
+    ),
+    "span": HeadRow(
+        _HEADS + "SpanExtractor",
+        "ForQuestionAnswering",
+        (Output("start_logits", "token"), Output("end_logits", "token")),
+        pooled=False,
+        linear="span",
+        dropout=False,
+        modules={"span": "qa_outputs"},
+        answers=("answer",),
+    ),
+    "squad2": HeadRow(
+        "litebert.model.squad2.Squad2Model",
+        "ForSquad2",
+        tuple(map(Output, (*_BEAMS, "answer_logits"))),
+        pooled=False,
+        modules={name: name for name in _SQUAD2_MODULES},
+        tensors={"answer.weight": "answer.weight"},
+        foreign=False,
+        answers=("answer",),
+    ),
+}
 
 ENCODER_OUTPUTS = (Output("last_hidden_state", "token"), Output("hidden_states", "token"))
 """What a model of any head gives: [B, S, H] and [B, S, blocks + 1, H]."""
 
-OUTPUTS: Mapping[str, Output] = MappingProxyType(
-    {
-        output.name: output
-        for outputs in (ENCODER_OUTPUTS, *(row.outputs for row in HEADS.values()))
-        for output in outputs
-    }
-)
+OUTPUTS: Mapping[str, Output] = {
+    output.name: output
+    for outputs in (ENCODER_OUTPUTS, *(row.outputs for row in HEADS.values()))
+    for output in outputs
+}
 """Every output by name. ``per`` is the same for all heads that give it; ``by_label`` is the head's
 to say."""
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from litebert.common.errors import ConfigError
 from litebert.model.config import IGNORED_LABEL, ModelConfig
 from litebert.model.encoder import Encoder, HeadInputs, first_rows
-from litebert.model.head_table import HEADS, Head, HeadRow
+from litebert.model.head_table import HEADS, Head
 from litebert.model.layers import Linear, at_least_float32, initialize
 from litebert.model.pretraining import PretrainingModel as PretrainingModel
 
@@ -27,12 +27,10 @@ class ClassifierOutput(NamedTuple):
 
 
 class SpanOutput(NamedTuple):
-    """Scores of answer boundaries."""
+    """How well an answer starts and ends at each token."""
 
     start_logits_BS: Tensor
-    """how well an answer starts here"""
     end_logits_BS: Tensor
-    """how well an answer ends here"""
     loss: Tensor | None
     """scalar: mean of the start and the end loss"""
 
@@ -122,17 +120,13 @@ class LinearHead(TaskModel):
     ) -> None:
         """Draw the weights; only a head with classes asks how many."""
         super().__init__(config, generator)
+        self.row = HEADS[self.head]
         if num_labels < 1:
             raise ConfigError(f"num_labels is {num_labels}: a head needs at least 1 label.")
         num_outputs = num_labels if self.row.has_classes else len(self.row.outputs)
         linear = Linear(config.hidden_size, num_outputs)
         self.add_module(self.row.linear, linear)
         initialize(linear, config.initializer_range, generator)
-
-    @property
-    def row(self) -> HeadRow:
-        """Its row of the table."""
-        return HEADS[self.head]
 
     @abstractmethod
     def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
@@ -216,12 +210,7 @@ class TokenClassifier(SequenceClassifier):
 
 
 class MultipleChoice(SequenceClassifier):
-    """The best of several texts, such as the answers to a question.
-
-    >>> model = MultipleChoice(ModelConfig(vocab_size=100, hidden_size=64))
-    >>> model(torch.tensor([[[2, 7, 3], [2, 8, 3]]])).logits.shape
-    torch.Size([1, 2])
-    """
+    """The best of several texts, such as the answers to a question."""
 
     head: ClassVar[Head] = "multiple_choice"
 
@@ -261,14 +250,10 @@ class SpanExtractor(LinearHead):
 
     def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
         """Mean of the start and the end loss for gold [B, 2 or 3]; a third column is not read."""
-        start, end = (
-            _boundary_loss(outputs[name], targets[:, column])
-            for column, name in enumerate(self.row.output_names)
-        )
-        return (start + end) / 2
-
-
-def _boundary_loss(logits_BS: Tensor, positions_B: Tensor) -> Tensor:
-    """Mean cross-entropy over the gold positions that lie inside the sequence."""
-    inside_B = (positions_B >= 0) & (positions_B < logits_BS.shape[1])
-    return mean_cross_entropy(logits_BS, positions_B.masked_fill(~inside_B, IGNORED_LABEL))
+        losses = []
+        for column, logits_BS in enumerate((outputs["start_logits"], outputs["end_logits"])):
+            gold_B = targets[:, column]
+            is_inside_B = (gold_B >= 0) & (gold_B < logits_BS.shape[1])
+            counted_B = gold_B.masked_fill(~is_inside_B, IGNORED_LABEL)
+            losses.append(mean_cross_entropy(logits_BS, counted_B))
+        return (losses[0] + losses[1]) / 2

@@ -5,36 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Literal, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from litebert.model import cpu
 from litebert.model.config import ModelConfig
-from litebert.model.cpu import (
-    PackedLinear,
-    gelu_tanh,
-    has_onednn,
-    in_slices,
-    linear,
-    prefers_slices,
-)
 from litebert.model.sharing import BlockSets
 
 AttentionImplementation = Literal["sdpa", "eager"]
 
-
-ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
-    {
-        "gelu_tanh": gelu_tanh,
-        "gelu": F.gelu,
-        "relu": F.relu,
-        "tanh": torch.tanh,
-        "linear": torch.positive,
-    }
-)
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "gelu_tanh": cpu.gelu_tanh,
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "tanh": torch.tanh,
+    "linear": torch.positive,
+}
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -67,7 +56,7 @@ class Linear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """[..., I] -> [..., O]."""
-        return linear(input, self.weight, self.bias)
+        return cpu.linear(input, self.weight, self.bias)
 
 
 def packed(module: nn.Module) -> nn.Module:
@@ -82,9 +71,9 @@ def packed(module: nn.Module) -> nn.Module:
         and not (module._forward_hooks or module._forward_pre_hooks)
         and module.weight.device.type == "cpu"
         and module.weight.dtype == torch.float32
-        and has_onednn()
+        and cpu.has_onednn()
     )
-    return PackedLinear(cast(nn.Linear, module)) if can_be else module
+    return cpu.PackedLinear(cast(nn.Linear, module)) if can_be else module
 
 
 class Embedding(nn.Embedding):
@@ -146,9 +135,8 @@ class Attention(nn.Module):
 
         Rows are indices into the flattened tokens: all are seen, but only these get a result.
         """
-        projected = self.query(x), self.key(x), self.value(x)
         mix = self._mix if context.shapes is None else self._mix_by_length
-        mixed = mix(projected, context)
+        mixed = mix((self.query(x), self.key(x), self.value(x)), context)
         out: Tensor = self.output(_select(mixed, rows_R))
         return out
 
@@ -156,13 +144,12 @@ class Attention(nn.Module):
         """Query, key and value [B, S, H] -> the heads' mixtures of values, in one [B, S, H]."""
         batch, length, hidden = projected[0].shape
         head_shape = (batch, length, self.num_heads, hidden // self.num_heads)
-        heads = (part_BSH.view(head_shape).transpose(1, 2) for part_BSH in projected)
-        query_BASD, key_BASD, value_BASD = heads
+        query_BASD, key_BASD, value_BASD = (x.view(head_shape).transpose(1, 2) for x in projected)
         dropout = self.dropout if self.training else 0.0
         # torch's fused kernel never holds the [S, S] weights; for bfloat16 a CPU has a faster way.
         fused = context.implementation == "sdpa"
         by_torch = F.scaled_dot_product_attention if fused else eager_attention
-        attend = _narrow_attention if fused and prefers_slices(query_BASD) else by_torch
+        attend = _narrow_attention if fused and cpu.prefers_slices(query_BASD) else by_torch
         mixed_BASD = attend(query_BASD, key_BASD, value_BASD, context.mask_B11S, dropout)
         return mixed_BASD.transpose(1, 2).reshape(batch, length, hidden)
 
@@ -201,7 +188,7 @@ def eager_attention(
     return torch.matmul(weights_BASS.to(value_BASD.dtype), value_BASD)
 
 
-_narrow_attention = partial(in_slices, partial(eager_attention, widen=False))
+_narrow_attention = partial(cpu.in_slices, partial(eager_attention, widen=False))
 
 
 class FeedForward(nn.Module):

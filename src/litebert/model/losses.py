@@ -61,12 +61,13 @@ class _SlicedLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """Scalar sum of losses, and number of correct rows."""
         device = hidden_ME.device.type
-        inputs = (hidden_ME, table_VE, bias_V)
         if torch.is_autocast_enabled(device):
             narrow = torch.get_autocast_dtype(device)
-            inputs = (hidden_ME.to(narrow), table_VE.to(narrow), bias_V.to(narrow))
+            hidden_ME, table_VE, bias_V = (x.to(narrow) for x in (hidden_ME, table_VE, bias_V))
         with torch.autocast(device, enabled=False):
-            loss_M, correct_M, gradients = _loss_by_slices(*inputs, labels_M, with_gradients)
+            loss_M, correct_M, gradients = _loss_by_slices(
+                hidden_ME, table_VE, bias_V, labels_M, with_gradients
+            )
         ctx.save_for_backward(*gradients)
         num_correct = correct_M.sum()
         ctx.mark_non_differentiable(num_correct)
@@ -74,20 +75,13 @@ class _SlicedLoss(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: AutogradContext, grad_loss: Tensor, _: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        """Scale the gradients."""
-        hidden_ME, table_VE, bias_V = ctx.saved_tensors
-        return hidden_ME * grad_loss, table_VE * grad_loss, bias_V * grad_loss, None, None
+    def backward(ctx: AutogradContext, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """Scale the gradients; the labels and the flag have none."""
+        return *(gradient * grad_loss for gradient in ctx.saved_tensors), None, None
 
 
 def _loss_by_slices(
-    hidden_ME: Tensor,
-    table_VE: Tensor,
-    bias_V: Tensor,
-    labels_M: Tensor,
-    with_gradients: bool,
+    hidden_ME: Tensor, table_VE: Tensor, bias_V: Tensor, labels_M: Tensor, with_gradients: bool
 ) -> tuple[Tensor, Tensor, _Gradients]:
     """Loss and correctness of each row (0 and false where ignored), and gradients of the sum."""
     num_rows, num_words = len(hidden_ME), len(table_VE)
@@ -118,8 +112,14 @@ def _loss_by_slices(
         loss_M[rows] = (log_total - label_score) * counts
         correct_M[rows] = (label_score >= best_score) & counts
         if gradients:
-            probabilities.scatter_add_(1, labels, probabilities.new_full(labels.shape, -1.0))
-            _add_gradients(gradients, rows, probabilities, hidden, table_VE, counts.to(wide))
+            grad_hidden_ME, grad_table_VE, grad_bias_V = gradients
+            grad_logits = probabilities
+            grad_logits.scatter_add_(1, labels, grad_logits.new_full(labels.shape, -1.0))
+            # Ignored rows are dropped on the narrow side, E.
+            counted, narrow = counts.to(wide), grad_logits.to(hidden.dtype)
+            _add_product(grad_table_VE, narrow.t(), hidden * counts.to(hidden.dtype)[:, None])
+            grad_hidden_ME[rows] = torch.mm(narrow, table_VE) * counted[:, None]
+            grad_bias_V.addmv_(grad_logits.t(), counted)
     return loss_M, correct_M, gradients
 
 
@@ -130,21 +130,9 @@ def _logits(hidden: Tensor, table_VE: Tensor, bias_V: Tensor, out: Tensor) -> Te
     return out.copy_(torch.addmm(bias_V, hidden, table_VE.t()))
 
 
-def _add_gradients(
-    gradients: tuple[Tensor, Tensor, Tensor],
-    rows: slice,
-    grad_logits: Tensor,
-    hidden: Tensor,
-    table_VE: Tensor,
-    counts: Tensor,
-) -> None:
-    """Add what a slice of rows contributes; ignored rows are dropped on the narrow side, E."""
-    grad_hidden_ME, grad_table_VE, grad_bias_V = gradients
-    counted = hidden * counts.to(hidden.dtype)[:, None]
-    narrow = grad_logits.to(hidden.dtype)
-    if narrow.dtype == grad_table_VE.dtype:
-        grad_table_VE.addmm_(narrow.t(), counted)
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add left @ right to `total`, which may be wider."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
     else:
-        grad_table_VE.add_(torch.mm(narrow.t(), counted))
-    grad_hidden_ME[rows] = torch.mm(narrow, table_VE) * counts[:, None]
-    grad_bias_V.addmv_(grad_logits.t(), counts)
+        total.add_(torch.mm(left, right))

@@ -16,24 +16,24 @@ from litebert.model.losses import vocabulary_loss
 
 
 class PretrainingOutput(NamedTuple):
-    """Sums, so that the caller can divide by counts over all micro-batches and ranks."""
+    """Sums, so that the caller can divide by counts over all micro-batches and ranks.
+
+    A scalar is there if what it compares with is given.
+    """
 
     sentence_logits_B2: Tensor
     """0 = in order, 1 = swapped (or random, for NSP)"""
     mlm_logits_MV: Tensor | None = None
     """at the asked positions, when no labels are given"""
     mlm_loss_sum: Tensor | None = None
-    """scalar: sum of the masked-word losses, when labels are given"""
     mlm_count: Tensor | None = None
-    """scalar int64: labels that count"""
+    """int64: labels that count"""
     mlm_correct: Tensor | None = None
-    """scalar int64: labels that scored highest"""
+    """int64: labels that scored highest"""
     sentence_loss_sum: Tensor | None = None
-    """scalar: sum of the sentence losses, when labels are given"""
     bag_loss_sum: Tensor | None = None
-    """scalar: sum of the examples' bag-of-words losses, when bags are given"""
     vector_loss_sum: Tensor | None = None
-    """scalar: sum of one less the cosines with a teacher's vectors, when they are given"""
+    """of one less the cosines with a teacher's vectors"""
 
     @property
     def loss(self) -> Tensor:
@@ -78,8 +78,8 @@ class PretrainingModel(nn.Module):
         self.encoder = Encoder(config, generator=generator)
         self.mlm = MaskedWordHead(config)
         self.sentence = Linear(config.hidden_size, 2)
-        initialize(self.mlm, config.initializer_range, generator)
-        initialize(self.sentence, config.initializer_range, generator)
+        for head in (self.mlm, self.sentence):
+            initialize(head, config.initializer_range, generator)
 
     def forward(
         self,
@@ -119,20 +119,18 @@ class PretrainingModel(nn.Module):
             first_position=first_position,
         ).sequence_BSH
         first_BH, hidden_MH = states_RH[: len(input_ids)], states_RH[len(input_ids) :]
-        logits_B2 = self.sentence(self.encoder.pool_first(first_BH))
-        out = PretrainingOutput(logits_B2)
+        out = PretrainingOutput(self.sentence(self.encoder.pool_first(first_BH)))
         if sentence_labels_B is not None:
-            wide_B2 = at_least_float32(logits_B2)
+            wide_B2 = at_least_float32(out.sentence_logits_B2)
             loss_sum = F.cross_entropy(wide_B2, sentence_labels_B, reduction="sum")
-            out = PretrainingOutput(logits_B2, sentence_loss_sum=loss_sum)
+            out = out._replace(sentence_loss_sum=loss_sum)
         if bag_words_BS is not None and bag_shares_BS is not None:
             logits_BV = at_least_float32(self._words(self.mlm(first_BH)))
             losses_BS = logits_BV.logsumexp(1, keepdim=True) - logits_BV.gather(1, bag_words_BS)
             out = out._replace(bag_loss_sum=(losses_BS * bag_shares_BS).sum())
         if vectors_BH is not None:
             own_BH = F.normalize(at_least_float32(first_BH), dim=-1)
-            lacking_BH = (vectors_BH - own_BH) * vectors_BH
-            out = out._replace(vector_loss_sum=lacking_BH.sum())
+            out = out._replace(vector_loss_sum=((vectors_BH - own_BH) * vectors_BH).sum())
         if masked_positions_M is None:
             return out
         hidden_ME = self.mlm(hidden_MH)

@@ -21,7 +21,7 @@ class BlockSets(NamedTuple):
 class SharingPlan:
     """For each block that runs, the index of the parameter set it uses.
 
-    A layer is `inner_group_num` blocks. All three tuples have one entry per block.
+    A layer is `inner_group_num` blocks.
 
     >>> plan("ffn", num_layers=3)
     SharingPlan(attention=(0, 1, 2), feed_forward=(0, 0, 0), norms=(0, 1, 2), inner_group_num=1)
@@ -73,12 +73,11 @@ class SharingPlan:
             )
         num_blocks = num_layers * self.inner_group_num
         repeats = -(-num_layers // self.num_layers)
-        return SharingPlan(
-            attention=(self.attention * repeats)[:num_blocks],
-            feed_forward=(self.feed_forward * repeats)[:num_blocks],
-            norms=(self.norms * repeats)[:num_blocks],
-            inner_group_num=self.inner_group_num,
+        attention, feed_forward, norms = (
+            (sets * repeats)[:num_blocks]
+            for sets in (self.attention, self.feed_forward, self.norms)
         )
+        return SharingPlan(attention, feed_forward, norms, self.inner_group_num)
 
 
 def plan(
@@ -110,9 +109,10 @@ def plan(
     return SharingPlan(sets(attention), sets(feed_forward), sets(norms), inner_group_num)
 
 
-def plan_of(config: ModelConfig) -> SharingPlan:
-    """The plan that a model of this configuration runs."""
-    return plan(config.sharing, config.num_layers, config.num_groups, config.inner_group_num)
+def plan_of(config: ModelConfig, depth: int | None = None) -> SharingPlan:
+    """The plan that a model of this configuration runs, with all its layers or ``depth``."""
+    full = plan(config.sharing, config.num_layers, config.num_groups, config.inner_group_num)
+    return full if depth is None else full.at_depth(depth)
 
 
 def draw(plan: SharingPlan) -> str:
@@ -128,12 +128,8 @@ def draw(plan: SharingPlan) -> str:
         str(block // plan.inner_group_num) if block % plan.inner_group_num == 0 else ""
         for block in range(len(plan.attention))
     ]
-    rows = {
-        "layer": layers,
-        "attention": [_letters(index) for index in plan.attention],
-        "feed-forward": [_letters(index) for index in plan.feed_forward],
-        "norms": [_letters(index) for index in plan.norms],
-    }
+    sets = {"attention": plan.attention, "feed-forward": plan.feed_forward, "norms": plan.norms}
+    rows = {"layer": layers} | {name: list(map(_letters, sets[name])) for name in sets}
     width = max(2, *(len(cell) for cells in rows.values() for cell in cells))
     return "\n".join(
         f"{name:<13}" + " ".join(f"{cell:<{width}}" for cell in cells).rstrip()

@@ -19,12 +19,10 @@ _MASKED_LOGIT = -1e30
 
 
 class Squad2Training(NamedTuple):
-    """Outputs given the gold start."""
+    """Outputs given the gold start: log-probabilities that the answer starts or ends here."""
 
     start_log_probs_BS: Tensor
-    """log-probability that the answer starts here"""
     end_log_probs_BS: Tensor
-    """log-probability that the answer ends here, given the gold start"""
     answer_logits_B: Tensor
     """logit that the window holds no answer"""
     loss: Tensor | None
@@ -32,16 +30,16 @@ class Squad2Training(NamedTuple):
 
 
 class Squad2Prediction(NamedTuple):
-    """The beam: K best starts, and for each of them K best ends (K at most S)."""
+    """The beam: K best starts, and for each of them K best ends (K at most S).
+
+    Log-probabilities, best first, and their int64 positions; [b, i, j] is the j-th best end given
+    the i-th best start.
+    """
 
     start_top_log_probs_BK: Tensor
-    """log-probabilities of the best starts, best first"""
     start_top_index_BK: Tensor
-    """int64 positions of the best starts"""
     end_top_log_probs_BKK: Tensor
-    """[b, i, j]: log-probability of the j-th best end, given the i-th best start"""
     end_top_index_BKK: Tensor
-    """int64 positions of these ends"""
     answer_logits_B: Tensor
     """logit that the window holds no answer"""
 
@@ -50,11 +48,6 @@ class Squad2Model(TaskModel):
     """Encoder with the SQuAD 2.0 head of the official code (in the manner of XLNet).
 
     With gold starts it gives training outputs, without them the beam.
-
-    >>> model = Squad2Model(ModelConfig(vocab_size=100, hidden_size=64))
-    >>> beam = model(torch.tensor([[2, 7, 3, 8, 9, 5, 3]]))
-    >>> beam.end_top_index_BKK.shape
-    torch.Size([1, 5, 5])
     """
 
     def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
@@ -109,10 +102,10 @@ class Squad2Model(TaskModel):
         return loss
 
     def _beam(self, sequence_BSH: Tensor, p_mask: Tensor | None) -> Squad2Prediction:
-        blocked_BS, start_log_probs_BS, answer_logits_B = self._starts(sequence_BSH, p_mask)
+        start_log_probs_BS, answer_logits_B = self._starts(sequence_BSH, p_mask)
         beam = min(BEAM, sequence_BSH.shape[1])
         starts = start_log_probs_BS.topk(beam, dim=-1)
-        ends = self._end_log_probs(sequence_BSH, starts.indices, blocked_BS).topk(beam, dim=-1)
+        ends = self._end_log_probs(sequence_BSH, starts.indices, p_mask).topk(beam, dim=-1)
         return Squad2Prediction(*starts, *ends, answer_logits_B)
 
     def _given_starts(
@@ -123,9 +116,9 @@ class Squad2Model(TaskModel):
         end_positions: Tensor | None,
         impossible: Tensor | None,
     ) -> Squad2Training:
-        blocked_BS, start_log_probs_BS, answer_logits_B = self._starts(sequence_BSH, p_mask)
+        start_log_probs_BS, answer_logits_B = self._starts(sequence_BSH, p_mask)
         starts_B1 = start_positions[:, None]
-        end_log_probs_BS = self._end_log_probs(sequence_BSH, starts_B1, blocked_BS).squeeze(1)
+        end_log_probs_BS = self._end_log_probs(sequence_BSH, starts_B1, p_mask).squeeze(1)
         out = Squad2Training(start_log_probs_BS, end_log_probs_BS, answer_logits_B, None)
         if end_positions is None or impossible is None:
             return out
@@ -136,16 +129,13 @@ class Squad2Model(TaskModel):
         answer_loss = F.binary_cross_entropy_with_logits(logits_B, impossible.to(logits_B.dtype))
         return out._replace(loss=(start_loss + end_loss) / 2 + answer_loss / 2)
 
-    def _starts(
-        self, sequence_BSH: Tensor, p_mask: Tensor | None
-    ) -> tuple[Tensor | None, Tensor, Tensor]:
-        """Blocked positions (bool), log-probability of each start, logit of no answer."""
-        blocked_BS = None if p_mask is None else p_mask.bool()
-        log_probs_BS = _log_probs(self.start(sequence_BSH).squeeze(-1), blocked_BS)
-        return blocked_BS, log_probs_BS, self._answerability(sequence_BSH, log_probs_BS)
+    def _starts(self, sequence_BSH: Tensor, p_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Log-probability of each start, logit of no answer."""
+        log_probs_BS = _log_probs(self.start(sequence_BSH).squeeze(-1), p_mask)
+        return log_probs_BS, self._answerability(sequence_BSH, log_probs_BS)
 
     def _end_log_probs(
-        self, sequence_BSH: Tensor, starts_BK: Tensor, blocked_BS: Tensor | None
+        self, sequence_BSH: Tensor, starts_BK: Tensor, p_mask: Tensor | None
     ) -> Tensor:
         """[B, K, S]: log-probability of each end, given each start.
 
@@ -155,11 +145,11 @@ class Squad2Model(TaskModel):
         hidden = self.config.hidden_size
         index_BKH = starts_BK[:, :, None].expand(-1, -1, hidden)
         start_BKH = sequence_BSH.gather(1, index_BKH)
-        here_HH, start_HH = self.end_hidden.weight[:, :hidden], self.end_hidden.weight[:, hidden:]
+        here_HH, start_HH = torch.split(self.end_hidden.weight, hidden, dim=1)
         here_BSH = F.linear(sequence_BSH, here_HH, self.end_hidden.bias)
         pair_BKSH = here_BSH[:, None] + F.linear(start_BKH, start_HH)[:, :, None]
         logits_BKS = self.end(self.end_norm(torch.tanh(pair_BKSH))).squeeze(-1)
-        return _log_probs(logits_BKS, None if blocked_BS is None else blocked_BS[:, None])
+        return _log_probs(logits_BKS, None if p_mask is None else p_mask[:, None])
 
     def _answerability(self, sequence_BSH: Tensor, start_log_probs_BS: Tensor) -> Tensor:
         """[B]: logit that there is no answer, from the expected start and `[CLS]`."""
@@ -173,8 +163,8 @@ class Squad2Model(TaskModel):
 
 
 def _log_probs(logits: Tensor, blocked: Tensor | None) -> Tensor:
-    """Log-softmax over the last dimension, blocked (bool) positions out of the running."""
+    """Log-softmax over the last dimension, blocked positions (true or 1) out of the running."""
     logits = at_least_float32(logits)
     if blocked is not None:
-        logits = logits.masked_fill(blocked, _MASKED_LOGIT)
+        logits = logits.masked_fill(blocked.bool(), _MASKED_LOGIT)
     return F.log_softmax(logits, dim=-1)

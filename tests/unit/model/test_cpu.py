@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from litebert.model import cpu, layers
+from litebert.model import cpu
 from litebert.model.config import ModelConfig
 from litebert.model.cpu import PackedLinear, gelu_tanh, has_onednn, in_slices, linear
 from litebert.model.encoder import Encoder
@@ -181,7 +181,7 @@ def test_only_plain_linear_maps_are_packed() -> None:
 def test_where_packing_is_impossible_nothing_changes(
     encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layers, "has_onednn", lambda: False)
+    monkeypatch.setattr(cpu, "has_onednn", lambda: False)
     encoder.pack()
     assert not any(isinstance(module, PackedLinear) for module in encoder.modules())
     assert any(isinstance(module, nn.Linear) for module in encoder.modules())

@@ -6,24 +6,19 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from litebert.common.errors import CheckpointError
 from litebert.common.files import atomic_folder, write_text
 from litebert.interop.card import CARD_FILE, onnx_card
-from litebert.interop.folder import CONFIG_FILE, ModelFolder
+from litebert.interop.folder import CONFIG_FILE, Array, ModelFolder
 from litebert.interop.names import POOLER
-from litebert.interop.onnx.graph import Array, Int8, Precision
-from litebert.interop.onnx.model import ModelGraph
 from litebert.interop.onnx.verify import check_eight_bits, verify_export
 from litebert.interop.pooling import VectorRule
 from litebert.model.config import TASK_FILE, Pooling
 from litebert.model.head_table import HEADS, Head
 from litebert.text.folder import copy_tokenizer
 from litebert.text.tokenizer import Tokenizer, has_tokenizer
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
 
 MODEL_FILE = "model.onnx"
 
@@ -41,7 +36,6 @@ class OnnxReport:
     head: Head
     precision: str
     num_layers: int
-    """layers that run"""
     file_bytes: int
     """size of model.onnx, with its external data if any"""
     weight_bytes: int
@@ -76,6 +70,11 @@ def export_onnx(
             says, else the mean.
         accept: called with the finished folder before it gets its name; raises to refuse it.
     """
+    import onnx
+
+    from litebert.interop.onnx.graph import Int8, Precision
+    from litebert.interop.onnx.model import ModelGraph
+
     folder = ModelFolder(source)
     head = folder.head
     parameters = _parameters(folder, head)
@@ -87,17 +86,21 @@ def export_onnx(
     builder = ModelGraph(folder.config, parameters, precision, mask_id, depth)
     num_layers = builder.plan.num_layers
     model = builder.build(head)
+    weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
     with atomic_folder(out) as temporary:
-        weight_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-        _write(model, temporary / MODEL_FILE, weight_bytes)
+        onnx.save_model(
+            model,
+            temporary / MODEL_FILE,
+            save_as_external_data=weight_bytes >= _LARGEST_PROTOBUF_BYTES,
+            location=f"{MODEL_FILE}_data",
+        )
         for name in (CONFIG_FILE, TASK_FILE):
             if (folder.path / name).is_file():
                 shutil.copyfile(folder.path / name, temporary / name)
         if has_pieces:
             copy_tokenizer(folder.path, temporary)
-        name = Path(out).name
-        card = onnx_card(folder.config, head, name, precision.name, num_layers, folder.card)
-        write_text(temporary / CARD_FILE, card)
+        shown = (Path(out).name, precision.name, num_layers)
+        write_text(temporary / CARD_FILE, onnx_card(folder.config, head, *shown, folder.card))
         if HEADS[head].pretrained:
             rule = VectorRule.read(folder.path) or VectorRule()
             rule = rule if pooling is None else replace(rule, pooling=pooling)
@@ -119,15 +122,10 @@ def export_onnx(
         num_layers=num_layers,
         file_bytes=file_bytes,
         weight_bytes=weight_bytes,
-        num_integer_matmuls=num_nodes(model.graph, "MatMulInteger"),
+        num_integer_matmuls=sum(node.op_type == "MatMulInteger" for node in model.graph.node),
         difference=checked.difference,
         shapes=checked.shapes,
     )
-
-
-def num_nodes(graph: GraphProto, kind: str) -> int:
-    """Count the nodes of one operator."""
-    return sum(node.op_type == kind for node in graph.node)
 
 
 def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
@@ -142,14 +140,3 @@ def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
         )
     folder.check(found.found, head, len(folder.labels) if HEADS[head].labelled else None)
     return found.found
-
-
-def _write(model: ModelProto, path: Path, weight_bytes: int) -> None:
-    import onnx
-
-    if weight_bytes < _LARGEST_PROTOBUF_BYTES:
-        onnx.save_model(model, path)
-        return
-    onnx.save_model(
-        model, path, save_as_external_data=True, location=f"{MODEL_FILE}_data", size_threshold=1024
-    )

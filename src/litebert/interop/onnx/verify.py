@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import CheckpointError
+from litebert.interop.folder import Array
 from litebert.interop.names import POOLER
-from litebert.interop.onnx.graph import IR_VERSION, OPSET, Array
 from litebert.model.config import Activation, ModelConfig
 from litebert.model.head_table import HEADS, OUTPUTS, Head
 from litebert.model.sharing import plan_of
@@ -24,6 +24,8 @@ INT8_TOLERANCE = 0.25
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Inputs = Mapping[str, Ints]
+"""A batch [B, S] by the names of the graph's inputs."""
 
 _SHAPES = ((1, 1), (1, 7), (3, 24), (2, 65))
 
@@ -52,19 +54,18 @@ def check_eight_bits(path: Path) -> None:
     Tried, not looked up: a product of the largest bytes, in the shapes of a text and of a batch.
     """
     import onnxruntime
-    from onnx import TensorProto, helper
+    from onnx import TensorProto
 
-    info = helper.make_tensor_value_info
-    inputs = [info("a", TensorProto.UINT8, ["m", 64]), info("b", TensorProto.INT8, [64, 32])]
-    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
-    outputs = [info("y", TensorProto.INT32, ["m", 32])]
-    graph = helper.make_graph([node], "largest", inputs, outputs)
-    opsets = [helper.make_opsetid("", OPSET)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-    session = onnxruntime.InferenceSession(model.SerializeToString())
+    from litebert.interop.onnx.graph import Graph
+
+    graph = Graph()
+    graph.input("a", ["m", 64], TensorProto.UINT8)
+    weight = graph.weight("b", np.full((64, 32), 127, np.int8))
+    graph.output("y", graph.op("MatMulInteger", "a", weight), ["m", 32], TensorProto.INT32)
+    session = onnxruntime.InferenceSession(graph.model({}).SerializeToString())
     for rows in (1, 16):
-        a, b = np.full((rows, 64), 255, np.uint8), np.full((64, 32), 127, np.int8)
-        if (session.run(None, {"a": a, "b": b})[0] != 64 * 255 * 127).any():
+        a = np.full((rows, 64), 255, np.uint8)
+        if (session.run(None, {"a": a})[0] != 64 * 255 * 127).any():
             raise CheckpointError(
                 f"{path} has int8 weights of eight bits, and their products overflow on this "
                 "processor, which has no VNNI; export it again with --int8-bits 7"
@@ -86,40 +87,32 @@ def verify_export(
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     is_int8 = session.get_modelmeta().custom_metadata_map["precision"] == "int8"
     reference = ReferenceModel(config, parameters, depth)
-    wanted: dict[str, list[Floats]] = {}
-    found: dict[str, list[Floats]] = {}
+    compared = defaultdict[str, list[Floats]](list)
     shapes = []
     for inputs in _check_inputs(config):
-        shapes.append(inputs.input_ids_BS.shape)
+        shapes.append(inputs["input_ids"].shape)
         expected = reference.outputs(head, inputs)
         computed = session.run(list(expected), _feeds(head, inputs))
-        keep = inputs.attention_mask_BS.astype(bool)
+        keep = inputs["attention_mask"].astype(bool)
         for (name, right), got in zip(expected.items(), computed, strict=True):
             got = got.astype(np.float64).reshape(right.shape)
             if right.ndim == 3 or OUTPUTS[name].per == "token":
                 right, got = right[keep], got[keep]  # nothing reads what padding gives
-            wanted.setdefault(name, []).append(right.ravel())
-            found.setdefault(name, []).append(got.ravel())
-    measure = _root_mean_square if is_int8 else _largest
+            compared[name].append(np.stack((right.ravel(), got.ravel())))
+
+    def measure(values: Floats) -> float:
+        return float(np.sqrt((values**2).mean()) if is_int8 else np.abs(values).max())
+
     difference = 0.0
-    for name in wanted:
-        right, got = np.concatenate(wanted[name]), np.concatenate(found[name])
+    for parts in compared.values():
+        right, got = np.hstack(parts)
         # numpy's maximum keeps what is not a number; Python's may drop it.
         difference = np.maximum(difference, measure(got - right) / max(1.0, measure(right)))
-    return Verification(
-        float(difference), INT8_TOLERANCE if is_int8 else FLOAT_TOLERANCE, tuple(shapes)
-    )
+    tolerance = INT8_TOLERANCE if is_int8 else FLOAT_TOLERANCE
+    return Verification(float(difference), tolerance, tuple(shapes))
 
 
-def _root_mean_square(values: Floats) -> float:
-    return float(np.sqrt((values**2).mean()))
-
-
-def _largest(values: Floats) -> float:
-    return float(np.abs(values).max())
-
-
-def _check_inputs(config: ModelConfig) -> Iterator[ReferenceInputs]:
+def _check_inputs(config: ModelConfig) -> Iterator[Inputs]:
     """Yield random batches: one token, one text, several with padding."""
     generator = np.random.default_rng(0)
     for batch, wished in _SHAPES:
@@ -129,26 +122,17 @@ def _check_inputs(config: ModelConfig) -> Iterator[ReferenceInputs]:
         lengths[0] = length
         mask = (np.arange(length) < lengths).astype(np.int64)
         types = np.minimum(np.arange(length) * 2 // length, config.type_vocab_size - 1)
-        yield ReferenceInputs(ids, mask, np.broadcast_to(types, ids.shape).astype(np.int64))
+        types = np.broadcast_to(types, ids.shape).astype(np.int64)
+        yield {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
 
 
-def _feeds(head: Head, inputs: ReferenceInputs) -> dict[str, Array]:
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    feeds: dict[str, Array] = dict(zip(names, inputs, strict=True))
+def _feeds(head: Head, inputs: Inputs) -> Inputs:
     if HEADS[head].choices:
-        return {name: array[:, None] for name, array in feeds.items()}
+        return {name: array[:, None] for name, array in inputs.items()}
     if "answer_logits" in HEADS[head].output_names:
         # The reference has the answerability logit with only the padding out of the running.
-        feeds["p_mask"] = 1 - inputs.attention_mask_BS
-    return feeds
-
-
-class ReferenceInputs(NamedTuple):
-    """A batch of token ids."""
-
-    input_ids_BS: Ints
-    attention_mask_BS: Ints
-    token_type_ids_BS: Ints
+        return {**inputs, "p_mask": 1 - inputs["attention_mask"]}
+    return inputs
 
 
 class ReferenceModel:
@@ -158,16 +142,14 @@ class ReferenceModel:
         self, config: ModelConfig, parameters: Mapping[str, Array], depth: int | None = None
     ) -> None:
         self.config = config
+        self.activate = _ACTIVATIONS[config.activation]
         self.weights = {name: array.astype(np.float64) for name, array in parameters.items()}
-        plan = plan_of(config)
-        self.plan = plan if depth is None else plan.at_depth(depth)
+        self.plan = plan_of(config, depth)
 
-    def outputs(self, head: Head, inputs: ReferenceInputs) -> dict[str, Floats]:
-        """Return the outputs of a head by the names of the ONNX export.
+    def outputs(self, head: Head, inputs: Inputs) -> dict[str, Floats]:
+        """Return the outputs of a head by the names of the ONNX export, of the beam only the last.
 
-        ``logits`` [B, S, V] (words), [B, labels], [B, 1] (one choice per row) or [B, S, labels];
-        ``sop_logits`` [B, 2]; ``start_logits`` and ``end_logits`` [B, S]; ``answer_logits`` [B];
-        ``pooler_output`` [B, H]; ``last_hidden_state`` [B, S, H].
+        ``logits`` are [B, S, V] (words), [B, S, labels], [B, labels] or [B, 1] (one choice a row).
         """
         hidden_BSH = self.encode(inputs)
         outputs = {"last_hidden_state": hidden_BSH}
@@ -177,7 +159,7 @@ class ReferenceModel:
             scores = self._linear(read, row.linear)
             if len(row.outputs) > 1:
                 return outputs | {name: scores[..., k] for k, name in enumerate(row.output_names)}
-            return outputs | {row.outputs[0].foreign_name or row.outputs[0].name: scores}
+            return outputs | {"logits": scores}
         if "masked_logits" in row.output_names:
             outputs["logits"] = self._words(hidden_BSH)
         if "pooler_output" in row.output_names and POOLER[0] in self.weights:
@@ -188,15 +170,15 @@ class ReferenceModel:
             outputs["answer_logits"] = self._answerability(hidden_BSH, inputs)
         return outputs
 
-    def encode(self, inputs: ReferenceInputs) -> Floats:
+    def encode(self, inputs: Inputs) -> Floats:
         """Return the last hidden state [B, S, H]."""
-        x_BSH = self._embed(inputs.input_ids_BS, inputs.token_type_ids_BS)
-        keep_BS = inputs.attention_mask_BS.astype(bool)
+        x_BSH = self._embed(inputs["input_ids"], inputs["token_type_ids"])
+        keep_BS = inputs["attention_mask"].astype(bool)
         for attention, feed_forward, norms in self.plan.blocks:
             mixed_BSH = self._attend(x_BSH, keep_BS, f"encoder.attention.{attention}")
             x_BSH = self._norm(x_BSH + mixed_BSH, f"encoder.norms.{norms}.attention")
             name = f"encoder.feed_forward.{feed_forward}"
-            fed_BSF = self._activate(self._linear(x_BSH, f"{name}.expand"))
+            fed_BSF = self.activate(self._linear(x_BSH, f"{name}.expand"))
             fed_BSH = self._linear(fed_BSF, f"{name}.contract")
             x_BSH = self._norm(x_BSH + fed_BSH, f"encoder.norms.{norms}.feed_forward")
         return x_BSH
@@ -225,14 +207,14 @@ class ReferenceModel:
         return self._linear(mixed_BSAD.reshape(x_BSH.shape), f"{name}.output")
 
     def _words(self, hidden: Floats) -> Floats:
-        x = self._norm(self._activate(self._linear(hidden, "mlm.transform")), "mlm.norm")
+        x = self._norm(self.activate(self._linear(hidden, "mlm.transform")), "mlm.norm")
         table_VE = self.weights["encoder.embeddings.word.weight"]
-        words: Floats = x @ table_VE.T + self.weights["mlm.bias"]
-        return words
+        words_BSV: Floats = x @ table_VE.T + self.weights["mlm.bias"]
+        return words_BSV
 
-    def _answerability(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> Floats:
+    def _answerability(self, hidden_BSH: Floats, inputs: Inputs) -> Floats:
         """The paper's SQuAD 2.0 head with every token allowed."""
-        keep_BS = inputs.attention_mask_BS.astype(bool)
+        keep_BS = inputs["attention_mask"].astype(bool)
         scores_BS = np.where(keep_BS, self._linear(hidden_BSH, "start")[..., 0], -np.inf)
         expected_BH = (_softmax(scores_BS)[:, None] @ hidden_BSH)[:, 0]
         both = np.concatenate([expected_BH, hidden_BSH[:, 0]], axis=-1)
@@ -240,10 +222,10 @@ class ReferenceModel:
         logits_B: Floats = (features_BH @ self.weights["answer.weight"].T)[:, 0]
         return logits_B
 
-    def _read(self, hidden_BSH: Floats, inputs: ReferenceInputs) -> Floats:
+    def _read(self, hidden_BSH: Floats, inputs: Inputs) -> Floats:
         """The vector that a task head reads."""
         if self.config.pooling == "mean":
-            mask_BS1 = inputs.attention_mask_BS[:, :, None]
+            mask_BS1 = inputs["attention_mask"][:, :, None]
             total_B1H = (hidden_BSH * mask_BS1).sum(1, keepdims=True)
             hidden_BSH = total_B1H / mask_BS1.sum(1, keepdims=True)
         return self._pool(hidden_BSH)
@@ -261,9 +243,6 @@ class ReferenceModel:
         normed: Floats = centred / np.sqrt(variance + self.config.layer_norm_eps)
         scaled: Floats = normed * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
         return scaled
-
-    def _activate(self, x: Floats) -> Floats:
-        return _ACTIVATIONS[self.config.activation](x)
 
 
 def _softmax(scores: Floats) -> Floats:

@@ -185,9 +185,6 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         yield number, chunk if wire_type == 2 else int.from_bytes(chunk, "little")
 
 
-# A dict of the fields keeps the last of each number, which is protobuf's own rule.
-
-
 def _integer(fields: dict[int, int | bytes], number: int) -> int:
     value = fields.get(number, 0)  # proto3 leaves zeros out
     if not isinstance(value, int):
@@ -196,21 +193,11 @@ def _integer(fields: dict[int, int | bytes], number: int) -> int:
 
 
 def _entry(message: bytes) -> BundleEntry:
-    fields = dict(_fields(message))
-    return BundleEntry(
-        dtype=_integer(fields, 1),
-        shape=_shape(fields.get(2, b"")),
-        shard=_integer(fields, 3),
-        offset=_integer(fields, 4),
-        size=_integer(fields, 5),
-        crc=_integer(fields, 6),
-        sliced=7 in fields,
-    )
-
-
-def _shape(message: int | bytes) -> tuple[int, ...]:
-    dimensions = (value for number, value in _fields(_record(message)) if number == 2)
-    return tuple(_integer(dict(_fields(_record(value))), 1) for value in dimensions)
+    fields = dict(_fields(message))  # the last of each number counts, which is protobuf's own rule
+    dimensions = [size for number, size in _fields(_record(fields.get(2, b""))) if number == 2]
+    shape = tuple(_integer(dict(_fields(_record(size))), 1) for size in dimensions)
+    shard, offset, size, crc = (_integer(fields, number) for number in (3, 4, 5, 6))
+    return BundleEntry(_integer(fields, 1), shape, shard, offset, size, crc, sliced=7 in fields)
 
 
 def _record(value: int | bytes) -> bytes:

@@ -18,7 +18,7 @@ import numpy as np
 
 from litebert.common.errors import CheckpointError
 from litebert.interop.hf_config import OWN_TYPE, model_config, read_settings
-from litebert.interop.names import some_of, tensor_names, tensor_shapes
+from litebert.interop.names import block_modules, some_of, tensor_names, tensor_shapes
 from litebert.interop.tf.bundle import TensorBundle
 from litebert.model.config import ModelConfig
 from litebert.model.head_table import HEADS, Head
@@ -59,12 +59,10 @@ class Imported:
 
 
 def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
-    """Convert an official checkpoint to a model folder.
+    """Convert an official checkpoint to a model folder ``out``.
 
-    Args:
-        checkpoint: the folder with ``albert_config.json`` and the checkpoint, or the checkpoint's
-            prefix (``.../model.ckpt-best``) when the folder holds several.
-        out: the model folder to write.
+    ``checkpoint`` is the folder with ``albert_config.json`` and the checkpoint, or the checkpoint's
+    prefix (``.../model.ckpt-best``) when the folder holds several.
     """
     from litebert.interop.hf import save_model
 
@@ -92,11 +90,11 @@ def build(
     from litebert.interop.hf import build_model
 
     _check_names(bundle, variables)
-    prefix = "encoder." if HEADS[head].bare else ""
     with torch.device("meta"):
         model = build_model(config, head)
     expected = tensor_shapes(config, head)
     state: dict[str, torch.Tensor] = {}
+    prefix = "encoder." if HEADS[head].bare else ""
     for ours, variable in variables.items():
         array = bundle.read(variable.name)
         array = array.T if variable.transposed else array
@@ -180,25 +178,14 @@ def _find_vocabulary(folder: Path) -> Path | None:
 
 # Variable names of the official code.
 
-_ENCODER: Mapping[str, str] = {
-    "embeddings.word.weight": "embeddings/word_embeddings",
-    "embeddings.position.weight": "embeddings/position_embeddings",
-    "embeddings.segment.weight": "embeddings/token_type_embeddings",
-    "embeddings.norm": "embeddings/LayerNorm",
-    "embeddings.projection": "encoder/embedding_hidden_mapping_in",
-    "pooler": "pooler/dense",
-}
-_BLOCK: Mapping[str, str] = {
-    "attention.query": "attention_1/self/query",
-    "attention.key": "attention_1/self/key",
-    "attention.value": "attention_1/self/value",
-    "attention.output": "attention_1/output/dense",
-    "norms.attention": "LayerNorm",
-    "feed_forward.expand": "ffn_1/intermediate/dense",
-    "feed_forward.contract": "ffn_1/intermediate/output/dense",
-    "norms.feed_forward": "LayerNorm_1",
-}
-_HEADS: Mapping[str, str] = {
+_NAMES: dict[str, str] = {
+    "encoder.embeddings.word.weight": "bert/embeddings/word_embeddings",
+    "encoder.embeddings.position.weight": "bert/embeddings/position_embeddings",
+    "encoder.embeddings.segment.weight": "bert/embeddings/token_type_embeddings",
+    "encoder.embeddings.norm": "bert/embeddings/LayerNorm",
+    "encoder.embeddings.projection": "bert/encoder/embedding_hidden_mapping_in",
+    "encoder.pooler": "bert/pooler/dense",
+    # The heads.
     "mlm.transform": "cls/predictions/transform/dense",
     "mlm.norm": "cls/predictions/transform/LayerNorm",
     "mlm.bias": "cls/predictions/output_bias",
@@ -212,6 +199,18 @@ _HEADS: Mapping[str, str] = {
     "answer_hidden": "answer_class/dense_0",
     "answer": "answer_class/dense_1",
 }
+_BLOCK: Mapping[str, Mapping[str, str]] = {
+    "attention": {
+        **{name: f"attention_1/self/{name}" for name in ("query", "key", "value")},
+        "output": "attention_1/output/dense",
+    },
+    "feed_forward": {
+        "expand": "ffn_1/intermediate/dense",
+        "contract": "ffn_1/intermediate/output/dense",
+    },
+    "norms": {"attention": "LayerNorm", "feed_forward": "LayerNorm_1"},
+}
+_LAYER = "bert/encoder/transformer/group_{group}/inner_group_{inner}/"
 
 
 def head_of_variables(names: Collection[str]) -> Head:
@@ -229,22 +228,15 @@ def variable_names(config: ModelConfig, head: Head) -> dict[str, Variable]:
     >>> variable_names(ModelConfig(), "encoder")["encoder.pooler.weight"]
     Variable(name='bert/pooler/dense/kernel', transposed=True)
     """
-    return {ours: _variable(config, ours) for ours in tensor_names(config, head)}
-
-
-def _variable(config: ModelConfig, ours: str) -> Variable:
-    known = dict(_HEADS)
-    known |= {f"encoder.{name}": f"bert/{theirs}" for name, theirs in _ENCODER.items()}
-    block = re.fullmatch(r"encoder\.(attention|feed_forward|norms)\.(\d+)\.(\w+)\.\w+", ours)
-    if block:
-        group, inner = divmod(int(block[2]), config.inner_group_num)
-        scope = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
-        module = ours.rpartition(".")[0]
-        known[module] = f"{scope}/{_BLOCK[f'{block[1]}.{block[3]}']}"
-    if ours in known:
-        return Variable(known[ours], transposed=False)
-    module, _, part = ours.rpartition(".")
-    theirs = known[module]
-    if theirs.rpartition("/")[2].startswith("LayerNorm"):
-        return Variable(f"{theirs}/{'gamma' if part == 'weight' else 'beta'}", transposed=False)
-    return Variable(f"{theirs}/{'kernel' if part == 'weight' else 'bias'}", part == "weight")
+    known = _NAMES | block_modules(config, _LAYER, _BLOCK)
+    variables = {}
+    for ours in tensor_names(config, head):
+        module, _, part = ours.rpartition(".")
+        if ours in known:
+            variables[ours] = Variable(known[ours], transposed=False)
+            continue
+        is_norm = known[module].rpartition("/")[2].startswith("LayerNorm")
+        weight, bias = ("gamma", "beta") if is_norm else ("kernel", "bias")
+        name = f"{known[module]}/{weight if part == 'weight' else bias}"
+        variables[ours] = Variable(name, transposed=part == "weight" and not is_norm)
+    return variables

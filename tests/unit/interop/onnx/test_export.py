@@ -19,7 +19,7 @@ from litebert.interop.card import model_card
 from litebert.interop.folder import ModelFolder
 from litebert.interop.onnx import export as onnx_export
 from litebert.interop.onnx import verify as onnx_verify
-from litebert.interop.onnx.export import export_onnx, num_nodes
+from litebert.interop.onnx.export import export_onnx
 from litebert.interop.onnx.file import OnnxFile
 from litebert.interop.onnx.graph import LARGEST, quantize_rows
 from litebert.interop.onnx.verify import check_eight_bits, verify_export
@@ -41,6 +41,10 @@ SHAPES = {
     "erf gelu": replace(TINY, activation="gelu"),
     "relu": replace(TINY, activation="relu"),
 }
+
+
+def num_nodes(graph: onnx.GraphProto, kind: str) -> int:
+    return sum(node.op_type == kind for node in graph.node)
 
 
 def stored_bytes(path: Path) -> int:
