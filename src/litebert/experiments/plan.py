@@ -1,4 +1,4 @@
-"""Which runs an experiment needs: each a configuration with a hash; full-size ones as recipes."""
+"""Which runs an experiment needs, each with a hash, and what is kept of those that were made."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import hashlib
 import json
 import re
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from litebert.common.config import from_dict, read_toml, recipe_path, to_dict, toml_lines
-from litebert.common.files import read_json, write_text
+from litebert.common.files import write_json_lines, write_text
+from litebert.common.rows import read_rows
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.config import RECIPES, Condition, Experiment, Scale
-from litebert.experiments.records import Record, Records
 from litebert.model.config import ModelConfig
-from litebert.report.log import number
+from litebert.report.log import Points, number, read_if_there
 from litebert.report.plots import curve
 from litebert.train.estimate import MASK_RATE, step_flops
 from litebert.train.pretraining.config import PretrainConfig, parse_duration
@@ -34,6 +34,35 @@ _IN_PROPORTION = (
 _OF_A_MACHINE = ("data", "extra_data", "out")
 _OTHER_SETTINGS = ("data", "extra_data", "dev_data", "out", "init_from", "resume", "threads")
 """No part of a run's hash: what lies in the folders, and the start's own hash, is."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run, a line of JSON that spares other machines the run."""
+
+    key: str
+    """hash of everything that decides the run"""
+    measures: dict[str, float]
+    curves: dict[str, Points] = field(default_factory=dict)
+    """metric -> (tokens, value) of each evaluation"""
+    layers: dict[str, object] = field(default_factory=dict)
+    """Figure 1 of its model, if it was measured"""
+
+
+Records = dict[str, Record]
+"""By key."""
+
+
+def read_records(path: Path) -> Records:
+    """The records of a file; none if there is no file."""
+    rows = read_rows(path) if path.is_file() else []
+    found = [from_dict(Record, row, f"{path}, line {line}") for line, row in rows]
+    return {record.key: record for record in found}
+
+
+def write_records(path: Path, records: Records) -> None:
+    """Write a file of records, in the order of their keys, so that two versions compare well."""
+    write_json_lines(path, (asdict(records[key]) for key in sorted(records)))
 
 
 @dataclass(frozen=True)
@@ -94,14 +123,12 @@ class PlannedRun:
         """What was found, None before the run has come to its end with all that is asked."""
         if self.known and self._is_whole(self.known.measures):
             return self.known  # also where its model was made again for those that start from it
-        path = self.folder / MEASURES_FILE
-        found = read_json(path) if path.is_file() else {}
+        found = read_if_there(self.folder / MEASURES_FILE)
         if not self._is_whole(found):
             return None
-        measures = {name: float(value) for name, value in found.items()}  # type: ignore[arg-type]
         curves = {metric: curve(self.config.out, metric) for metric in _CURVES}
-        layers = self.folder / LAYERS_FILE
-        return Record(self.key, measures, curves, read_json(layers) if layers.is_file() else {})
+        layers = read_if_there(self.folder / LAYERS_FILE)
+        return Record(self.key, {name: number(found, name) for name in found}, curves, layers)
 
     def _is_whole(self, measures: Container[str]) -> bool:
         wanted = ["masked_loss", *(f"{task}.score" for task in self.tasks)]
