@@ -139,24 +139,17 @@ class FineTuning:
                 raise ConfigError("a whitened pooler is for classes, scores and choices of texts")
             pad_id, features = data.tokenizer.pad_id, data.train.features
             whiten_pooler(self.model, features, pad_id, config.max_tokens, config.seed)
-        self.loss = TaskLoss(
-            self.model,
-            process.device,
-            config.precision,
-            config.max_tokens,
-            config.teacher_weight,
-            config.teacher_temperature,
-        )
+        taught = (config.teacher_weight, config.teacher_temperature)
+        device, precision = process.device, config.precision
+        self.loss = TaskLoss(self.model, device, precision, config.max_tokens, *taught)
         self.is_joint = isinstance(self.model, SentenceEncoder)
         self._check_views()
         (self.smallest,) = self._share(data.train.features[:1], 0, 1)
         if process.world_size > 1:
             self.loss.freeze_unused(self.smallest)
         self.replica = parallelize(self.loss, "ddp", process)
-        correction = self.settings.bias_correction
-        adamw = OptimizerConfig(
-            name="adamw", weight_decay=config.weight_decay, bias_correction=correction
-        )
+        decay, correction = config.weight_decay, self.settings.bias_correction
+        adamw = OptimizerConfig("adamw", weight_decay=decay, bias_correction=correction)
         named = list(self.model.named_parameters())
         num_sets = plan_of(self.model.config).num_sets.feed_forward  # type: ignore[arg-type]
         rates = partial(rate_factor, num_sets=num_sets, decay=self.settings.lr_decay)
@@ -172,44 +165,36 @@ class FineTuning:
         self.dev = data.evals[0].sample(config.max_dev_examples)
         self.latest: dict[str, float] | None = None
         """figures of the latest step; None if it was not finite"""
-        every = self.settings.eval_every_steps
+        every, clip = self.settings.eval_every_steps, config.clip_norm
         cadence = Cadence(config.log_every_steps, every, save_s=_SECONDS_BETWEEN_SAVES)
-        clip_norm, threads = config.clip_norm, config.threads
         self.loop = Loop(
-            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, threads
+            self, self.record, self.replica, optimizers, clip, cadence, stop, config.threads
         )
 
     def run(self) -> FinetuneResult:
         """Train to the end, evaluate the best weights, and write the result."""
         if self.state.step == 0:
+            data, train, form = self.data, self.data.train, self.data.task.form
             self.record.event("recipe", fields=asdict(self.settings))
-            bad_rows = self.config.out / BAD_ROWS_FILE
-            self.process.on_main(lambda: self.data.problems.write(bad_rows))
-            train = self.data.train
+            self.process.on_main(lambda: data.problems.write(self.config.out / BAD_ROWS_FILE))
             counts = {
                 "train_examples": len(train.examples),
                 "train_features": len(train.features),
-                "bad_rows": self.data.problems.counts(),
-                "labels": list(self.data.task.form.labels),
-                "found": list(self.data.found),
+                "bad_rows": data.problems.counts(),
+                "labels": list(form.labels),
+                "found": list(data.found),
             }
             self.record.event("data", fields=counts)
-            answers = self.data.task.form.window_counts(train.examples, train.features)
-            if answers:
+            if answers := form.window_counts(train.examples, train.features):
                 self.record.event("answers", fields=answers)
         module = self.replica.module_for_training
         self.replica.rehearse(lambda: module(self.smallest, 1, None))
         signum = self.loop.train()
         self.screen.close()
-        if signum:
-            return FinetuneResult(
-                run=self.config.out,
-                task=self.data.task.name,
-                metric=self.data.task.main_metric,
-                steps=self.state.step,
-                interrupted_by=signum,
-            )
-        return self._finish()
+        if not signum:
+            return self._finish()
+        out, task, steps = self.config.out, self.data.task, self.state.step
+        return FinetuneResult(out, task.name, task.main_metric, steps=steps, interrupted_by=signum)
 
     def share(self) -> float:
         """The share of the run that is done; all of it once patience is over."""
@@ -243,12 +228,10 @@ class FineTuning:
             parameter.requires_grad_(step >= settings.head_share * settings.steps)
         schedule = ScheduleConfig("official", warmup_steps=settings.warmup_steps)
         self.lr_factor = factor(schedule, step / settings.steps, settings.steps)
-        features = self.data.train.features
-        members = [features[int(index)] for index in self.order.batch(step)]
+        members = [self.data.train.features[int(index)] for index in self.order.batch(step)]
         own = self._share(members, rank, world_size)
-        num_labels, num_tokens = self.process.sum(
-            [sum(batch.num_labels for batch in own), sum(batch.num_tokens for batch in own)]
-        )
+        counts = [sum(batch.num_labels for batch in own), sum(batch.num_tokens for batch in own)]
+        num_labels, num_tokens = self.process.sum(counts)
         # A process without a share computes one example for nothing: all take part in the sums.
         batches = own or self._share(members[:1], 0, 1)
         early = drawn_exit(self.depths, config.seed, step)
@@ -294,14 +277,14 @@ class FineTuning:
         """The latest loss and the best score."""
         if self.latest is None:
             return None
-        state, dev = self.state, ""
+        state, task, dev = self.state, self.data.task, ""
         if state.kept:
             score, step = state.kept[0]
-            dev = f"best {self.data.task.main_metric} {score:.4g} at step {int(step):,}"
+            dev = f"best {task.main_metric} {score:.4g} at step {int(step):,}"
         rate = state.tokens / max(state.elapsed_s, 1e-9)
         figures = (f"loss {self.latest['loss']:.3f}", f"{rate:,.0f} tokens/s")
         start = ", random weights" if self.config.start == "random" else ""
-        title = f"{self.data.task.name} (seed {self.config.seed}{start})"
+        title = f"{task.name} (seed {self.config.seed}{start})"
         return StatusLine(share, state.step, eta_s, figures, dev=dev, title=title)
 
     def evaluate(self, *, is_last: bool) -> bool:
@@ -327,8 +310,8 @@ class FineTuning:
         dev = data.evals[0]
         guesses = data.task.form.baseline(data.train.examples, dev.examples)
         baseline = data.task.score(dev.examples, guesses)
-        others = {BASELINES[name]: found for name, found in self.baselines.items()}
-        beside = {"baseline": baseline, **others}
+        beside = {"baseline": baseline}
+        beside |= {BASELINES[name]: found for name, found in self.baselines.items()}
         by_split: dict[str, dict[str, float]] = {}
         for place, step in reversed(list(enumerate(state.kept_steps(), start=1))):
             self.model.load_state_dict(self.record.weights(step))
@@ -336,7 +319,9 @@ class FineTuning:
                 data.scale.fold(self.model)
                 self.scorer.scale = None
             by_split = {
-                split.name: self.scorer.scores(split, is_shown=True, is_written=place == 1)
+                split.name: self.scorer.scores(
+                    split, out=config.out if place == 1 else None, shown=True
+                )
                 for split in data.evals
             }
             scores = by_split[dev.name]
@@ -345,12 +330,12 @@ class FineTuning:
             save = partial(save_task_model, self.model.eval(), folder, self.head, data)
             self.process.on_main(partial(save, config.model, scores, about, self.depths))
         result = FinetuneResult(
-            run=config.out,
-            task=data.task.name,
-            metric=data.task.main_metric,
-            model=config.out / "model",
-            scores=by_split[dev.name],
-            other_scores={split.name: by_split[split.name] for split in data.evals[1:]},
+            config.out,
+            data.task.name,
+            data.task.main_metric,
+            config.out / "model",
+            scores=by_split.pop(dev.name),
+            other_scores=by_split,
             exit_scores=self.scorer.by_depth(dev, self.depths),
             baseline=baseline,
             baselines=self.baselines,

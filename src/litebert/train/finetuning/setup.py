@@ -27,7 +27,7 @@ from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import LinearHead, TaskModel, teacher_loss
 from litebert.model.similarity import SentenceEncoder, match_loss
 from litebert.predict.torch_backend import head_inputs
-from litebert.tasks.base import Example, Outputs, Task
+from litebert.tasks.base import Example, FloatArray, Outputs, Task
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
@@ -70,11 +70,11 @@ class LabelScale:
 
     def standardized(self, split: TaskSplit) -> TaskSplit:
         """Return a split with targets to learn."""
-        features = []
-        for feature in split.features:
-            label = np.asarray(feature.target, np.float64)
-            target = ((label - self.mean) / self.deviation).astype(np.float32)
-            features.append(replace(feature, target=target))
+
+        def learned(label: object) -> FloatArray:
+            return ((np.asarray(label, np.float64) - self.mean) / self.deviation).astype(np.float32)
+
+        features = [replace(feature, target=learned(feature.target)) for feature in split.features]
         return replace(split, features=features)
 
     def restored(self, outputs: Outputs) -> Outputs:
@@ -114,11 +114,8 @@ class TaskData:
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
-        return {
-            "tokenizer": self.tokenizer.fingerprint,
-            "train": self.train.fingerprint(),
-            **{split.name: split.fingerprint() for split in self.evals},
-        }
+        splits = {split.name: split.fingerprint() for split in (self.train, *self.evals)}
+        return {"tokenizer": self.tokenizer.fingerprint, **splits}
 
 
 def load_task_data(
@@ -144,8 +141,7 @@ def load_task_data(
     usable = task.read(data, "train", problems)
     evals = read_splits(task, data, None, problems)
     for name, found in (("train", usable), *evals):
-        missing = [example.id for example in found if example.gold is None]
-        if missing:
+        if missing := [example.id for example in found if example.gold is None]:
             raise DataError(
                 f"{data}: {len(missing):,} of {len(found):,} examples of {task.name}'s {name} "
                 f"split have no label (first: {missing[0]}); fine-tuning needs all of them"
@@ -158,8 +154,8 @@ def load_task_data(
     scored = [split(name, sample(found, max_scored_examples, "scored")) for name, found in evals]
     lines = task.describe_files(data) if isinstance(task, CustomTask) else []
     for part in (train, *scored):
-        warning = part.coverage(tokenizer).check(f"{task.name}, {part.name}", allow_unknown)
-        lines += [] if warning is None else [warning]
+        if warning := part.coverage(tokenizer).check(f"{task.name}, {part.name}", allow_unknown):
+            lines.append(warning)
     if (num_scored := len(scored[0].examples)) < FEW_EXAMPLES:
         lines.append(
             f"warning: {scored[0].name} has {num_scored} examples: a score of 80 % may stand for "
@@ -285,9 +281,6 @@ def rate_factor(name: str, num_sets: int, decay: float) -> float:
 
     The last of ``num_sets`` sets of layers gets ``decay``, the one below it ``decay ** 2`` and on,
     the embeddings one power more than the first set.
-
-    >>> [rate_factor(f"encoder.{n}", 2, 0.5) for n in ("pooler.bias", "attention.1.query.weight")]
-    [1.0, 0.5]
     """
     if not is_below_head(name):
         return 1.0
@@ -362,10 +355,7 @@ class TaskLoss(nn.Module):
         return model.loss(vectors_BTH, targets).lerp(taught, self.weight)
 
     def freeze_unused(self, batch: Batch) -> None:
-        """Take parameters that the loss does not reach out of training: DDP would wait for them.
-
-        A head that reads every token leaves the pooler unused, for one.
-        """
+        """Take parameters out of training that DDP would wait for, such as an unused pooler's."""
         torch.autograd.backward(self(batch, 1, None))
         for parameter in self.parameters():
             parameter.requires_grad_(parameter.grad is not None)
