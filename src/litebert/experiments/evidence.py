@@ -25,6 +25,7 @@ from litebert.report.plots import plot_curves
 from litebert.train.finetuning.config import Recipe
 
 PICTURE_FILE = "figure.png"
+_COMMAND = textwrap.TextWrapper(130, break_long_words=False, break_on_hyphens=False)
 _TASK_KINDS = {
     ".score": "",
     ".random": ", random weights",
@@ -167,15 +168,10 @@ def write_evidence(out: Path, target: Path, records: Records) -> None:
         if result.note:
             parts.append(f"{_wrapped(result.note)}\n")
         if result.runs:
-            # The command as lines that a shell reads as one.
-            lines = textwrap.wrap(
-                result.command, 130, break_long_words=False, break_on_hyphens=False
-            )
+            command = " \\\n      ".join(_COMMAND.wrap(result.command))  # for a shell one line
             parts.append(
                 f"{result.runs} runs, {result.seeds} seeds, {result.minutes:.0f} minutes of one "
-                f"thread, {result.tokens / 1e6:.0f} M tokens:\n\n"
-                + textwrap.indent(" \\\n  ".join(lines), "    ")
-                + "\n"
+                f"thread, {result.tokens / 1e6:.0f} M tokens:\n\n    {command}\n"
             )
     write_text(target, "\n".join(parts))
 

@@ -8,12 +8,13 @@ import re
 from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from litebert.common.config import from_dict, read_toml, recipe_path, to_dict, toml_lines
 from litebert.common.files import write_json_lines, write_text
 from litebert.common.rows import read_rows
 from litebert.data.corpus.shards import ShardSet
-from litebert.experiments.config import RECIPES, Condition, Experiment, Scale
+from litebert.experiments.config import RECIPES, Condition, Experiment, Scale, Variant
 from litebert.model.config import ModelConfig
 from litebert.report.log import Points, number, read_if_there
 from litebert.report.plots import curve
@@ -112,12 +113,8 @@ class PlannedRun:
 
     def job(self) -> dict[str, object]:
         """What the worker reads."""
-        return {
-            "pretrain": to_dict(self.config),
-            "tasks": list(self.tasks),
-            "task_data": str(self.task_data or ""),
-            "layers": self.layers,
-        }
+        tasks = {"tasks": list(self.tasks), "task_data": str(self.task_data or "")}
+        return {"pretrain": to_dict(self.config), **tasks, "layers": self.layers}
 
     def record(self) -> Record | None:
         """What was found, None before the run has come to its end with all that is asked."""
@@ -203,14 +200,12 @@ def _config(
     seed: int,
     start: PlannedRun | None,
 ) -> PretrainConfig:
-    variant = condition.at(request.scale)
-    assert variant is not None, "a condition of this scale"
-    values = read_toml(recipe_path("pretrain", RECIPES[request.scale]))
-    length = "tokens" if request.scale == "cpu" else "steps"
+    variant, is_small = condition.at(request.scale) or Variant(), request.scale == "cpu"
+    values: dict[str, Any] = read_toml(recipe_path("pretrain", RECIPES[request.scale]))
+    length = "tokens" if is_small else "steps"
     whole = values[length]
-    assert isinstance(whole, int), "the recipe has its length"
-    factor = (request.tokens or whole) / whole if request.scale == "cpu" else 1.0
-    changes = {**(experiment.settings if request.scale == "cpu" else {}), **variant.change}
+    factor = (request.tokens or whole) / whole if is_small else 1.0
+    changes = {**(experiment.settings if is_small else {}), **variant.change}
     if isinstance(budget := changes.get("budget"), str):
         changes["budget"] = f"{parse_duration(budget) * factor:g}s"
         values.pop(length)
@@ -219,26 +214,20 @@ def _config(
     if factor < 1.0:
         for key in _IN_PROPORTION:
             changes[key] = max(4, round(number(values, *key.split(".")) * factor))
-    for key, value in changes.items():
-        _set(values, key, value)
+    for key, value in changes.items():  # "a.b" is b of the table a
+        *path, last = key.split(".")
+        inner = values
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
     data = [str(folder) for folder in request.data[: variant.corpora or None]]
     decided = {"data": data[0], "extra_data": data[1:], "seed": seed, "out": str(request.out)}
-    if request.scale == "cpu":
+    if is_small:
         decided |= {"dev_data": [str(folder) for folder in request.dev], "resume": "auto"}
     if start is not None:
         decided["init_from"] = str(start.model)
     source = f"{experiment.title}, {condition.name}"
     return from_dict(PretrainConfig, {**values, **decided}, source)
-
-
-def _set(values: dict[str, object], key: str, value: object) -> None:
-    """Set ``a.b`` in nested tables."""
-    *path, last = key.split(".")
-    for part in path:
-        inner = values.setdefault(part, {})
-        assert isinstance(inner, dict), "a table of the recipe"
-        values = inner
-    values[last] = value
 
 
 def write_recipe(folder: Path, name: str, config: PretrainConfig) -> Path:

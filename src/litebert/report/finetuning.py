@@ -116,8 +116,8 @@ def _subtitle(manifest: Record, result: Record) -> str:
     config = mapping(manifest, "config")
     start = "random weights, shape of " if config.get("start") == "random" else ""
     parts = [f"{result.get('task') or config.get('task')}", f"from {start}{config.get('model')}"]
-    parts += [f"created {manifest.get('created', '?')}", *([] if result else ["not finished"])]
-    return " · ".join(parts)
+    parts.append(f"created {manifest.get('created', '?')}")
+    return " · ".join(parts if result else [*parts, "not finished"])
 
 
 def _score_figures(logs: Sequence[NamedLog], result: Record, metric: str) -> list[tuple[str, str]]:
@@ -134,8 +134,8 @@ def _score_figures(logs: Sequence[NamedLog], result: Record, metric: str) -> lis
         label = "baseline that looks at no text" if name == "baseline" else name
         found.append((f"{number(beside, metric):.4g}", label))
     if seeds:
-        spread = f"{number(result, 'spread', metric):.3g}"
-        found.append((spread, "largest minus smallest of the seeds"))
+        spread = number(result, "spread", metric)
+        found.append((f"{spread:.3g}", "largest minus smallest of the seeds"))
     return found
 
 
@@ -192,22 +192,18 @@ def _baselines(result: Record) -> dict[str, Record]:
 def _data(log: NamedLog, result: Record) -> str:
     """How many examples, which rows were bad, where answers could not be found."""
     data, answers = log.event("data"), log.event("answers")
-    found: dict[str, object] = {}
-    if data:
-        found["training examples"] = data.get("train_examples")
-        if data.get("train_features") != data.get("train_examples"):
-            found["windows of them"] = data.get("train_features")
-    if result:
-        found["dev examples scored"] = result.get("dev_examples")
-    for reason, count in mapping(data, "bad_rows").items():
-        found[f"bad rows: {reason}"] = count
-    if answers:
-        found["answers at piece boundaries"] = answers.get("exact")
-        found["answers widened to whole pieces"] = answers.get("widened")
-        found["answers in no window"] = answers.get("lost")
-    return _figures_table(
-        "Data", ["", ""], [[name, _figure(value)] for name, value in found.items()]
-    )
+    examples, windows = data.get("train_examples"), data.get("train_features")
+    found = {
+        "training examples": examples,
+        "windows of them": windows if windows != examples else None,
+        "dev examples scored": result.get("dev_examples"),
+        **{f"bad rows: {why}": count for why, count in mapping(data, "bad_rows").items()},
+        "answers at piece boundaries": answers.get("exact"),
+        "answers widened to whole pieces": answers.get("widened"),
+        "answers in no window": answers.get("lost"),
+    }
+    rows = [[name, _figure(value)] for name, value in found.items() if value is not None]
+    return _figures_table("Data", ["", ""], rows)
 
 
 def _recipe(log: NamedLog, manifest: Record) -> str:

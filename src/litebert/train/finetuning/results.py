@@ -239,17 +239,6 @@ def fine_tuning_section(
     named = ", ".join(f"`{label}`" for label in data.task.form.labels)
     labels = f"\nLabels: {named}.\n" if named else ""
     correction = "" if settings.bias_correction else " without bias correction"
-    recipe = {
-        "optimizer": f"AdamW{correction}, weight decay {config.weight_decay:g}",
-        "learning rate": f"{settings.lr:g} after warm-up, then linear to 0",
-        "steps": f"{settings.steps:,} ({epochs:.3g} epochs), {settings.warmup_steps:,} of warm-up",
-        "examples a step": f"{settings.batch_size}",
-        "longest input": f"{settings.max_length} tokens",
-        "dropout": f"{settings.dropout:g}, before the head {settings.classifier_dropout:g}",
-        "gradients clipped to": f"{config.clip_norm:g}",
-        "seed": f"{config.seed}",
-    }
-    recipe_rows = "\n".join(f"| {key} | {value} |" for key, value in recipe.items())
     start = "weights" if config.start == "weights" else "random weights in the shape"
     return f"""
 ## Fine-tuning
@@ -264,7 +253,14 @@ picked these weights (step {best_step:,}). {_explained(baselines)}
 
 | recipe | |
 | --- | --- |
-{recipe_rows}
+| optimizer | AdamW{correction}, weight decay {config.weight_decay:g} |
+| learning rate | {settings.lr:g} after warm-up, then linear to 0 |
+| steps | {settings.steps:,} ({epochs:.3g} epochs), {settings.warmup_steps:,} of warm-up |
+| examples a step | {settings.batch_size} |
+| longest input | {settings.max_length} tokens |
+| dropout | {settings.dropout:g}, before the head {settings.classifier_dropout:g} |
+| gradients clipped to | {config.clip_norm:g} |
+| seed | {config.seed} |
 """
 
 
@@ -293,8 +289,7 @@ def open_seeds_run(config: FinetuneConfig) -> None:
 
 def summarize_seeds(run: Path, results: Sequence[FinetuneResult]) -> FinetuneResult:
     """Write the medians as the result, with the spread and the model of the best seed."""
-    metric = results[0].metric
-    best = max(results, key=lambda result: result.scores[metric])
+    best = max(results, key=lambda result: result.scores[result.metric])
     assert best.model is not None, "finished runs have a model"
     with atomic_folder(run / "model", replace=True) as temporary:
         shutil.copytree(best.model, temporary, dirs_exist_ok=True)

@@ -46,10 +46,8 @@ from litebert.train.run import TrainState, refuse_changes
 _FREE_SETTINGS = (
     "out", "resume", "log_every_steps", "device", "max_tokens", "baseline", "allow_unknown",
 )  # fmt: skip
-_DROPOUT_OF_VIEWS = 0.1
-"""What two views of one sentence differ by (SimCSE's)."""
-FEW_EXAMPLES = 50
-"""A dev split of fewer says little; the interval is shown."""
+_DROPOUT_OF_VIEWS = 0.1  # what two views of one sentence differ by (SimCSE's)
+FEW_EXAMPLES = 50  # a dev split of fewer says little: the interval is shown
 
 
 @dataclass(frozen=True)
