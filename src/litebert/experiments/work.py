@@ -8,7 +8,6 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from litebert.predict.layers import LayerAnalysis, movements
 from litebert.report.log import lines_with, number, read_if_there
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.engine import finetune
+from litebert.train.finetuning.results import FinetuneResult
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import Scores
@@ -56,10 +56,11 @@ def work(folder: Path) -> int:
         write_json(path, found)
     for task in job["tasks"]:  # type: ignore[attr-defined]
         if f"{task}.score" not in found:
-            scores = _finetune(task, Path(str(job["task_data"])), config, folder)
-            if isinstance(scores, int):
-                return scores
-            found |= scores
+            done = _finetune(task, Path(str(job["task_data"])), config, folder)
+            if done.interrupted_by:
+                return done.interrupted_by
+            scores = {"score": done.scores, "always": done.baseline, **done.baselines}
+            found |= {f"{task}.{name}": of[done.metric] for name, of in scores.items()}
             write_json(path, found)
     return 0
 
@@ -99,7 +100,11 @@ def _cost(run: Path) -> dict[str, object]:
 
 def _layers(config: PretrainConfig, folder: Path) -> dict[str, object]:
     """Figure 1 on dev text: how far each layer moves, and how unevenly from layer to layer."""
-    sequences = _windows(config.dev_data or config.corpora, every=bool(config.dev_data))
+    text = (config.dev_data or config.corpora)[0]
+    shard = ShardSet.open(text, "train" if config.dev_data else "dev").shards[0]
+    tokens = np.asarray(shard.tokens[: _LAYER_WINDOWS * _LAYER_TOKENS])
+    cut = [tokens[i : i + _LAYER_TOKENS].tolist() for i in range(0, len(tokens), _LAYER_TOKENS)]
+    sequences = [[2, *window, 3] for window in cut]
     layers = movements(open_backend(config.out / "model"), sequences)
     analysis = LayerAnalysis(str(folder), sum(map(len, sequences)), layers)
     write_json(folder / LAYERS_FILE, asdict(analysis))
@@ -113,18 +118,9 @@ def _layers(config: PretrainConfig, folder: Path) -> dict[str, object]:
     }
 
 
-def _windows(folders: Sequence[Path], *, every: bool) -> list[list[int]]:
-    shards = ShardSet.open(folders[0], "train" if every else "dev").shards[0]
-    tokens = np.asarray(shards.tokens[: _LAYER_WINDOWS * _LAYER_TOKENS])
-    cut = [tokens[i : i + _LAYER_TOKENS].tolist() for i in range(0, len(tokens), _LAYER_TOKENS)]
-    return [[2, *window, 3] for window in cut]
-
-
-def _finetune(
-    task: str, data: Path, config: PretrainConfig, folder: Path
-) -> dict[str, object] | int:
-    """Scores of a task; for the first seed beside a bag of words and random weights."""
-    result = finetune(
+def _finetune(task: str, data: Path, config: PretrainConfig, folder: Path) -> FinetuneResult:
+    """Fine-tune on a task; for the first seed beside a bag of words and random weights."""
+    return finetune(
         FinetuneConfig(
             task,
             out=folder / "tasks" / task,
@@ -136,11 +132,6 @@ def _finetune(
             resume="auto",
         )
     )
-    if result.interrupted_by:
-        return result.interrupted_by
-    beside = {f"{task}.{name}": scores[result.metric] for name, scores in result.baselines.items()}
-    always = {f"{task}.always": result.baseline[result.metric]}
-    return {f"{task}.score": result.scores[result.metric], **always, **beside}
 
 
 def _follow(parent: int) -> None:

@@ -25,10 +25,7 @@ class Series:
 
 
 def chart(title: str, series: Sequence[Series], marks: Sequence[tuple[float, str]] = ()) -> str:
-    """An SVG line chart over steps with axes and a legend.
-
-    Hand-made: a report needs no plotting library and follows the reader's light or dark theme.
-    """
+    """An SVG line chart, hand-made to follow the reader's light or dark theme."""
     drawn = [line for line in series if line.points]
     if not drawn:
         return ""

@@ -140,10 +140,8 @@ def _rates(steps: Sequence[Record]) -> list[tuple[str, str]]:
         return []
     rate = statistics.median_high(number(step, "tokens_per_s") for step in steps)
     share = statistics.median_high(number(step, "gemm_share") for step in steps)
-    of_gemm = [(f"{share:.0%}", "of the machine's GEMM rate")] if share else []
     waits = statistics.fmean(number(step, "wait_share") for step in steps)
-    return [
-        (f"{rate:,.0f}", "tokens per second (median)"),
-        *of_gemm,
-        (f"{waits:.1%}", "of the time waiting for data"),
-    ]
+    found = [(f"{rate:,.0f}", "tokens per second (median)")]
+    if share:
+        found.append((f"{share:.0%}", "of the machine's GEMM rate"))
+    return [*found, (f"{waits:.1%}", "of the time waiting for data")]

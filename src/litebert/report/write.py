@@ -43,10 +43,7 @@ def write_reports(run: Path | str) -> Path:
 
 
 def score_table(runs: Sequence[Path]) -> str:
-    """Return a Markdown table with a line for each finished fine-tuning run.
-
-    Its last column has the settings that are not the same in all of them.
-    """
+    """A Markdown table of finished fine-tuning runs, at its end the settings that differ."""
     rows = [_row(run) for run in runs]
     for row, settings in zip(rows, differences(list(map(run_settings, runs))), strict=True):
         row["settings"] = settings_text(settings)

@@ -126,10 +126,7 @@ def load_task_data(
     max_scored_examples: int | None = None,
     allow_unknown: bool = False,
 ) -> TaskData:
-    """Read and tokenise the training split and the splits with labels, or a part of each.
-
-    One file of an own task is cut in two; that of a benchmark is refused.
-    """
+    """Read and tokenise train and all splits with labels; one file of an own task is cut in two."""
     if data.is_file() and data.suffix != ".toml":
         if not isinstance(task, CustomTask):
             needed = f"{task.name} needs the folder with its train and dev files"
@@ -291,8 +288,7 @@ def rate_factor(name: str, num_sets: int, decay: float) -> float:
 class TaskLoss(nn.Module):
     """A task model as a module that gives the loss of a batch: what is wrapped for processes.
 
-    A joint batch of more than ``max_tokens`` is computed again, part by part, on the way back;
-    ``weight`` is that of what a teacher says, softened by ``temperature``.
+    A joint batch of more than ``max_tokens`` is computed again, part by part, on the way back.
     """
 
     def __init__(

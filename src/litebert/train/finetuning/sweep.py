@@ -89,10 +89,7 @@ def owned_sweep(config: SweepConfig, process: Process) -> Iterator[None]:
 def sweep(
     config: SweepConfig, run: Callable[[FinetuneConfig], FinetuneResult]
 ) -> tuple[list[SweepRow], int]:
-    """Make all runs that have not finished before; write ``table.json`` and ``table.md``.
-
-    Returns the rows so far, and the signal that stopped the sweep (0 if it came to its end).
-    """
+    """Make all runs and tables; the rows so far, and the signal that stopped the sweep, or 0."""
     names = [Path(task).stem for task in config.tasks]
     if len(set(names)) < len(names):
         raise ConfigError(f"tasks of a sweep need names of their own, not {', '.join(names)}")
