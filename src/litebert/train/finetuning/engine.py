@@ -299,11 +299,9 @@ class FineTuning:
             if data.scale is not None:
                 data.scale.fold(self.model)
                 self.scorer.scale = None
+            out = config.out if place == 1 else None
             by_split = {
-                split.name: self.scorer.scores(
-                    split, out=config.out if place == 1 else None, shown=True
-                )
-                for split in data.evals
+                one.name: self.scorer.scores(one, out=out, shown=True) for one in data.evals
             }
             scores = by_split[dev.name]
             about = results.fine_tuning_section(config, self.settings, data, scores, beside, step)

@@ -59,8 +59,8 @@ def with_teacher(config: FinetuneConfig, data: TaskData) -> TaskData:
     logits = [outputs["logits"] for outputs in said]
     if data.scale is not None:
         logits = [(value - data.scale.mean) / data.scale.deviation for value in logits]
-    told = [np.asarray(value, np.float32) for value in logits]
-    taught = [replace(feature, teacher=told[feature.example]) for feature in features]
+    by_example = [np.asarray(value, np.float32) for value in logits]
+    taught = [replace(feature, teacher=by_example[feature.example]) for feature in features]
     return replace(data, train=TaskSplit("train", examples, taught))
 
 
