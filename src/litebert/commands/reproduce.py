@@ -13,13 +13,13 @@ from litebert.commands.flags import AT_ONCE, SEVERAL
 from litebert.common.errors import ConfigError
 from litebert.common.ownership import owned_folder
 from litebert.common.progress import format_duration
+from litebert.common.runs import RESULT_FILE
 from litebert.data.corpus.config import EngineName
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments import plan
 from litebert.experiments.config import Scale, experiment_names, load_experiment
-from litebert.experiments.evidence import RESULT_FILE, conclude, write_evidence
+from litebert.experiments.evidence import conclude, write_evidence
 from litebert.experiments.execute import execute
-from litebert.experiments.records import read_records, records_path, write_records
 from litebert.model.counts import count_parameters
 from litebert.train.estimate import ClusterRun, estimate_training, measured_gemm_rate
 
@@ -91,7 +91,7 @@ def reproduce(
     if not data:
         raise ConfigError("reproduce needs --data SHARDS: `litebert prepare` makes them")
     evidence = evidence or out / "evidence.md"
-    known = read_records(records_path(evidence))
+    known = plan.read_records(evidence.with_suffix(".jsonl"))
     request = plan.Assignment(out, scale, data, dev, task_data, num_tokens, seeds, known)
     plans = {name: plan.plan_runs(load_experiment(name), request) for name in names}
     vocab_size = ShardSet.open(data[0], "train").vocab_size
@@ -102,7 +102,7 @@ def reproduce(
     with owned_folder(out, _is_evidence, inputs, early=("paper", "runs")):
         signum = execute(runs, workers, engine, vocab_size)
         records = known | {one.key: one for run in runs if (one := run.record())}
-        write_records(records_path(evidence), records.values())
+        plan.write_records(evidence.with_suffix(".jsonl"), records)
         if signum:
             print("stopped and saved; go on with the same command", file=sys.stderr)
             sys.exit(128 + signum)

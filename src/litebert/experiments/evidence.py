@@ -7,25 +7,25 @@ import html
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
 from litebert.common.config import from_dict, load_toml, recipe_path
-from litebert.common.files import read_json, write_json, write_text
+from litebert.common.files import write_json, write_text
+from litebert.common.runs import RESULT_FILE
 from litebert.experiments.config import Exact, Experiment, experiment_names, load_experiment
-from litebert.experiments.judge import Values, judge
-from litebert.experiments.plan import Assignment, Runs
-from litebert.experiments.records import Record, Records, records_path
+from litebert.experiments.judge import judge
+from litebert.experiments.plan import Assignment, Record, Records, Runs
 from litebert.model.config import PRESETS
 from litebert.model.counts import count_parameters
-from litebert.report.log import Points
+from litebert.report.log import Points, read_if_there
 from litebert.report.page import markdown_table, page, table, tiles
 from litebert.report.plots import plot_curves
 from litebert.train.finetuning.config import Recipe
 
-RESULT_FILE = "result.json"
 PICTURE_FILE = "figure.png"
+_COMMAND = textwrap.TextWrapper(130, break_long_words=False, break_on_hyphens=False)
 _TASK_KINDS = {
     ".score": "",
     ".random": ", random weights",
@@ -55,8 +55,6 @@ _NAMES = {
 """Measures in the words of a table."""
 
 Rows = list[list[str]]
-Found = dict[tuple[str, int], dict[str, float]]
-"""What was measured, by condition and seed."""
 
 
 @dataclass(frozen=True)
@@ -105,67 +103,75 @@ def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result
     folder.mkdir(parents=True, exist_ok=True)
     records = {key: one for key, run in runs.items() if (one := run.record()) is not None}
     found = {key: one.measures for key, one in records.items()}
-    tables = _tables(experiment, found)
     findings = [_exact(one) for one in experiment.exact]
     for contrast in experiment.contrasts:
-        verdict = judge(contrast, _values(contrast.measure, found))
+        values: dict[str, dict[int, float]] = {}
+        for (condition, seed), measures in found.items():
+            if contrast.measure in measures:
+                values.setdefault(condition, {})[seed] = measures[contrast.measure]
+        verdict = judge(contrast, values)
         findings.append(Finding(contrast.claim, verdict.answer, verdict.describe()))
-    once = {runs[key].key: values for key, values in found.items()}
+    missing = ""
+    if not runs and len(request.data) < experiment.corpora and experiment.rows(request.scale):
+        missing = f"Not run: it needs {experiment.corpora} folders of --data. "
+    once = {runs[key].key: measures for key, measures in found.items()}
     result = Result(
         name,
-        tables,
+        _tables(experiment, found),
         findings,
         command,
         runs=len(once),
         seeds=len({seed for _, seed in found}),
-        minutes=sum(values["seconds"] for values in once.values()) / 60,
-        tokens=sum(values["tokens"] for values in once.values()),
-        note=_note(experiment, request, runs),
+        minutes=sum(measures["seconds"] for measures in once.values()) / 60,
+        tokens=sum(measures["tokens"] for measures in once.values()),
+        note=missing + experiment.note,
         picture=_draw(experiment, records, folder) if found else "",
     )
     write_json(folder / RESULT_FILE, asdict(result))
-    write_text(folder / "table.md", "\n".join(table.markdown() for table in tables))
+    write_text(folder / "table.md", "\n".join(table.markdown() for table in result.tables))
     write_text(folder / "report.html", _page(experiment, result, folder))
     return result
 
 
 def write_evidence(out: Path, target: Path, records: Records) -> None:
     """Write all results of a folder as one Markdown page; ``records`` are of all runs ever made."""
+    experiments = {name: load_experiment(name) for name in experiment_names()}
+    results: dict[str, Result] = {}
+    for name in experiments:
+        path = out / name / RESULT_FILE
+        values = read_if_there(path)
+        if "tables" in values:  # before 0.2 a result had one: it is concluded again when asked for
+            results[name] = from_dict(Result, values, str(path))
+    rows = [row for name, one in experiments.items() for row in _summary(one, results.get(name))]
+    hours = sum(record.measures["seconds"] for record in records.values()) / 3600
     parts = [
         "# Evidence: the paper's tables and figures\n",
         "Written by `litebert reproduce`: for each finding of the paper what small runs say.",
         "A verdict compares conditions in pairs by seed: *holds* and *does not hold* need the",
         "whole 95 % interval on one side, all else is *cannot tell*",
         "([decision 0013](decisions/0013-the-judge.md)).\n",
-    ]
-    found = {name: _read(out / name) for name in experiment_names()}
-    results = [result for result in found.values() if result is not None]
-    rows = []
-    for name, result in found.items():
-        rows += _summary(load_experiment(name), result)
-    parts.append(markdown_table(["", "finding", "verdict"], rows))
-    hours = sum(record.measures["seconds"] for record in records.values()) / 3600
-    parts.append(
+        markdown_table(["", "finding", "verdict"], rows),
         f"{len(records)} runs, {hours:.1f} hours of one thread by the clock; a run of two tables "
-        f"is counted in both below. Measures and curves: `{records_path(target).name}`.\n"
-    )
-    for result in results:
-        experiment = load_experiment(result.name)
-        parts += [f"## {experiment.title}\n", f"{experiment.finding}\n"]
+        f"is counted in both below. Measures and curves: `{target.with_suffix('.jsonl').name}`.\n",
+    ]
+    for name, result in results.items():
+        title = experiments[name].title
+        parts += [f"## {title}\n", f"{experiments[name].finding}\n"]
         parts += [one.markdown() for one in result.tables]
         parts += [_wrapped(f"- {f.claim}: **{f.answer}**; {f.detail}") for f in result.findings]
         parts.append("")
-        if result.name.startswith("figure") and result.picture:
-            picture = Path("images") / f"{result.name}.png"
-            (target.parent / picture).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(out / result.name / result.picture, target.parent / picture)
-            parts.append(f"![{experiment.title}]({picture.as_posix()})\n")
+        if name.startswith("figure") and result.picture:
+            picture = target.parent / "images" / f"{name}.png"
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(out / name / result.picture, picture)
+            parts.append(f"![{title}](images/{picture.name})\n")
         if result.note:
             parts.append(f"{_wrapped(result.note)}\n")
         if result.runs:
+            command = " \\\n      ".join(_COMMAND.wrap(result.command))  # for a shell one line
             parts.append(
                 f"{result.runs} runs, {result.seeds} seeds, {result.minutes:.0f} minutes of one "
-                f"thread, {result.tokens / 1e6:.0f} M tokens:\n\n{_code(result.command)}\n"
+                f"thread, {result.tokens / 1e6:.0f} M tokens:\n\n    {command}\n"
             )
     write_text(target, "\n".join(parts))
 
@@ -181,32 +187,13 @@ def _summary(experiment: Experiment, result: Result | None) -> Rows:
     return [[experiment.title, claim, "holds" if all(equal) else "does not hold"]]
 
 
-def _code(command: str) -> str:
-    """A command as lines of a code block that a shell reads as one."""
-    lines = textwrap.wrap(command, 130, break_long_words=False, break_on_hyphens=False)
-    return textwrap.indent(" \\\n  ".join(lines), "    ")
-
-
 def _wrapped(text: str) -> str:
     return textwrap.fill(text, 150, subsequent_indent="  " if text.startswith("- ") else "")
 
 
-def _read(folder: Path) -> Result | None:
-    path = folder / RESULT_FILE
-    values = read_json(path) if path.is_file() else {}
-    # Before 0.2 a result had one table: it is concluded again when it is asked for.
-    return from_dict(Result, values, str(path)) if "tables" in values else None
-
-
-def _values(measure: str, found: Found) -> Values:
-    values: dict[str, dict[int, float]] = {}
-    for (condition, seed), measures in found.items():
-        if measure in measures:
-            values.setdefault(condition, {})[seed] = measures[measure]
-    return values
-
-
-def _tables(experiment: Experiment, found: Found) -> list[Table]:
+def _tables(
+    experiment: Experiment, found: Mapping[tuple[str, int], Mapping[str, float]]
+) -> list[Table]:
     """Ours, what fine-tuning made of it, and the paper's; without what there is nothing of."""
     if experiment.exact:
         names = {key: key for one in experiment.exact for key in one.expected}
@@ -230,11 +217,8 @@ def _tables(experiment: Experiment, found: Found) -> list[Table]:
             for name in (*measures, *tasks)
         }
     paper = {key: key for one in conditions for key in one.figures}
-    tables = (
-        _table("Ours", measures, ours),
-        _table("Fine-tuned, % right on dev", tasks, ours),
-        _table("The paper's", paper, {one.name: one.figures for one in conditions}),
-    )
+    tables = [_table("Ours", measures, ours), _table("Fine-tuned, % right on dev", tasks, ours)]
+    tables.append(_table("The paper's", paper, {one.name: one.figures for one in conditions}))
     return [one for one in tables if one.rows]
 
 
@@ -264,21 +248,12 @@ def _exact(one: Exact) -> Finding:
     """Whether a preset or a recipe has the paper's figures."""
     if one.name in PRESETS:
         shape = PRESETS[one.name]
-        counts = {"parameters": count_parameters(shape).encoder}
-        found = {key: counts.get(key, getattr(shape, key, None)) for key in one.expected}
+        found = {**vars(shape), "parameters": count_parameters(shape).encoder}
     else:
-        recipe = load_toml(Recipe, recipe_path("finetune", one.name))
-        found = {key: getattr(recipe, key) for key in one.expected}
-    wrong = [key for key, value in one.expected.items() if found[key] != value]
-    said = ", ".join(f"{key} is {found[key]}" for key in wrong) or "all equal"
+        found = vars(load_toml(Recipe, recipe_path("finetune", one.name)))
+    wrong = [key for key, value in one.expected.items() if found.get(key) != value]
+    said = ", ".join(f"{key} is {found.get(key)}" for key in wrong) or "all equal"
     return Finding(one.name, "does not hold" if wrong else "holds", said)
-
-
-def _note(experiment: Experiment, request: Assignment, runs: Runs) -> str:
-    missing = ""
-    if not runs and len(request.data) < experiment.corpora and experiment.rows(request.scale):
-        missing = f"Not run: it needs {experiment.corpora} folders of --data. "
-    return missing + experiment.note
 
 
 def _draw(experiment: Experiment, records: Mapping[tuple[str, int], Record], folder: Path) -> str:
@@ -288,10 +263,8 @@ def _draw(experiment: Experiment, records: Mapping[tuple[str, int], Record], fol
         if experiment.layers:
             from litebert.predict.layers import LayerAnalysis, plot_layers
 
-            analyses = [
-                replace(from_dict(LayerAnalysis, records[name, 0].layers, name), model=name)
-                for name in rows
-            ]
+            stored = [{**records[name, 0].layers, "model": name} for name in rows]
+            analyses = [from_dict(LayerAnalysis, layers) for layers in stored]
             plot_layers(analyses, folder / PICTURE_FILE)
         else:
             curves: dict[str, list[Points]] = {name: [] for name in rows}
@@ -305,26 +278,17 @@ def _draw(experiment: Experiment, records: Mapping[tuple[str, int], Record], fol
 
 
 def _page(experiment: Experiment, result: Result, folder: Path) -> str:
-    verdicts = [[finding.claim, finding.answer, finding.detail] for finding in result.findings]
-    figures = [
-        (f"{result.runs}", "runs"),
-        (f"{result.seeds}", "seeds"),
-        (f"{result.minutes:.0f}", "minutes of one thread"),
-        (f"{result.tokens / 1e6:.1f} M", "tokens"),
-    ]
-    picture = ""
+    verdicts = [(finding.claim, finding.answer, finding.detail) for finding in result.findings]
+    figures = [(f"{result.runs}", "runs"), (f"{result.seeds}", "seeds")]
+    figures.append((f"{result.minutes:.0f}", "minutes of one thread"))
+    figures.append((f"{result.tokens / 1e6:.1f} M", "tokens"))
+    parts = [tiles(figures), table(("finding", "verdict", ""), verdicts, title="Verdicts")]
+    parts += [table(one.heading, one.rows, title=one.title) for one in result.tables]
     if result.picture:
         data = base64.b64encode((folder / result.picture).read_bytes()).decode()
-        picture = f'<p><img alt="" style="max-width:100%" src="data:image/png;base64,{data}"></p>'
-    return page(
-        experiment.title,
-        experiment.finding,
-        [
-            tiles(figures),
-            table(("finding", "verdict", ""), verdicts, title="Verdicts"),
-            *(table(one.heading, one.rows, title=one.title) for one in result.tables),
-            picture,
-            f"<p>{html.escape(result.note)}</p>" if result.note else "",
-            f"<h2>Command</h2><pre>{html.escape(result.command)}</pre>",
-        ],
-    )
+        source = f"data:image/png;base64,{data}"
+        parts.append(f'<p><img alt="" style="max-width:100%" src="{source}"></p>')
+    if result.note:
+        parts.append(f"<p>{html.escape(result.note)}</p>")
+    parts.append(f"<h2>Command</h2><pre>{html.escape(result.command)}</pre>")
+    return page(experiment.title, experiment.finding, parts)

@@ -15,7 +15,6 @@ Values = Mapping[str, Mapping[int, float]]
 """A measure: condition -> seed -> value."""
 
 MOST_SEEDS = 1000
-_THIRD = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Verdict:
         if found.count < 2:
             return f"{found.mean:+.4g} of one seed; {self.reason}"
         said = f"{found.mean:+.4g} ({found.low:+.4g} to {found.high:+.4g}, {found.count} seeds)"
-        return f"{said}{'; ' if self.reason else ''}{self.reason}"
+        return f"{said}; {self.reason}" if self.reason else said
 
 
 def half_width(deviation: float, count: int) -> float:
@@ -98,7 +97,7 @@ def _judge_equality(contrast: Contrast, found: Interval, values: Values) -> Verd
     gap = Interval.of(_sums(contrast.gap, values) or [math.nan])
     if not (gap.low > 0 or gap.high < 0):
         return Verdict("cannot tell", found, "the gap to compare it with is not established")
-    bound = abs(gap.mean) * _THIRD
+    bound = abs(gap.mean) / 3
     beside = f"a third of the gap is {bound:.4g}"
     if -bound < found.low and found.high < bound:
         return Verdict("holds", found, beside)
@@ -110,9 +109,7 @@ def _judge_equality(contrast: Contrast, found: Interval, values: Values) -> Verd
 
 def _sums(weights: Weights, values: Values) -> list[float]:
     """The weighted sum of each seed that all conditions have."""
-    if not all(name in values for name in weights):
-        return []
-    seeds = set.intersection(*(set(values[name]) for name in weights))
+    seeds = set.intersection(*(set(values.get(name, ())) for name in weights))
     return [
         sum(weight * values[name][seed] for name, weight in weights.items())
         for seed in sorted(seeds)

@@ -1,4 +1,4 @@
-"""Which runs an experiment needs: each a configuration with a hash; full-size ones as recipes."""
+"""Which runs an experiment needs, each with a hash, and what is kept of those that were made."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import hashlib
 import json
 import re
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from litebert.common.config import from_dict, read_toml, recipe_path, to_dict, toml_lines
-from litebert.common.files import read_json, write_text
+from litebert.common.files import write_json_lines, write_text
+from litebert.common.rows import read_rows
 from litebert.data.corpus.shards import ShardSet
-from litebert.experiments.config import RECIPES, Condition, Experiment, Scale
-from litebert.experiments.records import Record, Records
+from litebert.experiments.config import RECIPES, Condition, Experiment, Scale, Variant
 from litebert.model.config import ModelConfig
-from litebert.report.log import number
+from litebert.report.log import Points, number, read_if_there
 from litebert.report.plots import curve
 from litebert.train.estimate import MASK_RATE, step_flops
 from litebert.train.pretraining.config import PretrainConfig, parse_duration
@@ -34,6 +35,35 @@ _IN_PROPORTION = (
 _OF_A_MACHINE = ("data", "extra_data", "out")
 _OTHER_SETTINGS = ("data", "extra_data", "dev_data", "out", "init_from", "resume", "threads")
 """No part of a run's hash: what lies in the folders, and the start's own hash, is."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run, a line of JSON that spares other machines the run."""
+
+    key: str
+    """hash of everything that decides the run"""
+    measures: dict[str, float]
+    curves: dict[str, Points] = field(default_factory=dict)
+    """metric -> (tokens, value) of each evaluation"""
+    layers: dict[str, object] = field(default_factory=dict)
+    """Figure 1 of its model, if it was measured"""
+
+
+Records = dict[str, Record]
+"""By key."""
+
+
+def read_records(path: Path) -> Records:
+    """The records of a file; none if there is no file."""
+    rows = read_rows(path) if path.is_file() else []
+    found = [from_dict(Record, row, f"{path}, line {line}") for line, row in rows]
+    return {record.key: record for record in found}
+
+
+def write_records(path: Path, records: Records) -> None:
+    """Write a file of records, in the order of their keys, so that two versions compare well."""
+    write_json_lines(path, (asdict(records[key]) for key in sorted(records)))
 
 
 @dataclass(frozen=True)
@@ -83,25 +113,19 @@ class PlannedRun:
 
     def job(self) -> dict[str, object]:
         """What the worker reads."""
-        return {
-            "pretrain": to_dict(self.config),
-            "tasks": list(self.tasks),
-            "task_data": str(self.task_data or ""),
-            "layers": self.layers,
-        }
+        tasks = {"tasks": list(self.tasks), "task_data": str(self.task_data or "")}
+        return {"pretrain": to_dict(self.config), **tasks, "layers": self.layers}
 
     def record(self) -> Record | None:
         """What was found, None before the run has come to its end with all that is asked."""
         if self.known and self._is_whole(self.known.measures):
             return self.known  # also where its model was made again for those that start from it
-        path = self.folder / MEASURES_FILE
-        found = read_json(path) if path.is_file() else {}
+        found = read_if_there(self.folder / MEASURES_FILE)
         if not self._is_whole(found):
             return None
-        measures = {name: float(value) for name, value in found.items()}  # type: ignore[arg-type]
         curves = {metric: curve(self.config.out, metric) for metric in _CURVES}
-        layers = self.folder / LAYERS_FILE
-        return Record(self.key, measures, curves, read_json(layers) if layers.is_file() else {})
+        layers = read_if_there(self.folder / LAYERS_FILE)
+        return Record(self.key, {name: number(found, name) for name in found}, curves, layers)
 
     def _is_whole(self, measures: Container[str]) -> bool:
         wanted = ["masked_loss", *(f"{task}.score" for task in self.tasks)]
@@ -176,14 +200,12 @@ def _config(
     seed: int,
     start: PlannedRun | None,
 ) -> PretrainConfig:
-    variant = condition.at(request.scale)
-    assert variant is not None, "a condition of this scale"
-    values = read_toml(recipe_path("pretrain", RECIPES[request.scale]))
-    length = "tokens" if request.scale == "cpu" else "steps"
+    variant, is_small = condition.at(request.scale) or Variant(), request.scale == "cpu"
+    values: dict[str, Any] = read_toml(recipe_path("pretrain", RECIPES[request.scale]))
+    length = "tokens" if is_small else "steps"
     whole = values[length]
-    assert isinstance(whole, int), "the recipe has its length"
-    factor = (request.tokens or whole) / whole if request.scale == "cpu" else 1.0
-    changes = {**(experiment.settings if request.scale == "cpu" else {}), **variant.change}
+    factor = (request.tokens or whole) / whole if is_small else 1.0
+    changes = {**(experiment.settings if is_small else {}), **variant.change}
     if isinstance(budget := changes.get("budget"), str):
         changes["budget"] = f"{parse_duration(budget) * factor:g}s"
         values.pop(length)
@@ -192,26 +214,20 @@ def _config(
     if factor < 1.0:
         for key in _IN_PROPORTION:
             changes[key] = max(4, round(number(values, *key.split(".")) * factor))
-    for key, value in changes.items():
-        _set(values, key, value)
+    for key, value in changes.items():  # "a.b" is b of the table a
+        *path, last = key.split(".")
+        inner = values
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
     data = [str(folder) for folder in request.data[: variant.corpora or None]]
     decided = {"data": data[0], "extra_data": data[1:], "seed": seed, "out": str(request.out)}
-    if request.scale == "cpu":
+    if is_small:
         decided |= {"dev_data": [str(folder) for folder in request.dev], "resume": "auto"}
     if start is not None:
         decided["init_from"] = str(start.model)
     source = f"{experiment.title}, {condition.name}"
     return from_dict(PretrainConfig, {**values, **decided}, source)
-
-
-def _set(values: dict[str, object], key: str, value: object) -> None:
-    """Set ``a.b`` in nested tables."""
-    *path, last = key.split(".")
-    for part in path:
-        inner = values.setdefault(part, {})
-        assert isinstance(inner, dict), "a table of the recipe"
-        values = inner
-    values[last] = value
 
 
 def write_recipe(folder: Path, name: str, config: PretrainConfig) -> Path:

@@ -8,7 +8,6 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,10 +19,18 @@ from litebert.common.ownership import LOCK_FILE, folder_lock
 from litebert.common.runs import RunFolder
 from litebert.data.corpus.shards import ShardSet
 from litebert.experiments.plan import JOB_FILE, LAYERS_FILE, MEASURES_FILE
+from litebert.interop.folder import load_config
 from litebert.model.counts import count_parameters
-from litebert.report.log import lines_with, number
+from litebert.predict.backend import open_backend
+from litebert.predict.layers import LayerAnalysis, movements
+from litebert.report.log import lines_with, number, read_if_there
+from litebert.train.finetuning.config import FinetuneConfig
+from litebert.train.finetuning.engine import finetune
+from litebert.train.finetuning.results import FinetuneResult
 from litebert.train.pretraining.config import PretrainConfig
+from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import Scores
+from litebert.train.pretraining.scoring import evaluate_pretraining
 
 TRAIN_EXAMPLES = 9000
 """Of a task: as many as fit a run of minutes."""
@@ -35,10 +42,8 @@ def work(folder: Path) -> int:
     job = read_json(folder / JOB_FILE)
     config = from_dict(PretrainConfig, job["pretrain"], str(folder))  # type: ignore[arg-type]
     path = folder / MEASURES_FILE
-    found = read_json(path) if path.is_file() else {}
+    found = read_if_there(path)
     if "masked_loss" not in found or not (config.out / "model").is_dir():
-        from litebert.train.pretraining.engine import pretrain
-
         result = pretrain(config, quiet=True)
         if result.interrupted_by:
             return result.interrupted_by
@@ -51,18 +56,17 @@ def work(folder: Path) -> int:
         write_json(path, found)
     for task in job["tasks"]:  # type: ignore[attr-defined]
         if f"{task}.score" not in found:
-            scores = _finetune(task, Path(str(job["task_data"])), config, folder)
-            if isinstance(scores, int):
-                return scores
-            found |= scores
+            done = _finetune(task, Path(str(job["task_data"])), config, folder)
+            if done.interrupted_by:
+                return done.interrupted_by
+            scores = {"score": done.scores, "always": done.baseline, **done.baselines}
+            found |= {f"{task}.{name}": of[done.metric] for name, of in scores.items()}
             write_json(path, found)
     return 0
 
 
 def _scores(config: PretrainConfig, scores: Scores) -> dict[str, object]:
     """Scores on all dev text together, and the words of each corpus of it."""
-    from litebert.train.pretraining.scoring import evaluate_pretraining
-
     found = {key: value for key, value in asdict(scores).items() if value is not None}
     for task, rule in (("sop", "length"), ("nsp", "overlap")):
         accuracy, by_rule = found.get(f"{task}_accuracy"), found.get(f"{task}_{rule}_rule")
@@ -85,8 +89,6 @@ def _scores(config: PretrainConfig, scores: Scores) -> dict[str, object]:
 
 def _cost(run: Path) -> dict[str, object]:
     """What the run took, and how fast it was: the middle of the lines of its log."""
-    from litebert.interop.folder import load_config
-
     lines = lines_with(RunFolder.open(run).metrics(), "tokens_per_s")
     return {
         "parameters": count_parameters(load_config(run / "model")).encoder,
@@ -98,10 +100,11 @@ def _cost(run: Path) -> dict[str, object]:
 
 def _layers(config: PretrainConfig, folder: Path) -> dict[str, object]:
     """Figure 1 on dev text: how far each layer moves, and how unevenly from layer to layer."""
-    from litebert.predict.backend import open_backend
-    from litebert.predict.layers import LayerAnalysis, movements
-
-    sequences = _windows(config.dev_data or config.corpora, every=bool(config.dev_data))
+    text = (config.dev_data or config.corpora)[0]
+    shard = ShardSet.open(text, "train" if config.dev_data else "dev").shards[0]
+    tokens = np.asarray(shard.tokens[: _LAYER_WINDOWS * _LAYER_TOKENS])
+    cut = [tokens[i : i + _LAYER_TOKENS].tolist() for i in range(0, len(tokens), _LAYER_TOKENS)]
+    sequences = [[2, *window, 3] for window in cut]
     layers = movements(open_backend(config.out / "model"), sequences)
     analysis = LayerAnalysis(str(folder), sum(map(len, sequences)), layers)
     write_json(folder / LAYERS_FILE, asdict(analysis))
@@ -115,21 +118,9 @@ def _layers(config: PretrainConfig, folder: Path) -> dict[str, object]:
     }
 
 
-def _windows(folders: Sequence[Path], *, every: bool) -> list[list[int]]:
-    shards = ShardSet.open(folders[0], "train" if every else "dev").shards[0]
-    tokens = np.asarray(shards.tokens[: _LAYER_WINDOWS * _LAYER_TOKENS])
-    cut = [tokens[i : i + _LAYER_TOKENS].tolist() for i in range(0, len(tokens), _LAYER_TOKENS)]
-    return [[2, *window, 3] for window in cut]
-
-
-def _finetune(
-    task: str, data: Path, config: PretrainConfig, folder: Path
-) -> dict[str, object] | int:
-    """Scores of a task; for the first seed beside a bag of words and random weights."""
-    from litebert.train.finetuning.config import FinetuneConfig
-    from litebert.train.finetuning.engine import finetune
-
-    result = finetune(
+def _finetune(task: str, data: Path, config: PretrainConfig, folder: Path) -> FinetuneResult:
+    """Fine-tune on a task; for the first seed beside a bag of words and random weights."""
+    return finetune(
         FinetuneConfig(
             task,
             out=folder / "tasks" / task,
@@ -141,11 +132,6 @@ def _finetune(
             resume="auto",
         )
     )
-    if result.interrupted_by:
-        return result.interrupted_by
-    beside = {f"{task}.{name}": scores[result.metric] for name, scores in result.baselines.items()}
-    always = {f"{task}.always": result.baseline[result.metric]}
-    return {f"{task}.score": result.scores[result.metric], **always, **beside}
 
 
 def _follow(parent: int) -> None:

@@ -6,7 +6,6 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from litebert.report.log import Points
 
@@ -25,47 +24,38 @@ class Series:
     faint: bool = False
 
 
-class _Frame(NamedTuple):
-    """The largest step and the range of values of a chart: where a point lies in its drawing."""
-
-    last: float
-    low: float
-    high: float
-
-    def x(self, step: float) -> float:
-        return _LEFT + step / self.last * (_WIDTH - _LEFT - _RIGHT)
-
-    def y(self, value: float) -> float:
-        up = (value - self.low) / ((self.high - self.low) or 1.0)
-        return _HEIGHT - _BOTTOM - up * (_HEIGHT - _TOP - _BOTTOM)
-
-
 def chart(title: str, series: Sequence[Series], marks: Sequence[tuple[float, str]] = ()) -> str:
-    """An SVG line chart over steps with axes and a legend.
-
-    Hand-made, so that a report needs no plotting library and follows the reader's light or dark
-    theme.
-    """
+    """An SVG line chart, hand-made to follow the reader's light or dark theme."""
     drawn = [line for line in series if line.points]
     if not drawn:
         return ""
-    steps, values = zip(*(point for line in drawn for point in line.points), strict=True)
+    values = [value for line in drawn for _, value in line.points]
+    last_step = max(step for line in drawn for step, _ in line.points)
     levels = ticks(min(values), max(values), 5)
     low, high = min(levels[0], min(values)), max(levels[-1], max(values))
-    frame = _Frame(max(1.0, max(steps)), low, high)
-    coloured = list(zip(drawn, _colours(drawn), strict=True))
-    shapes = [
-        *(_level(frame, value) for value in levels),
-        *(_step(frame, step) for step in ticks(0.0, max(steps), 6) if step <= frame.last),
-        *(_mark(frame, step, label) for step, label in marks),
-        *(_line(frame, line, colour) for line, colour in coloured),
-    ]
-    legend = [
-        f'<span><i style="background:{colour}"></i>{html.escape(line.name)} '
-        f"<b>{line.points[-1][1]:.4g}</b></span>"
-        for line, colour in coloured
-        if not line.faint
-    ]
+    last = max(1.0, last_step)
+
+    def x(step: float) -> float:
+        return _LEFT + step / last * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(value: float) -> float:
+        up = (value - low) / ((high - low) or 1.0)
+        return _HEIGHT - _BOTTOM - up * (_HEIGHT - _TOP - _BOTTOM)
+
+    shapes = [_level(y(value), value) for value in levels]
+    for step in ticks(0.0, last_step, 6):
+        if step <= last:
+            place = f'x="{x(step):.1f}" y="{_HEIGHT - 10}" text-anchor="middle"'
+            shapes.append(f"<text {place}>{_short(step)}</text>")
+    shapes += [_mark(x(step), f"{label} (step {step:,.0f})") for step, label in marks]
+    legend = []
+    for line, colour in zip(drawn, _colours(drawn), strict=True):
+        name, end = html.escape(line.name), line.points[-1][1]
+        places = [(x(step), y(value)) for step, value in line.points]
+        shapes.append(_line(line, places, colour, f"{name}: {end:.5g} at the end"))
+        if not line.faint:
+            swatch = f'<i style="background:{colour}"></i>'
+            legend.append(f"<span>{swatch}{name} <b>{end:.4g}</b></span>")
     return (
         f"<figure><figcaption>{html.escape(title)}</figcaption>"
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(shapes)}</svg>'
@@ -73,54 +63,36 @@ def chart(title: str, series: Sequence[Series], marks: Sequence[tuple[float, str
     )
 
 
-def _level(frame: _Frame, value: float) -> str:
-    y = frame.y(value)
-    return (
-        f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
-        'stroke="var(--line)"/>'
-        f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
-    )
+def _level(y: float, value: float) -> str:
+    ends = f'x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"'
+    place = f'x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end"'
+    return f'<line {ends} stroke="var(--line)"/><text {place}>{value:g}</text>'
 
 
-def _step(frame: _Frame, step: float) -> str:
-    x = frame.x(step)
-    return f'<text x="{x:.1f}" y="{_HEIGHT - 10}" text-anchor="middle">{_short(step)}</text>'
-
-
-def _mark(frame: _Frame, step: float, label: str) -> str:
-    x = frame.x(step)
-    on_left = x > 0.6 * _WIDTH  # a label on the right would leave the drawing
+def _mark(x: float, label: str) -> str:
+    # On the right of the drawing a label stands before its line, in order not to leave it.
+    place, anchor = (x - 4, "end") if x > 0.6 * _WIDTH else (x + 4, "start")
     return (
         f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
-        f'stroke="var(--dim)" stroke-dasharray="2 3"/>'
-        f'<text x="{x - 4 if on_left else x + 4:.1f}" y="{0.55 * _HEIGHT:.0f}" '
-        f'text-anchor="{"end" if on_left else "start"}">'
-        f"{html.escape(label)} (step {step:,.0f})</text>"
+        f'stroke="var(--dim)" stroke-dasharray="2 3"/><text x="{place:.1f}" '
+        f'y="{0.55 * _HEIGHT:.0f}" text-anchor="{anchor}">{html.escape(label)}</text>'
     )
 
 
-def _line(frame: _Frame, line: Series, colour: str) -> str:
-    places = [(frame.x(step), frame.y(value)) for step, value in line.points]
+def _line(line: Series, places: Sequence[tuple[float, float]], colour: str, title: str) -> str:
+    if len(places) == 1:  # a line of one point is invisible
+        ((x, y),) = places
+        shape = f'circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"'
+        return f"<{shape}><title>{title}</title></circle>"
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     style = ' stroke-dasharray="6 4"' if line.dashed else ""
-    width, opacity = (1, ' opacity="0.3"') if line.faint else (1.8, "")
-    drawn = (
-        f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"'
-        f"{style}{opacity}><title>{html.escape(line.name)}: {line.points[-1][1]:.5g} at the end"
-        "</title></polyline>"
-    )
-    if len(places) == 1:  # a line of one point is invisible
-        x, y = places[0]
-        drawn += f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
-    return drawn
+    style += ' stroke-width="1" opacity="0.3"' if line.faint else ' stroke-width="1.8"'
+    shape = f'polyline points="{path}" fill="none" stroke="{colour}"{style}'
+    return f"<{shape}><title>{title}</title></polyline>"
 
 
 def ticks(low: float, high: float, count: int) -> list[float]:
-    """Round values that cover a range.
-
-    >>> ticks(0.0, 950.0, 5)
-    [0.0, 200.0, 400.0, 600.0, 800.0, 1000.0]
-    """
+    """Round values that cover a range: of 0 to 950 in five steps 0, 200, ... 1000."""
     span = high - low
     if not 1e-9 * max(1.0, abs(low)) < span < math.inf:  # too narrow for labels that differ
         return [low, low + (abs(low) or 1.0)]

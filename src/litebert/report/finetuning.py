@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from litebert.common.files import read_json
 from litebert.common.progress import format_duration
 from litebert.common.runs import BASELINES, MISTAKES_FILE, RESULT_FILE, RunFolder
 from litebert.report.charts import Series, chart
-from litebert.report.log import Record, lines_with, mapping, number, points, smoothed
-from litebert.report.page import charts, columns, events_table, page, settings, table, tiles
+from litebert.report.log import Record, lines_with, mapping, number, points, read_if_there, smoothed
+from litebert.report.page import events_table, page, settings, side_by_side, table, tiles
 from litebert.tasks.base import Form
 from litebert.tasks.forms.kinds import FORMS
 
@@ -40,7 +39,8 @@ class NamedLog:
 def read_logs(run: Path) -> list[NamedLog]:
     """The log of a run, or those of its seeds."""
     folders = [path.parent for path in run.glob("seed-*/manifest.json")]
-    return [NamedLog.read(path) for path in sorted(folders, key=_seed_number) or [run]]
+    folders.sort(key=lambda path: (len(path.name), path.name))  # seed-10 after seed-9
+    return [NamedLog.read(path) for path in folders or [run]]
 
 
 def is_finetuning(manifest: Record) -> bool:
@@ -50,26 +50,24 @@ def is_finetuning(manifest: Record) -> bool:
 
 def finetuning_page(run: RunFolder) -> str:
     """The page of a run with one seed or several, from its files; also while it is going on."""
-    manifest = run.manifest()
-    result = read_json(run.path / RESULT_FILE) if (run.path / RESULT_FILE).is_file() else {}
-    logs = read_logs(run.path)
+    manifest, logs = run.manifest(), read_logs(run.path)
+    result = read_if_there(run.path / RESULT_FILE)
     records = [record for log in logs for record in log.records]
     metric = str(result.get("metric") or first_metric(records))
     best = _best(logs, result, metric)
-    mistakes = best.path / MISTAKES_FILE
-    content = read_json(mistakes) if mistakes.is_file() else {}
+    content = read_if_there(best.path / MISTAKES_FILE)
     return page(
         run.path.resolve().name,
         _subtitle(manifest, result),
         [
             tiles([*_score_figures(logs, result, metric), *_cost_figures(logs)]),
-            columns([_scores(result), _seeds(result), _depths(result, metric)]),
+            side_by_side("columns", _score_tables(result, metric)),
             "<h2>Curves</h2>",
             finetuning_charts(logs, result, metric),
             classes_table(content),
             confusion_table(content),
             mistakes_table(content),
-            columns([_recipe(best, manifest), _data(best, result)]),
+            side_by_side("columns", [_recipe(best, manifest), _data(best, result)]),
             events_table(records, leave_out=("recipe", "data", "answers")),
             settings(manifest),
         ],
@@ -83,32 +81,23 @@ def finetuning_charts(logs: Sequence[NamedLog], result: Record, metric: str) -> 
     def series(key: str, name: str) -> list[Series]:
         return [Series(log.name if several else name, points(log.records, key)) for log in shown]
 
-    raw = series("loss", "each line of the log")
-    losses = [Series(log.name if several else "smoothed", smoothed(line.points, 10))
-              for log, line in zip(shown, raw, strict=True)]  # fmt: skip
+    raw = series("loss", "smoothed")
+    losses = [replace(line, points=smoothed(line.points, 10)) for line in raw]
     if not several:
-        losses.insert(0, Series(raw[0].name, raw[0].points, faint=True))
+        losses.insert(0, Series("each line of the log", raw[0].points, faint=True))
     dev = series(f"dev_{metric}", metric)
     last = max((step for line in raw for step, _ in line.points), default=0.0)
     for name, scores in _baselines(result).items():
-        if isinstance(scores.get(metric), (int, float)):
-            level = number(scores, metric)
+        if isinstance(level := scores.get(metric), (int, float)):
             dev.append(Series(name, ((0.0, level), (last, level)), dashed=True))
     marks = [(number(result, "best_step"), "best")] if result and not several else []
-    rate = Series("learning rate", points(shown[0].records, "lr"))
-    return charts(
-        [
-            chart("Training loss", losses),
-            chart(f"{metric} on dev", dev, marks),
-            chart("Learning rate", [rate]),
-            chart("Norm of the gradient before clipping", series("grad_norm", "norm")),
-        ]
-    )
-
-
-def _seed_number(folder: Path) -> int:
-    digits = folder.name.removeprefix("seed-")
-    return int(digits) if digits.isdigit() else -1
+    figures = [
+        chart("Training loss", losses),
+        chart(f"{metric} on dev", dev, marks),
+        chart("Learning rate", [Series("learning rate", points(shown[0].records, "lr"))]),
+        chart("Norm of the gradient before clipping", series("grad_norm", "norm")),
+    ]
+    return side_by_side("charts", figures)
 
 
 def first_metric(records: Iterable[Record]) -> str:
@@ -119,11 +108,8 @@ def first_metric(records: Iterable[Record]) -> str:
 
 def _best(logs: Sequence[NamedLog], result: Record, metric: str) -> NamedLog:
     """The run whose model the folder has."""
-    seeds = _rows(result.get("by_seed"))
-    if len(seeds) != len(logs):
-        return logs[0]
-    scores = [number(row, metric) for row in seeds]
-    return logs[scores.index(max(scores))]
+    scores = [number(row, metric) for row in _rows(result, "by_seed")]
+    return logs[scores.index(max(scores))] if len(scores) == len(logs) else logs[0]
 
 
 def _subtitle(manifest: Record, result: Record) -> str:
@@ -131,16 +117,14 @@ def _subtitle(manifest: Record, result: Record) -> str:
     start = "random weights, shape of " if config.get("start") == "random" else ""
     parts = [f"{result.get('task') or config.get('task')}", f"from {start}{config.get('model')}"]
     parts.append(f"created {manifest.get('created', '?')}")
-    if not result:
-        parts.append("not finished")
-    return " · ".join(parts)
+    return " · ".join(parts if result else [*parts, "not finished"])
 
 
 def _score_figures(logs: Sequence[NamedLog], result: Record, metric: str) -> list[tuple[str, str]]:
     if not result:
         scores = [score for log in logs for _, score in points(log.records, f"dev_{metric}")]
         return [(f"{max(scores):.4g}", f"best dev {metric} so far")] if scores else []
-    seeds = len(_rows(result.get("by_seed")))
+    seeds = len(_rows(result, "by_seed"))
     median = f", median of {seeds} seeds" if seeds else ""
     found = [(f"{number(result, 'scores', metric):.4g}", f"dev {metric}{median}")]
     if "mae" in mapping(result, "scores"):  # a correlation says nothing about the scale
@@ -176,16 +160,26 @@ def _cost_figures(logs: Sequence[NamedLog]) -> list[tuple[str, str]]:
     ]
 
 
-def _scores(result: Record) -> str:
-    """A row for each score of dev; columns for baselines, the seeds' spread, other splits."""
-    scores = mapping(result, "scores")
-    compared = {"dev": scores, **_baselines(result)}
+def _score_tables(result: Record, metric: str) -> list[str]:
+    """Scores of dev beside baselines, the seeds' spread and other splits; of seeds, of depths."""
+    compared = {"dev": mapping(result, "scores"), **_baselines(result)}
     if spread := mapping(result, "spread"):
         compared["spread"] = spread
-    others = mapping(result, "other_scores").items()
-    compared |= {name: mapping(of_split) for name, of_split in others}
-    rows = [[name, *(_figure(values, name) for values in compared.values())] for name in scores]
-    return _figures_table("Scores", ["", *compared], rows)
+    compared |= {k: mapping(v) for k, v in mapping(result, "other_scores").items()}
+    scores = [
+        [name, *(_figure(of.get(name)) for of in compared.values())] for name in compared["dev"]
+    ]
+    by_seed = _rows(result, "by_seed")
+    names = [name for name in by_seed[0] if name != "seed"] if by_seed else []
+    seeds = [
+        [f"{number(r, 'seed'):.0f}", *(_figure(r.get(name)) for name in names)] for r in by_seed
+    ]
+    depths = [[depth, _figure(score)] for depth, score in mapping(result, "exit_scores").items()]
+    return [
+        _figures_table("Scores", ["", *compared], scores),
+        _figures_table("Seeds", ["seed", *names], seeds),
+        _figures_table("Early exits", ["layers", f"dev {metric}"], depths),
+    ]
 
 
 def _baselines(result: Record) -> dict[str, Record]:
@@ -195,48 +189,31 @@ def _baselines(result: Record) -> dict[str, Record]:
     return {"baseline": mapping(result, "baseline"), **found}
 
 
-def _seeds(result: Record) -> str:
-    rows = _rows(result.get("by_seed"))
-    names = [name for name in rows[0] if name != "seed"] if rows else []
-    cells = [[f"{number(r, 'seed'):.0f}", *(_figure(r, name) for name in names)] for r in rows]
-    return _figures_table("Seeds", ["seed", *names], cells)
-
-
-def _depths(result: Record, metric: str) -> str:
-    """Scores of a model that may stop early, by the layer it stops at."""
-    found = mapping(result, "exit_scores")
-    rows = [[depth, _figure(found, depth)] for depth in found]
-    return _figures_table("Early exits", ["layers", f"dev {metric}"], rows)
-
-
 def _data(log: NamedLog, result: Record) -> str:
     """How many examples, which rows were bad, where answers could not be found."""
     data, answers = log.event("data"), log.event("answers")
-    found: dict[str, object] = {}
-    if data:
-        found["training examples"] = data.get("train_examples")
-        if data.get("train_features") != data.get("train_examples"):
-            found["windows of them"] = data.get("train_features")
-    if result:
-        found["dev examples scored"] = result.get("dev_examples")
-    for reason, count in mapping(data, "bad_rows").items():
-        found[f"bad rows: {reason}"] = count
-    if answers:
-        found["answers at piece boundaries"] = answers.get("exact")
-        found["answers widened to whole pieces"] = answers.get("widened")
-        found["answers in no window"] = answers.get("lost")
-    return _figures_table("Data", ["", ""], [[name, _figure(found, name)] for name in found])
+    examples, windows = data.get("train_examples"), data.get("train_features")
+    found = {
+        "training examples": examples,
+        "windows of them": windows if windows != examples else None,
+        "dev examples scored": result.get("dev_examples"),
+        **{f"bad rows: {why}": count for why, count in mapping(data, "bad_rows").items()},
+        "answers at piece boundaries": answers.get("exact"),
+        "answers widened to whole pieces": answers.get("widened"),
+        "answers in no window": answers.get("lost"),
+    }
+    rows = [[name, _figure(value)] for name, value in found.items() if value is not None]
+    return _figures_table("Data", ["", ""], rows)
 
 
 def _recipe(log: NamedLog, manifest: Record) -> str:
     recipe, config = log.event("recipe"), mapping(manifest, "config")
+    own = {key: config[key] for key in ("weight_decay", "clip_norm", "seed") if key in config}
     rows = [
-        [key.replace("_", " "), _setting(value)]
-        for key, value in recipe.items()
+        [key.replace("_", " "), _figure(value)]
+        for key, value in {**recipe, **own}.items()
         if key not in ("event", "step") and isinstance(value, (int, float))
     ]
-    own = [key for key in ("weight_decay", "clip_norm", "seed") if key in config]
-    rows += [[key.replace("_", " "), f"{config[key]}"] for key in own]
     return _figures_table("Recipe", ["", ""], rows if recipe else [])
 
 
@@ -245,20 +222,16 @@ def _figures_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[
     return table(headings, rows, title=title, numeric=numeric, narrow=True)
 
 
-def _setting(value: float) -> str:
+def _figure(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else f"{value:,}"
-
-
-def _figure(values: Record, name: str) -> str:
-    value = values.get(name)
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else ""
 
 
-def _rows(value: object) -> list[Record]:
+def _rows(content: Record, key: str) -> list[Record]:
+    value = content.get(key)
     return [mapping(item) for item in value] if isinstance(value, Sequence) else []
 
 
@@ -267,44 +240,17 @@ def confusion_table(content: Record) -> str:
     confusion = content.get("confusion")
     if not isinstance(confusion, Mapping):
         return ""
-    labels, matrix = confusion["labels"], confusion["matrix"]
-    head = "".join(f"<th>{html.escape(str(label))}</th>" for label in labels)
-    rows = []
-    for label, counts in zip(labels, matrix, strict=True):
+    labels, rows = [html.escape(str(label)) for label in confusion["labels"]], []
+    for row, counts in enumerate(confusion["matrix"]):
         total = sum(counts)
-        cells = "".join(_cell(count, total, labels[i] == label) for i, count in enumerate(counts))
-        rows.append(
-            f"<tr><th>{html.escape(str(label))}</th>{cells}<td class='n'>{total:,}</td></tr>"
-        )
+        cells = "".join(_cell(count, total, row == i) for i, count in enumerate(counts))
+        rows.append(f"<tr><th>{labels[row]}</th>{cells}<td class='n'>{total:,}</td></tr>")
+    head = "".join(f"<th>{label}</th>" for label in labels)
     return (
-        "<h2>Confusion</h2>"
-        f'<p class="dim">Rows: the gold label; columns: what the model says, on {_split(content)}.'
-        "</p>"
-        f'<div class="wide"><table class="confusion"><tr><th></th>{head}<th>all</th></tr>'
-        f"{''.join(rows)}</table></div>"
+        f'<h2>Confusion</h2><p class="dim">Rows: the gold label; columns: what the model says, '
+        f'on {_split(content)}.</p><div class="wide"><table class="confusion">'
+        f"<tr><th></th>{head}<th>all</th></tr>{''.join(rows)}</table></div>"
     )
-
-
-def classes_table(content: Record) -> str:
-    """Precision, recall and F1 of each class, label or type of entity."""
-    names = ("precision", "recall", "f1", "count")
-    rows = [
-        [str(row.get("class")), *(_figure(row, name) for name in names)]
-        for row in _rows(content.get("classes"))
-    ]
-    headings = [f"on {_split(content)}", *names]
-    return table(headings, rows, title="Classes", numeric=range(1, 5))
-
-
-def mistakes_table(content: Record) -> str:
-    """The wrong predictions the model was surest of."""
-    rows = [
-        [_text(row), _said(row["gold"]), _said(row["predicted"]), f"{number(row, 'badness'):.3g}"]
-        for row in _rows(content.get("worst"))
-    ]
-    form = {str(kind): form for kind, form in FORMS.items()}.get(str(content.get("kind")), Form)
-    headings = [f"{_split(content)} text", "gold", "the model says", form.how_bad]
-    return table(headings, rows, title="Worst mistakes", numeric=(3,))
 
 
 def _cell(count: int, total: int, is_right: bool) -> str:
@@ -314,6 +260,28 @@ def _cell(count: int, total: int, is_right: bool) -> str:
         f'<td class="n" style="background:color-mix(in srgb, {colour} {55 * share:.0f}%, '
         f'transparent)">{count:,} <span class="dim">{share:.0%}</span></td>'
     )
+
+
+def classes_table(content: Record) -> str:
+    """Precision, recall and F1 of each class, label or type of entity."""
+    names = ("precision", "recall", "f1", "count")
+    rows = [
+        [str(row.get("class")), *(_figure(row.get(name)) for name in names)]
+        for row in _rows(content, "classes")
+    ]
+    headings = [f"on {_split(content)}", *names]
+    return table(headings, rows, title="Classes", numeric=range(1, 5))
+
+
+def mistakes_table(content: Record) -> str:
+    """The wrong predictions the model was surest of."""
+    rows = [
+        [_text(row), _said(row["gold"]), _said(row["predicted"]), f"{number(row, 'badness'):.3g}"]
+        for row in _rows(content, "worst")
+    ]
+    form = {str(kind): form for kind, form in FORMS.items()}.get(str(content.get("kind")), Form)
+    headings = [f"{_split(content)} text", "gold", "the model says", form.how_bad]
+    return table(headings, rows, title="Worst mistakes", numeric=(3,))
 
 
 def _text(row: Record) -> str:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from litebert.common.files import read_json
 
 Record = Mapping[str, object]
 Points = tuple[tuple[float, float], ...]
 """(step, value), in the order of the steps."""
 
 
+def read_if_there(path: Path) -> dict[str, object]:
+    """The JSON object of a file, an empty one if there is no file yet."""
+    return read_json(path) if path.is_file() else {}
+
+
 def lines_with(records: Iterable[Record], key: str) -> list[Record]:
     """The lines of a log, without its events, that have a finite number under the key."""
-    lines = (line for line in records if "event" not in line)
-    return [
-        line
-        for line in lines
-        if isinstance(value := line.get(key), (int, float)) and math.isfinite(value)
-    ]
+    lines = ((line, line.get(key)) for line in records if "event" not in line)
+    return [line for line, v in lines if isinstance(v, (int, float)) and math.isfinite(v)]
 
 
 def points(records: Iterable[Record], key: str) -> Points:
@@ -36,11 +40,7 @@ def smoothed(line: Points, num_means: int = 30) -> Points:
 
 
 def number(record: Record, *keys: str) -> float:
-    """The number at the end of a path of keys, 0 if there is none.
-
-    >>> number({"step": 8, "scores": {"accuracy": 0.5}}, "scores", "accuracy")
-    0.5
-    """
+    """The number at the end of a path of keys, 0 if there is none."""
     *path, last = keys
     value = mapping(record, *path).get(last)
     return float(value) if isinstance(value, (int, float)) else 0.0

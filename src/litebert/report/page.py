@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
 from litebert.report.log import Record, number
 
@@ -20,8 +21,8 @@ h1 { font-size: 24px; margin: 0; } h2 { font-size: 17px; margin: 32px 0 8px; }
 .dim { color: var(--dim); }
 .tiles { display: grid; gap: 12px; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr));
   margin-top: 16px; }
-.tile { background: var(--card); border-radius: 8px; padding: 10px 14px; }
-.tile b { display: block; font-size: 22px; } .tile span { color: var(--dim); font-size: 13px; }
+.tiles div { background: var(--card); border-radius: 8px; padding: 10px 14px; }
+.tiles b { display: block; font-size: 22px; } .tiles span { color: var(--dim); font-size: 13px; }
 .charts { display: grid; gap: 20px;
   grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); }
 figure { margin: 0; } figcaption { font-weight: 600; margin-bottom: 4px; }
@@ -35,10 +36,8 @@ td, th { border-bottom: 1px solid var(--line); padding: 4px 10px 4px 0; text-ali
   vertical-align: top; }
 td.n { font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.t { white-space: pre-line; }
-table.narrow { width: auto; } table.narrow td,
-  table.narrow th { padding-right: 28px; }
-table.confusion { width: auto; } table.confusion td,
-  table.confusion th { padding: 6px 14px; }
+table.narrow, table.confusion { width: auto; }
+.narrow td, .narrow th { padding-right: 28px; } .confusion td, .confusion th { padding: 6px 14px; }
 .columns { display: flex; flex-wrap: wrap; gap: 0 64px; }
 .wide { overflow-x: auto; }
 mark { background: none; border-bottom: 2px solid var(--c2); color: inherit; font-weight: 600; }
@@ -65,24 +64,16 @@ def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> st
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
 
 
+def side_by_side(kind: Literal["tiles", "columns", "charts"], parts: Sequence[str]) -> str:
+    """Parts beside each other; empty ones are left out."""
+    kept = "".join(f"<div>{part}</div>" for part in parts if part)
+    return f'<div class="{kind}">{kept}</div>' if kept else ""
+
+
 def tiles(figures: Sequence[tuple[str, str]]) -> str:
     """Large figures with a small label each."""
-    cells = [
-        f'<div class="tile"><b>{html.escape(value)}</b><span>{html.escape(label)}</span></div>'
-        for value, label in figures
-    ]
-    return f'<div class="tiles">{"".join(cells)}</div>' if cells else ""
-
-
-def columns(parts: Sequence[str]) -> str:
-    """Narrow parts side by side."""
-    kept = [f"<div>{part}</div>" for part in parts if part]
-    return f'<div class="columns">{"".join(kept)}</div>' if kept else ""
-
-
-def charts(figures: Sequence[str]) -> str:
-    """Charts side by side."""
-    return f'<div class="charts">{"".join(figures)}</div>'
+    shown = [(html.escape(value), html.escape(label)) for value, label in figures]
+    return side_by_side("tiles", [f"<b>{value}</b><span>{label}</span>" for value, label in shown])
 
 
 def table(
@@ -98,22 +89,18 @@ def table(
     ``[MASK]`` stands out; headings that are all empty are not drawn; figures of ``numeric`` columns
     stand below each other; a ``narrow`` table is as wide as its content, not as the page.
     """
-
-    def row(cells: Sequence[str]) -> str:
-        marked = (html.escape(cell).replace("[MASK]", "<mark>[MASK]</mark>") for cell in cells)
-        shown = (
-            f'<td class="{"n" if place in numeric else "t"}">{cell}</td>'
-            for place, cell in enumerate(marked)
-        )
-        return f"<tr>{''.join(shown)}</tr>"
-
     if not rows:
         return ""
+    lines = ["".join(f"<th>{html.escape(name)}</th>" for name in headings)] if any(headings) else []
+    for row in rows:
+        cells = (html.escape(cell).replace("[MASK]", "<mark>[MASK]</mark>") for cell in row)
+        kinds = ("n" if place in numeric else "t" for place in range(len(row)))
+        shown = zip(kinds, cells, strict=True)
+        lines.append("".join(f'<td class="{kind}">{cell}</td>' for kind, cell in shown))
     above = f"<h2>{html.escape(title)}</h2>" if title else ""
-    names = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
-    head = f"<tr>{names}</tr>" if any(headings) else ""
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     style = ' class="narrow"' if narrow else ""
-    return f'{above}<div class="wide"><table{style}>{head}{"".join(map(row, rows))}</table></div>'
+    return f'{above}<div class="wide"><table{style}>{body}</table></div>'
 
 
 def events_table(records: Sequence[Record], leave_out: Collection[str] = ()) -> str:

@@ -18,21 +18,17 @@ _COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999",
 )  # fmt: skip
 
-_DEV_SIZE = "dev_predictions"
-"""Masked words of an evaluation of pretraining."""
-
 
 def curve(run: Path, metric: str) -> Points:
     """(tokens, value) of a run's log; steps in place of tokens where it has none.
 
     The last evaluation is of more dev examples: beside the others it would look like a jump.
     """
-    lines = lines_with(RunFolder.open(run).metrics(), metric)
-    alike = [line for line in lines if line.get(_DEV_SIZE) == lines[0].get(_DEV_SIZE)]
-    lines = alike if len(alike) > 1 else lines
+    lines, size = lines_with(RunFolder.open(run).metrics(), metric), "dev_predictions"
+    alike = [line for line in lines if line.get(size) == lines[0].get(size)]
     return tuple(
         (number(line, "tokens" if "tokens" in line else "step"), number(line, metric))
-        for line in lines
+        for line in (alike if len(alike) > 1 else lines)
     )
 
 

@@ -6,13 +6,12 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from litebert.common.files import read_json
 from litebert.common.progress import format_duration
 from litebert.common.runs import SAMPLES_FILE, RunFolder
 from litebert.common.statistics import wilson_interval
 from litebert.report.charts import Series, chart
-from litebert.report.log import Record, lines_with, mapping, number, points, smoothed
-from litebert.report.page import charts, events_table, page, settings, table, tiles
+from litebert.report.log import Record, lines_with, mapping, number, points, read_if_there, smoothed
+from litebert.report.page import events_table, page, settings, side_by_side, table, tiles
 
 _ACCURACIES = (
     ("mlm_accuracy", "predictions", "words predicted", "", ""),
@@ -41,8 +40,7 @@ def pretraining_page(run: RunFolder) -> str:
 
 def read_samples(run: Path) -> list[Record]:
     """Masked dev texts of a run with what its model fills in; few dev documents give none."""
-    path = run / SAMPLES_FILE
-    found = read_json(path).get("fill_mask") if path.is_file() else None
+    found = read_if_there(run / SAMPLES_FILE).get("fill_mask")
     return found if isinstance(found, list) else []
 
 
@@ -59,8 +57,8 @@ def sample_rows(
 
 def samples_table(samples: Sequence[Record]) -> str:
     """What the model fills in."""
-    headings = ("text", "hidden", "the model says")
-    return table(headings, list(sample_rows(samples)), title="What it fills in")
+    rows = list(sample_rows(samples))
+    return table(("text", "hidden", "the model says"), rows, title="What it fills in")
 
 
 def pretraining_charts(records: Sequence[Record]) -> str:
@@ -105,7 +103,7 @@ def pretraining_charts(records: Sequence[Record]) -> str:
         line = points(records, key)
         if len({value for _, value in line}) > 1:
             figures.append(chart(title, [Series(title, line)]))
-    return charts(figures)
+    return side_by_side("charts", figures)
 
 
 def _subtitle(manifest: Record, steps: Sequence[Record]) -> str:
@@ -113,8 +111,7 @@ def _subtitle(manifest: Record, steps: Sequence[Record]) -> str:
     parts = [str(preset or "model"), f"created {manifest.get('created', '?')}"]
     if steps:
         last = steps[-1]
-        parts.append(f"{last['step']:,} steps")
-        parts.append(f"{number(last, 'tokens') / 1e6:,.1f} M tokens")
+        parts += [f"{last['step']:,} steps", f"{number(last, 'tokens') / 1e6:,.1f} M tokens"]
         parts.append(f"{format_duration(number(last, 'elapsed_s'))} of training")
     return " · ".join(parts)
 
@@ -143,10 +140,8 @@ def _rates(steps: Sequence[Record]) -> list[tuple[str, str]]:
         return []
     rate = statistics.median_high(number(step, "tokens_per_s") for step in steps)
     share = statistics.median_high(number(step, "gemm_share") for step in steps)
-    of_gemm = [(f"{share:.0%}", "of the machine's GEMM rate")] if share else []
     waits = statistics.fmean(number(step, "wait_share") for step in steps)
-    return [
-        (f"{rate:,.0f}", "tokens per second (median)"),
-        *of_gemm,
-        (f"{waits:.1%}", "of the time waiting for data"),
-    ]
+    found = [(f"{rate:,.0f}", "tokens per second (median)")]
+    if share:
+        found.append((f"{share:.0%}", "of the machine's GEMM rate"))
+    return [*found, (f"{waits:.1%}", "of the time waiting for data")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -14,7 +14,7 @@ from litebert.common.errors import DataError
 from litebert.common.files import read_json
 from litebert.common.runs import MANIFEST_FILE, RESULT_FILE, RunFolder
 from litebert.report.finetuning import first_metric, is_finetuning, read_logs
-from litebert.report.log import Record, lines_with, mapping, number
+from litebert.report.log import Record, mapping, number, points, read_if_there
 
 _INSIDE_A_RUN = ("checkpoints", "model", "tensorboard", "predictions")
 _NOT_A_SETTING = ("out", "resume", "task", "track")
@@ -47,7 +47,7 @@ def summarize_runs(folder: Path) -> list[RunSummary]:
         raise DataError(f"{folder} is not a folder; name one that holds run folders")
     found = sorted(
         (_summary(path, folder) for path in _run_folders(folder)),
-        key=lambda run: (run.kind, run.task, run.metric, _rank(run), run.run),
+        key=lambda run: (run.kind, run.task, run.metric, _rank(run.metric, run.best), run.run),
     )
     out: list[RunSummary] = []
     for _, runs in groupby(found, key=lambda run: run.kind):
@@ -66,11 +66,7 @@ def run_settings(run: Path) -> dict[str, object]:
 
 
 def differences(runs: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Return of each run the settings that another run has with another value.
-
-    >>> differences([{"lr": 1, "seed": 0}, {"lr": 2, "seed": 0}])
-    [{'lr': 1}, {'lr': 2}]
-    """
+    """Return of each run the settings that another run has with another value."""
     keys = dict.fromkeys(key for run in runs for key in run)
     values = {key: [run[key] for run in runs if key in run] for key in keys}
     kept = [key for key in keys if any(value != values[key][0] for value in values[key])]
@@ -82,15 +78,12 @@ def settings_text(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{k}={v}" for k, v in settings.items() if v is not None and v != [])
 
 
-def _run_folders(folder: Path) -> list[Path]:
-    found = []
+def _run_folders(folder: Path) -> Iterator[Path]:
     for name, inner, files in os.walk(folder):
         inner[:] = [n for n in inner if n not in _INSIDE_A_RUN and not n.startswith(".")]
-        path = Path(name)
-        if MANIFEST_FILE in files and _is_run(path):
-            found.append(path)
+        if MANIFEST_FILE in files and _is_run(Path(name)):
             inner[:] = [n for n in inner if not n.startswith("seed-")]  # parts of this run
-    return found
+            yield Path(name)
 
 
 def _is_run(path: Path) -> bool:
@@ -106,7 +99,7 @@ def _summary(path: Path, root: Path) -> RunSummary:
     try:
         manifest = RunFolder.open(path).manifest()
         records = [record for log in read_logs(path) for record in log.records]
-        result = read_json(path / RESULT_FILE) if (path / RESULT_FILE).is_file() else {}
+        result = read_if_there(path / RESULT_FILE)
         settings = run_settings(path)
     except (DataError, ValueError) as error:
         return RunSummary(name, "damaged", str(error))
@@ -137,19 +130,15 @@ def _best_figure(
         metric = str(result.get("metric"))
         return metric, number(result, "scores", metric)
     metric = first_metric(records) if tuned else str(settings.get("evaluation.metric", "mlm_loss"))
-    values = [number(line, f"dev_{metric}") for line in lines_with(records, f"dev_{metric}")]
-    if values:
-        return metric, (min if _is_loss(metric) else max)(values)
+    if found := [value for _, value in points(records, f"dev_{metric}")]:
+        return metric, min(found, key=lambda value: _rank(metric, value))
     loss = "loss" if tuned else "mlm_loss"
-    lines = lines_with(records, loss)
-    return (f"training {loss}", number(lines[-1], loss)) if lines else ("", None)
+    found = [value for _, value in points(records, loss)]
+    return (f"training {loss}", found[-1]) if found else ("", None)
 
 
-def _rank(run: RunSummary) -> float:
-    if run.best is None:
+def _rank(metric: str, best: float | None) -> float:
+    """Smaller is better, of losses and of scores."""
+    if best is None:
         return float("inf")
-    return run.best if _is_loss(run.metric) else -run.best
-
-
-def _is_loss(metric: str) -> bool:
-    return metric.endswith("loss")
+    return best if metric.endswith("loss") else -best

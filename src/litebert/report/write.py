@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from litebert.common.errors import DataError, blame
 from litebert.common.files import read_json, write_text
 from litebert.common.runs import RESULT_FILE, RunFolder
 from litebert.report.finetuning import finetuning_page, is_finetuning
-from litebert.report.log import Record, number
+from litebert.report.log import Record, number, read_if_there
 from litebert.report.page import markdown_table
 from litebert.report.pretraining import pretraining_page
 from litebert.report.runs import differences, run_settings, settings_text
 
-_SHARES = ("mnli", "sst2", "race")
-"""Tasks of the paper's Avg whose score is a share."""
-
-_HEADER = (
-    "run", "task", "metric", "dev score", "baseline", "trained on", "epochs", "steps", "scored",
-    "minutes", "settings",
-)  # fmt: skip
+_PAPER_SCORES = {
+    "squad1": ("f1", "exact_match"),
+    # Of SQuAD 2.0 those of the threshold tuned on dev, as published scores are.
+    "squad2": ("best_f1", "best_exact"),
+    **dict.fromkeys(("mnli", "sst2", "race"), ("accuracy",)),
+}
+"""Tasks of the paper's Avg, and the scores whose mean counts."""
 
 
 def write_report(run: Path | str, target: Path | str | None = None) -> Path:
@@ -42,17 +43,11 @@ def write_reports(run: Path | str) -> Path:
 
 
 def score_table(runs: Sequence[Path]) -> str:
-    """Return a Markdown table with a line for each finished fine-tuning run.
-
-    Its last column has the settings that are not the same in all of them.
-    """
-    cells = [_cells(run) for run in runs]
-    settings = map(settings_text, differences([run_settings(run) for run in runs]))
-    rows = [
-        [run.as_posix(), *row, different]
-        for run, row, different in zip(runs, cells, settings, strict=True)
-    ]
-    text = markdown_table(_HEADER, rows)
+    """A Markdown table of finished fine-tuning runs, at its end the settings that differ."""
+    rows = [_row(run) for run in runs]
+    for row, settings in zip(rows, differences(list(map(run_settings, runs))), strict=True):
+        row["settings"] = settings_text(settings)
+    text = markdown_table(list(rows[0]), [list(row.values()) for row in rows])
     average = paper_average([read_json(run / RESULT_FILE) for run in runs])
     if average is not None:
         text += f"\nAvg as in the paper (of five tasks; SQuAD: mean of F1 and EM): {average:.1f}\n"
@@ -64,40 +59,38 @@ def paper_average(results: Sequence[Record]) -> float | None:
 
     None unless each of the five has exactly one result.
     """
-    found: dict[str, list[float]] = {task: [] for task in ("squad1", "squad2", *_SHARES)}
-    for result in results:
-        task = str(result.get("task"))
-        if task in _SHARES:
-            found[task].append(100.0 * number(result, "scores", "accuracy"))
-        elif task in found:
-            # Of SQuAD 2.0 those of the threshold tuned on dev, as published scores are.
-            names = ("f1", "exact_match") if task == "squad1" else ("best_f1", "best_exact")
-            found[task].append(sum(number(result, "scores", name) for name in names) / 2)
-    if any(len(scores) != 1 for scores in found.values()):
+    found = [result for result in results if result.get("task") in _PAPER_SCORES]
+    if sorted(str(result["task"]) for result in found) != sorted(_PAPER_SCORES):
         return None
-    return sum(scores[0] for scores in found.values()) / len(found)
+    means = []
+    for result in found:
+        names = _PAPER_SCORES[str(result["task"])]
+        percent = 100.0 if names == ("accuracy",) else 1.0
+        means.append(percent * fmean(number(result, "scores", name) for name in names))
+    return fmean(means)
 
 
-def _cells(run: Path) -> list[str]:
-    path = run / RESULT_FILE
-    if not path.is_file():
+def _row(run: Path) -> dict[str, str]:
+    """What the table says of a run, by its headings."""
+    result = read_if_there(run / RESULT_FILE)
+    if not result:
         raise DataError(f"{run} has no {RESULT_FILE}: it is not a finished fine-tuning run")
-    result = read_json(path)
     metric, seeds = str(result.get("metric")), result.get("by_seed")
     score = f"{number(result, 'scores', metric):.4g}"
     if isinstance(seeds, Sequence) and seeds:
         score += f" (median of {len(seeds)}, spread {number(result, 'spread', metric):.3g})"
-    return [
-        str(result.get("task")),
-        metric,
-        score,
-        f"{number(result, 'baseline', metric):.4g}",
-        _share(result, "train_examples", "train_available"),
-        f"{number(result, 'epochs'):.3g}",
-        f"{number(result, 'steps'):,.0f}",
-        _share(result, "dev_examples", "dev_available"),
-        f"{number(result, 'seconds') / 60:.1f}",
-    ]
+    return {
+        "run": run.as_posix(),
+        "task": str(result.get("task")),
+        "metric": metric,
+        "dev score": score,
+        "baseline": f"{number(result, 'baseline', metric):.4g}",
+        "trained on": _share(result, "train_examples", "train_available"),
+        "epochs": f"{number(result, 'epochs'):.3g}",
+        "steps": f"{number(result, 'steps'):,.0f}",
+        "scored": _share(result, "dev_examples", "dev_available"),
+        "minutes": f"{number(result, 'seconds') / 60:.1f}",
+    }
 
 
 def _share(result: Record, key: str, whole_key: str) -> str:

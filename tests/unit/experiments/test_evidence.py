@@ -16,8 +16,7 @@ from litebert.common.files import write_json
 from litebert.common.runs import RunFolder
 from litebert.experiments.config import load_experiment
 from litebert.experiments.execute import unfinished
-from litebert.experiments.plan import Assignment, plan_runs
-from litebert.experiments.records import Record
+from litebert.experiments.plan import Assignment, Record, plan_runs
 from litebert.report.plots import curve
 
 LOSSES = {"all": 5.0, "attention": 4.61, "ffn": 4.9, "none": 4.6, "two groups": 4.8}

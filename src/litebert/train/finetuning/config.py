@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,11 +22,7 @@ Pooler = Literal["weights", "whitened"]
 
 @dataclass(frozen=True)
 class FinetuneConfig:
-    """Everything that decides a fine-tuning run.
-
-    >>> FinetuneConfig("rte", model="runs/base/model", out=Path("runs/rte")).seeds
-    1
-    """
+    """Everything that decides a fine-tuning run."""
 
     task: str
     """a benchmark (names above), a TOML file that describes your own task, or a table of it"""
@@ -160,13 +156,13 @@ is, to the bit"""
             raise ConfigError("the run itself starts from random weights: leave --baseline random")
         num_threads(self.threads)
         tracker_names(self.track)
-        check_range(self, "more than 0", "epochs", "lr", "temperature", "teacher_temperature")
+        positive = ("epochs", "lr", "lr_decay", "temperature", "teacher_temperature")
+        check_range(self, "more than 0", *positive)
         check_range(self, "0 to 1", "teacher_weight")
         if self.teacher_text is not None and self.teacher is None:
             raise ConfigError(f"--teacher-text {self.teacher_text} needs a --teacher to label it")
         shares = ("dropout", "classifier_dropout", "head_share")
         check_range(self, "0 or more and less than 1", *shares)
-        check_range(self, "more than 0", "lr_decay")
 
     @property
     def inputs(self) -> list[tuple[str, Path | str | None]]:
@@ -209,13 +205,6 @@ class Recipe:
     warmup_steps: int | None = None
     eval_every_steps: int | None = None
 
-    @property
-    def warmup_share(self) -> float:
-        """Share of the run until the peak, for runs of another length."""
-        if self.steps is None or self.warmup_steps is None:
-            return 0.1
-        return self.warmup_steps / self.steps
-
 
 def recipe_for(task: Task, shape: ModelConfig, *, is_pretrained: bool = True) -> Recipe:
     """The recipe of a task for a model of this shape: Table 14, or one for the kind of task.
@@ -232,10 +221,6 @@ def recipe_for(task: Task, shape: ModelConfig, *, is_pretrained: bool = True) ->
     return load_toml(Recipe, recipe_path("finetune", name))
 
 
-_OVERRIDABLE = (
-    *("lr", "batch_size", "dropout", "classifier_dropout", "bias_correction"),
-    *("pooling", "pooler", "lr_decay", "head_share"),
-)
 NUM_EVALUATIONS = 10
 """Evaluations on dev, evenly spread, where neither config nor recipe has an interval."""
 
@@ -267,19 +252,20 @@ class Settings(Recipe):
         cls, config: FinetuneConfig, recipe: Recipe, max_length: int, num_features: int
     ) -> Settings:
         """The settings: what the config says, else the recipe, for this much data."""
-        given = {
-            name: value for name in _OVERRIDABLE if (value := getattr(config, name)) is not None
-        }
-        recipe = replace(recipe, **given, max_length=max_length)
-        steps_per_epoch = math.ceil(num_features / recipe.batch_size)
+        asked = {field.name: getattr(config, field.name) for field in fields(Recipe)}
+        given = {name: value for name, value in asked.items() if value is not None}
+        merged = replace(recipe, **{**given, "max_length": max_length})
+        steps_per_epoch = math.ceil(num_features / merged.batch_size)
         length = config if config.steps or config.epochs else recipe
         steps = length.steps or max(1, round((length.epochs or 1) * steps_per_epoch))
         warmup_steps = config.warmup_steps
         if warmup_steps is None or warmup_steps >= steps:
             # A run shortened by --steps warms up for the recipe's share of it.
-            warmup_steps = round(recipe.warmup_share * steps)
-        every = config.eval_every_steps or recipe.eval_every_steps
+            warmup_steps = round(0.1 * steps)
+            if recipe.steps is not None and recipe.warmup_steps is not None:
+                warmup_steps = round(recipe.warmup_steps / recipe.steps * steps)
+        every = merged.eval_every_steps
         if every is None or (every > steps and config.eval_every_steps is None):
             every = max(1, steps // NUM_EVALUATIONS)
         decided = {"steps": steps, "warmup_steps": warmup_steps, "eval_every_steps": every}
-        return cls(**{**vars(recipe), **decided, "steps_per_epoch": steps_per_epoch})
+        return cls(**{**vars(merged), **decided, "steps_per_epoch": steps_per_epoch})

@@ -30,30 +30,11 @@ from litebert.tasks.base import Feature
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import BAD_ROWS_FILE
 from litebert.train.display import Display, StatusLine, display
+from litebert.train.finetuning import results, setup
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.order import Batch, drawn_exit, exit_depths, share_of
-from litebert.train.finetuning.results import (
-    FinetuneResult,
-    Scorer,
-    earlier_result,
-    fine_tuning_section,
-    open_seeds_run,
-    save_task_model,
-    summarize_seeds,
-    word_baselines,
-    write_result,
-)
-from litebert.train.finetuning.setup import (
-    FinetuneState,
-    TaskData,
-    TaskLoss,
-    build_task_model,
-    finetuning_identity,
-    is_below_head,
-    prepare_data,
-    rate_factor,
-    resolve_settings,
-)
+from litebert.train.finetuning.results import FinetuneResult
+from litebert.train.finetuning.setup import TaskData
 from litebert.train.finetuning.teacher import with_teacher
 from litebert.train.finetuning.whiten import whiten_pooler
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
@@ -65,15 +46,15 @@ _SECONDS_BETWEEN_SAVES = 60.0
 def finetune(config: FinetuneConfig) -> FinetuneResult:
     """Fine-tune a model on a task and write a run folder with the best model in it."""
     with training_process("fine-tuning", config, "ddp") as (process, stop):
-        finished = process.on_main(lambda: earlier_result(config))
+        finished = process.on_main(lambda: results.earlier_result(config))
         if finished is not None and finished.baselines.keys() >= set(config.baseline):
             return finished
-        data = with_teacher(config, prepare_data(config, quiet=not process.is_main))
+        data = with_teacher(config, setup.prepare_data(config, quiet=not process.is_main))
         named = [name for name in ("words", "bm25") if name in config.baseline]
-        others = process.on_main(lambda: word_baselines(data, named))
+        others = process.on_main(lambda: results.word_baselines(data, named))
         if "untrained" in config.baseline and data.task.form.kind == "similarity":
-            model, _ = build_task_model(config, resolve_settings(config, data), data)
-            others["untrained"] = Scorer(config, data, model, process).scores(data.evals[0])
+            model, _ = setup.build_task_model(config, setup.resolve_settings(config, data), data)
+            others["untrained"] = results.Scorer(config, data, model, process).scores(data.evals[0])
         if "random" in config.baseline:
             beside = replace(config, start="random", baseline=(), out=config.out / "random")
             with owned_run(process, "fine-tuning", beside.out):
@@ -84,7 +65,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
         if finished is None:
             return _run(config, data, others, process, stop)
         finished = replace(finished, baselines=finished.baselines | others)
-        process.on_main(lambda: write_result(finished))
+        process.on_main(lambda: results.write_result(finished))
         return finished
 
 
@@ -96,22 +77,22 @@ def _run(
     stop: StopRequest,
 ) -> FinetuneResult:
     """Run one seed, or one after the other; those that have finished are not run again."""
-    result = process.on_main(lambda: earlier_result(config))
+    result = process.on_main(lambda: results.earlier_result(config))
     if result is not None:
         return result
     if config.seeds == 1:
         with closing(display(is_main=process.is_main)) as screen:
             return FineTuning(config, data, baselines, process, stop, screen).run()
-    process.on_main(lambda: open_seeds_run(config))
-    results = []
+    process.on_main(lambda: results.open_seeds_run(config))
+    ended = []
     for seed in range(config.seed, config.seed + config.seeds):
         one = replace(config, seed=seed, seeds=1, out=config.out / f"seed-{seed}")
         with owned_run(process, "fine-tuning", one.out):
             result = _run(one, data, baselines, process, stop)
         if result.interrupted_by:
             return replace(result, run=config.out)
-        results.append(result)
-    return process.on_main(lambda: summarize_seeds(config.out, results))
+        ended.append(result)
+    return process.on_main(lambda: results.summarize_seeds(config.out, ended))
 
 
 class FineTuning:
@@ -129,87 +110,72 @@ class FineTuning:
         self.config, self.data, self.process, self.screen = config, data, process, screen
         self.baselines = baselines
         self.depths = exit_depths(load_config(config.model)) if config.train_exits else ()
-        self.settings = resolve_settings(config, data)
-        identity, prints = finetuning_identity(config), data.fingerprints()
-        self.record = Run(config, FinetuneState, identity, prints, 1, process, screen)
-        self.model, self.head = build_task_model(config, self.settings, data)
+        self.settings = setup.resolve_settings(config, data)
+        identity, prints = setup.finetuning_identity(config), data.fingerprints()
+        self.record = Run(config, setup.FinetuneState, identity, prints, 1, process, screen)
+        self.model, self.head = setup.build_task_model(config, self.settings, data)
         self.model.to(process.device)
         if self.settings.pooler == "whitened":
             if not (isinstance(self.model, LinearHead) and self.model.row.pooled):
                 raise ConfigError("a whitened pooler is for classes, scores and choices of texts")
             pad_id, features = data.tokenizer.pad_id, data.train.features
             whiten_pooler(self.model, features, pad_id, config.max_tokens, config.seed)
-        self.loss = TaskLoss(
-            self.model,
-            process.device,
-            config.precision,
-            config.max_tokens,
-            config.teacher_weight,
-            config.teacher_temperature,
-        )
+        taught = (config.teacher_weight, config.teacher_temperature)
+        device, precision = process.device, config.precision
+        self.loss = setup.TaskLoss(self.model, device, precision, config.max_tokens, *taught)
         self.is_joint = isinstance(self.model, SentenceEncoder)
         self._check_views()
         (self.smallest,) = self._share(data.train.features[:1], 0, 1)
         if process.world_size > 1:
             self.loss.freeze_unused(self.smallest)
         self.replica = parallelize(self.loss, "ddp", process)
-        correction = self.settings.bias_correction
-        adamw = OptimizerConfig(
-            name="adamw", weight_decay=config.weight_decay, bias_correction=correction
-        )
+        decay, correction = config.weight_decay, self.settings.bias_correction
+        adamw = OptimizerConfig("adamw", weight_decay=decay, bias_correction=correction)
         named = list(self.model.named_parameters())
         num_sets = plan_of(self.model.config).num_sets.feed_forward  # type: ignore[arg-type]
-        rates = partial(rate_factor, num_sets=num_sets, decay=self.settings.lr_decay)
+        rates = partial(setup.rate_factor, num_sets=num_sets, decay=self.settings.lr_decay)
         optimizers = build_optimizers(named, adamw, self.settings.lr, rates)
-        self.below_head = [p for n, p in named if is_below_head(n) and p.requires_grad]
+        self.below_head = [p for n, p in named if setup.is_below_head(n) and p.requires_grad]
         if self.settings.head_share and process.world_size > 1:
             raise ConfigError("head_share is for one process: leave it out under torchrun")
         self.state = self.record.restore(self.model, optimizers)
         # A joint batch sorts by length itself, and its texts should differ in more than length.
         lengths = [0 if self.is_joint else len(feature) for feature in data.train.features]
         self.order = BatchOrder(lengths, self.settings.batch_size, config.seed)
-        self.scorer = Scorer(config, data, self.model, process)
+        self.scorer = results.Scorer(config, data, self.model, process)
         self.dev = data.evals[0].sample(config.max_dev_examples)
         self.latest: dict[str, float] | None = None
         """figures of the latest step; None if it was not finite"""
-        every = self.settings.eval_every_steps
+        every, clip = self.settings.eval_every_steps, config.clip_norm
         cadence = Cadence(config.log_every_steps, every, save_s=_SECONDS_BETWEEN_SAVES)
-        clip_norm, threads = config.clip_norm, config.threads
         self.loop = Loop(
-            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, threads
+            self, self.record, self.replica, optimizers, clip, cadence, stop, config.threads
         )
 
     def run(self) -> FinetuneResult:
         """Train to the end, evaluate the best weights, and write the result."""
         if self.state.step == 0:
+            data, train, form = self.data, self.data.train, self.data.task.form
             self.record.event("recipe", fields=asdict(self.settings))
-            bad_rows = self.config.out / BAD_ROWS_FILE
-            self.process.on_main(lambda: self.data.problems.write(bad_rows))
-            train = self.data.train
+            self.process.on_main(lambda: data.problems.write(self.config.out / BAD_ROWS_FILE))
             counts = {
                 "train_examples": len(train.examples),
                 "train_features": len(train.features),
-                "bad_rows": self.data.problems.counts(),
-                "labels": list(self.data.task.form.labels),
-                "found": list(self.data.found),
+                "bad_rows": data.problems.counts(),
+                "labels": list(form.labels),
+                "found": list(data.found),
             }
             self.record.event("data", fields=counts)
-            answers = self.data.task.form.window_counts(train.examples, train.features)
-            if answers:
+            if answers := form.window_counts(train.examples, train.features):
                 self.record.event("answers", fields=answers)
         module = self.replica.module_for_training
         self.replica.rehearse(lambda: module(self.smallest, 1, None))
         signum = self.loop.train()
         self.screen.close()
-        if signum:
-            return FinetuneResult(
-                run=self.config.out,
-                task=self.data.task.name,
-                metric=self.data.task.main_metric,
-                steps=self.state.step,
-                interrupted_by=signum,
-            )
-        return self._finish()
+        if not signum:
+            return self._finish()
+        out, task, steps = self.config.out, self.data.task, self.state.step
+        return FinetuneResult(out, task.name, task.main_metric, steps=steps, interrupted_by=signum)
 
     def share(self) -> float:
         """The share of the run that is done; all of it once patience is over."""
@@ -243,12 +209,10 @@ class FineTuning:
             parameter.requires_grad_(step >= settings.head_share * settings.steps)
         schedule = ScheduleConfig("official", warmup_steps=settings.warmup_steps)
         self.lr_factor = factor(schedule, step / settings.steps, settings.steps)
-        features = self.data.train.features
-        members = [features[int(index)] for index in self.order.batch(step)]
+        members = [self.data.train.features[int(index)] for index in self.order.batch(step)]
         own = self._share(members, rank, world_size)
-        num_labels, num_tokens = self.process.sum(
-            [sum(batch.num_labels for batch in own), sum(batch.num_tokens for batch in own)]
-        )
+        counts = [sum(batch.num_labels for batch in own), sum(batch.num_tokens for batch in own)]
+        num_labels, num_tokens = self.process.sum(counts)
         # A process without a share computes one example for nothing: all take part in the sums.
         batches = own or self._share(members[:1], 0, 1)
         early = drawn_exit(self.depths, config.seed, step)
@@ -294,14 +258,14 @@ class FineTuning:
         """The latest loss and the best score."""
         if self.latest is None:
             return None
-        state, dev = self.state, ""
+        state, task, dev = self.state, self.data.task, ""
         if state.kept:
             score, step = state.kept[0]
-            dev = f"best {self.data.task.main_metric} {score:.4g} at step {int(step):,}"
+            dev = f"best {task.main_metric} {score:.4g} at step {int(step):,}"
         rate = state.tokens / max(state.elapsed_s, 1e-9)
         figures = (f"loss {self.latest['loss']:.3f}", f"{rate:,.0f} tokens/s")
         start = ", random weights" if self.config.start == "random" else ""
-        title = f"{self.data.task.name} (seed {self.config.seed}{start})"
+        title = f"{task.name} (seed {self.config.seed}{start})"
         return StatusLine(share, state.step, eta_s, figures, dev=dev, title=title)
 
     def evaluate(self, *, is_last: bool) -> bool:
@@ -327,30 +291,30 @@ class FineTuning:
         dev = data.evals[0]
         guesses = data.task.form.baseline(data.train.examples, dev.examples)
         baseline = data.task.score(dev.examples, guesses)
-        others = {BASELINES[name]: found for name, found in self.baselines.items()}
-        beside = {"baseline": baseline, **others}
+        beside = {"baseline": baseline}
+        beside |= {BASELINES[name]: found for name, found in self.baselines.items()}
         by_split: dict[str, dict[str, float]] = {}
         for place, step in reversed(list(enumerate(state.kept_steps(), start=1))):
             self.model.load_state_dict(self.record.weights(step))
             if data.scale is not None:
                 data.scale.fold(self.model)
                 self.scorer.scale = None
+            out = config.out if place == 1 else None
             by_split = {
-                split.name: self.scorer.scores(split, is_shown=True, is_written=place == 1)
-                for split in data.evals
+                one.name: self.scorer.scores(one, out=out, shown=True) for one in data.evals
             }
             scores = by_split[dev.name]
-            about = fine_tuning_section(config, self.settings, data, scores, beside, step)
+            about = results.fine_tuning_section(config, self.settings, data, scores, beside, step)
             folder = config.out / ("model" if place == 1 else f"model-{place}")
-            save = partial(save_task_model, self.model.eval(), folder, self.head, data)
+            save = partial(results.save_task_model, self.model.eval(), folder, self.head, data)
             self.process.on_main(partial(save, config.model, scores, about, self.depths))
         result = FinetuneResult(
-            run=config.out,
-            task=data.task.name,
-            metric=data.task.main_metric,
-            model=config.out / "model",
-            scores=by_split[dev.name],
-            other_scores={split.name: by_split[split.name] for split in data.evals[1:]},
+            config.out,
+            data.task.name,
+            data.task.main_metric,
+            config.out / "model",
+            scores=by_split.pop(dev.name),
+            other_scores=by_split,
             exit_scores=self.scorer.by_depth(dev, self.depths),
             baseline=baseline,
             baselines=self.baselines,
@@ -367,6 +331,6 @@ class FineTuning:
             seed=config.seed,
         )
         # Before the checkpoints go: a kill between the two loses nothing.
-        self.process.on_main(lambda: write_result(result))
+        self.process.on_main(lambda: results.write_result(result))
         self.record.finish(keep_checkpoints=False)
         return result

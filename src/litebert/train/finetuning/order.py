@@ -98,12 +98,7 @@ def _rows_of(batch: PaddedBatch, counts: PaddedBatch, members: Sequence[int]) ->
 
 
 def exit_depths(config: ModelConfig) -> tuple[int, ...]:
-    """Return a quarter, half, three quarters and all of the layers, rounded up.
-
-    >>> from litebert.model.config import preset
-    >>> exit_depths(preset("albert-base"))
-    (3, 6, 9, 12)
-    """
+    """Return a quarter, half, three quarters and all of the layers, rounded up."""
     if not plan_of(config).repeats_one_layer:
         raise ConfigError(
             f"train_exits needs a model whose layers share all parameters, this one shares "

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 
 from torch import nn
@@ -61,21 +62,17 @@ class FinetuneResult:
     """when the best weights were found"""
     steps: int = 0
     epochs: float = 0.0
-    """passes over the training data"""
     train_examples: int = 0
-    """examples learned from"""
     train_available: int = 0
-    """examples of the whole training split"""
+    """examples of the whole training split, of which those were learned from"""
     dev_examples: int = 0
-    """examples scored"""
     dev_available: int = 0
-    """examples of the whole dev split"""
+    """examples of the whole dev split, of which those were scored"""
     tokens: int = 0
     """tokens trained on, without padding"""
     seconds: float = 0.0
     """time in the training loop, evaluations included"""
     bad_rows: dict[str, int] = field(default_factory=dict)
-    """bad rows by reason"""
     seed: int = 0
     """the seed, or the first of several"""
     by_seed: tuple[dict[str, float], ...] = ()
@@ -131,38 +128,30 @@ class Scorer:
         self,
         split: TaskSplit,
         depth: int | None = None,
-        *,
-        is_shown: bool = False,
-        is_written: bool = False,
+        out: Path | None = None,
+        shown: bool = False,
     ) -> dict[str, float]:
-        """Official scores, the same on every process; ``is_written``: predictions and mistakes."""
-        config, data, process = self.config, self.data, self.process
-        world_size, form = process.world_size, data.task.form
+        """Official scores, the same on every process; ``out``: run for predictions and mistakes."""
+        process, data, form = self.process, self.data, self.data.task.form
         head: Head | None = None
         if isinstance(self.model, SentenceEncoder):
             head, form = "encoder", form.changed(pooling=self.model.pooling)
-        own = split.features[process.rank :: world_size]
-        title, is_seen = f"scoring {split.name}", is_shown and process.is_main
+        backend = TorchBackend(self.model, head, self.config.precision)
+        own = split.features[process.rank :: process.world_size]
+        pad_id, most = data.tokenizer.pad_id, _TOKENS_FACTOR * self.config.max_tokens
+        title, is_seen = f"scoring {split.name}", shown and process.is_main
         with progress(title, len(own), "input") if is_seen else nullcontext() as bar:
-            outputs = outputs_of(
-                TorchBackend(self.model, head, config.precision),
-                form,
-                own,
-                data.tokenizer.pad_id,
-                max_tokens=_TOKENS_FACTOR * config.max_tokens,
-                depth=depth,
-                bar=bar,
-            )
+            outputs = outputs_of(backend, form, own, pad_id, max_tokens=most, depth=depth, bar=bar)
         parts = process.gather(outputs)
 
         def score() -> dict[str, float]:
-            every = range(len(split.features))
-            in_order = [parts[index % world_size][index // world_size] for index in every]
+            # Every process said what it took: one feature after the other.
+            in_order = [said for taken in zip_longest(*parts) for said in taken if said is not None]
             if self.scale is not None:
-                in_order = [self.scale.restored(outputs) for outputs in in_order]
+                in_order = [self.scale.restored(said) for said in in_order]
             scores, predictions = score_split(data.task, split, in_order)
-            if is_written:
-                write_predictions(config.out, data, split, predictions)
+            if out is not None:
+                write_predictions(out, data, split, predictions)
             return scores
 
         return process.on_main(score)
@@ -177,11 +166,10 @@ def write_predictions(
     run: Path, data: TaskData, split: TaskSplit, predictions: Sequence[Prediction]
 ) -> None:
     """Write predictions in the official format and, of the first split, the mistakes."""
-    folder = run / "predictions" / split.name
+    form, folder = data.task.form, run / "predictions" / split.name
     data.task.write_predictions(folder, split.name, split.examples, predictions)
     if split.name != data.evals[0].name:
         return
-    form = data.task.form
     values = {prediction.value for prediction in predictions}
     if form.needs_labels and len(values) == 1 and len({e.gold for e in split.examples}) > 1:
         said = f"every {split.name} example gets the same answer, {form.named(None, *values)}"
@@ -210,8 +198,7 @@ def save_task_model(
     """Write a model folder that says in ``task.json`` and its card which task it is for.
 
     ``source`` is the folder or hub name of the model it came from, with the tokenizer's files;
-    ``scores`` are on dev: a tuned no-answer threshold goes into ``task.json``, like ``depths``,
-    which ``--depth`` may ask for; ``about`` is Markdown for the card.
+    ``scores`` are on dev, a tuned threshold among them; ``about`` is Markdown for the card.
     """
     form = data.task.form.fitted(data.train.examples)
     task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
@@ -249,21 +236,9 @@ def fine_tuning_section(
         beside = (f"{of[name]:.4g}" if name in of else "" for of in baselines.values())
         rows.append((name, f"{value:.4g}", *beside))
     score_rows = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    labels = ""
-    if data.task.form.labels:
-        labels = f"\nLabels: {', '.join(f'`{label}`' for label in data.task.form.labels)}.\n"
+    named = ", ".join(f"`{label}`" for label in data.task.form.labels)
+    labels = f"\nLabels: {named}.\n" if named else ""
     correction = "" if settings.bias_correction else " without bias correction"
-    recipe = {
-        "optimizer": f"AdamW{correction}, weight decay {config.weight_decay:g}",
-        "learning rate": f"{settings.lr:g} after warm-up, then linear to 0",
-        "steps": f"{settings.steps:,} ({epochs:.3g} epochs), {settings.warmup_steps:,} of warm-up",
-        "examples a step": f"{settings.batch_size}",
-        "longest input": f"{settings.max_length} tokens",
-        "dropout": f"{settings.dropout:g}, before the head {settings.classifier_dropout:g}",
-        "gradients clipped to": f"{config.clip_norm:g}",
-        "seed": f"{config.seed}",
-    }
-    recipe_rows = "\n".join(f"| {key} | {value} |" for key, value in recipe.items())
     start = "weights" if config.start == "weights" else "random weights in the shape"
     return f"""
 ## Fine-tuning
@@ -278,7 +253,14 @@ picked these weights (step {best_step:,}). {_explained(baselines)}
 
 | recipe | |
 | --- | --- |
-{recipe_rows}
+| optimizer | AdamW{correction}, weight decay {config.weight_decay:g} |
+| learning rate | {settings.lr:g} after warm-up, then linear to 0 |
+| steps | {settings.steps:,} ({epochs:.3g} epochs), {settings.warmup_steps:,} of warm-up |
+| examples a step | {settings.batch_size} |
+| longest input | {settings.max_length} tokens |
+| dropout | {settings.dropout:g}, before the head {settings.classifier_dropout:g} |
+| gradients clipped to | {config.clip_norm:g} |
+| seed | {config.seed} |
 """
 
 
@@ -307,16 +289,13 @@ def open_seeds_run(config: FinetuneConfig) -> None:
 
 def summarize_seeds(run: Path, results: Sequence[FinetuneResult]) -> FinetuneResult:
     """Write the medians as the result, with the spread and the model of the best seed."""
-    metric = results[0].metric
-    best = max(results, key=lambda result: result.scores[metric])
+    best = max(results, key=lambda result: result.scores[result.metric])
     assert best.model is not None, "finished runs have a model"
     with atomic_folder(run / "model", replace=True) as temporary:
         shutil.copytree(best.model, temporary, dirs_exist_ok=True)
     columns = {name: [float(r.scores[name]) for r in results] for name in results[0].scores}
-    others = {
-        split: _medians([r.other_scores[split] for r in results])
-        for split in results[0].other_scores
-    }
+    splits = results[0].other_scores
+    others = {split: _medians([r.other_scores[split] for r in results]) for split in splits}
     summary = replace(
         results[0],
         run=run,

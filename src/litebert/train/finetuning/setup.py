@@ -27,7 +27,7 @@ from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import LinearHead, TaskModel, teacher_loss
 from litebert.model.similarity import SentenceEncoder, match_loss
 from litebert.predict.torch_backend import head_inputs
-from litebert.tasks.base import Example, Outputs, Task
+from litebert.tasks.base import Example, FloatArray, Outputs, Task
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
@@ -46,10 +46,8 @@ from litebert.train.run import TrainState, refuse_changes
 _FREE_SETTINGS = (
     "out", "resume", "log_every_steps", "device", "max_tokens", "baseline", "allow_unknown",
 )  # fmt: skip
-_DROPOUT_OF_VIEWS = 0.1
-"""What two views of one sentence differ by (SimCSE's)."""
-FEW_EXAMPLES = 50
-"""A dev split of fewer says little; the interval is shown."""
+_DROPOUT_OF_VIEWS = 0.1  # what two views of one sentence differ by (SimCSE's)
+FEW_EXAMPLES = 50  # a dev split of fewer says little: the interval is shown
 
 
 @dataclass(frozen=True)
@@ -70,11 +68,11 @@ class LabelScale:
 
     def standardized(self, split: TaskSplit) -> TaskSplit:
         """Return a split with targets to learn."""
-        features = []
-        for feature in split.features:
-            label = np.asarray(feature.target, np.float64)
-            target = ((label - self.mean) / self.deviation).astype(np.float32)
-            features.append(replace(feature, target=target))
+
+        def learned(label: object) -> FloatArray:
+            return ((np.asarray(label, np.float64) - self.mean) / self.deviation).astype(np.float32)
+
+        features = [replace(feature, target=learned(feature.target)) for feature in split.features]
         return replace(split, features=features)
 
     def restored(self, outputs: Outputs) -> Outputs:
@@ -114,11 +112,8 @@ class TaskData:
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes that say which data a run used."""
-        return {
-            "tokenizer": self.tokenizer.fingerprint,
-            "train": self.train.fingerprint(),
-            **{split.name: split.fingerprint() for split in self.evals},
-        }
+        splits = {split.name: split.fingerprint() for split in (self.train, *self.evals)}
+        return {"tokenizer": self.tokenizer.fingerprint, **splits}
 
 
 def load_task_data(
@@ -131,10 +126,7 @@ def load_task_data(
     max_scored_examples: int | None = None,
     allow_unknown: bool = False,
 ) -> TaskData:
-    """Read and tokenise the training split and the splits with labels, or a part of each.
-
-    One file of an own task is cut in two; that of a benchmark is refused.
-    """
+    """Read and tokenise train and all splits with labels; one file of an own task is cut in two."""
     if data.is_file() and data.suffix != ".toml":
         if not isinstance(task, CustomTask):
             needed = f"{task.name} needs the folder with its train and dev files"
@@ -144,8 +136,7 @@ def load_task_data(
     usable = task.read(data, "train", problems)
     evals = read_splits(task, data, None, problems)
     for name, found in (("train", usable), *evals):
-        missing = [example.id for example in found if example.gold is None]
-        if missing:
+        if missing := [example.id for example in found if example.gold is None]:
             raise DataError(
                 f"{data}: {len(missing):,} of {len(found):,} examples of {task.name}'s {name} "
                 f"split have no label (first: {missing[0]}); fine-tuning needs all of them"
@@ -158,8 +149,8 @@ def load_task_data(
     scored = [split(name, sample(found, max_scored_examples, "scored")) for name, found in evals]
     lines = task.describe_files(data) if isinstance(task, CustomTask) else []
     for part in (train, *scored):
-        warning = part.coverage(tokenizer).check(f"{task.name}, {part.name}", allow_unknown)
-        lines += [] if warning is None else [warning]
+        if warning := part.coverage(tokenizer).check(f"{task.name}, {part.name}", allow_unknown):
+            lines.append(warning)
     if (num_scored := len(scored[0].examples)) < FEW_EXAMPLES:
         lines.append(
             f"warning: {scored[0].name} has {num_scored} examples: a score of 80 % may stand for "
@@ -285,9 +276,6 @@ def rate_factor(name: str, num_sets: int, decay: float) -> float:
 
     The last of ``num_sets`` sets of layers gets ``decay``, the one below it ``decay ** 2`` and on,
     the embeddings one power more than the first set.
-
-    >>> [rate_factor(f"encoder.{n}", 2, 0.5) for n in ("pooler.bias", "attention.1.query.weight")]
-    [1.0, 0.5]
     """
     if not is_below_head(name):
         return 1.0
@@ -300,8 +288,7 @@ def rate_factor(name: str, num_sets: int, decay: float) -> float:
 class TaskLoss(nn.Module):
     """A task model as a module that gives the loss of a batch: what is wrapped for processes.
 
-    A joint batch of more than ``max_tokens`` is computed again, part by part, on the way back;
-    ``weight`` is that of what a teacher says, softened by ``temperature``.
+    A joint batch of more than ``max_tokens`` is computed again, part by part, on the way back.
     """
 
     def __init__(
@@ -362,10 +349,7 @@ class TaskLoss(nn.Module):
         return model.loss(vectors_BTH, targets).lerp(taught, self.weight)
 
     def freeze_unused(self, batch: Batch) -> None:
-        """Take parameters that the loss does not reach out of training: DDP would wait for them.
-
-        A head that reads every token leaves the pooler unused, for one.
-        """
+        """Take parameters out of training that DDP would wait for, such as an unused pooler's."""
         torch.autograd.backward(self(batch, 1, None))
         for parameter in self.parameters():
             parameter.requires_grad_(parameter.grad is not None)

@@ -60,17 +60,15 @@ class SweepRow:
     """what the grid chose"""
     metric: str = ""
     median: float | None = None
-    """main metric on dev, median over the seeds; None if the run failed"""
+    """of the metric on dev, over the seeds; None if the run failed"""
     spread: float = 0.0
     """largest minus smallest over the seeds"""
     baseline: float | None = None
-    """main metric of always saying the same"""
+    """of always saying the same"""
     seconds: float = 0.0
     """time in training loops, all seeds"""
     tokens: int = 0
-    """tokens trained on, all seeds"""
     failure: str = ""
-    """why there is no score"""
 
 
 @contextmanager
@@ -91,10 +89,7 @@ def owned_sweep(config: SweepConfig, process: Process) -> Iterator[None]:
 def sweep(
     config: SweepConfig, run: Callable[[FinetuneConfig], FinetuneResult]
 ) -> tuple[list[SweepRow], int]:
-    """Make all runs that have not finished before; write ``table.json`` and ``table.md``.
-
-    Returns the rows so far, and the signal that stopped the sweep (0 if it came to its end).
-    """
+    """Make all runs and tables; the rows so far, and the signal that stopped the sweep, or 0."""
     names = [Path(task).stem for task in config.tasks]
     if len(set(names)) < len(names):
         raise ConfigError(f"tasks of a sweep need names of their own, not {', '.join(names)}")
@@ -125,17 +120,13 @@ def _is_sweep(out: Path) -> bool:
 
 
 def combinations(grid: Sequence[str]) -> list[dict[str, object]]:
-    """Return every combination of the grid's values; one empty one without a grid.
-
-    >>> combinations(["lr=1e-4,3e-4", "start=random"])
-    [{'lr': 0.0001, 'start': 'random'}, {'lr': 0.0003, 'start': 'random'}]
-    """
+    """Return every combination of the grid's values; one empty one without a grid."""
     known = [f.name for f in fields(FinetuneConfig) if f.name not in _DECIDED_BY_THE_SWEEP]
     axes = []
     for axis in grid:
-        name, separator, values = axis.partition("=")
+        name, _, values = axis.partition("=")
         name = name.strip().replace("-", "_")
-        if not separator or not values:
+        if not values:
             usage = "SETTING=VALUE,VALUE, such as lr=1e-4,3e-4"
             raise ConfigError(f"--grid {axis!r} should be {usage}")
         if name not in known:

@@ -59,10 +59,8 @@ def with_teacher(config: FinetuneConfig, data: TaskData) -> TaskData:
     logits = [outputs["logits"] for outputs in said]
     if data.scale is not None:
         logits = [(value - data.scale.mean) / data.scale.deviation for value in logits]
-    taught = [
-        replace(feature, teacher=np.asarray(logits[feature.example], np.float32))
-        for feature in features
-    ]
+    by_example = [np.asarray(value, np.float32) for value in logits]
+    taught = [replace(feature, teacher=by_example[feature.example]) for feature in features]
     return replace(data, train=TaskSplit("train", examples, taught))
 
 
@@ -72,9 +70,8 @@ def _said(folder: str, task: Task, examples: Sequence[Example]) -> list[Outputs]
     purpose = Purpose.read(path)
     if (reason := purpose.mismatch(task)) is not None:
         raise ConfigError(f"--teacher: {reason}")
-    order = purpose.order_for(task)
+    order, tokenizer = purpose.order_for(task), Tokenizer.load(path)
     form = task.form.changed(pooling=purpose.vectors.pooling)
-    tokenizer = Tokenizer.load(path)
     features = form.features(examples, tokenizer, purpose.length_for(task))
     with progress("asking the teacher", len(features), "input") as bar:
         backend = open_backend(path, packed=False)
@@ -106,12 +103,8 @@ def _with_vectors(config: FinetuneConfig, form: SimilarityForm, data: TaskData) 
         said = _said(teacher, data.task, examples)
         vectors = [said[f.example]["vectors"][: len(f.rows)] for f in features]
     wanted = fitted(np.concatenate(vectors), load_config(config.model).hidden_size)
-    own = outputs_of(
-        open_backend(resolve(config.model), packed=False),
-        form,
-        features[:TO_ALIGN],
-        data.tokenizer.pad_id,
-    )
+    student = open_backend(resolve(config.model), packed=False)
+    own = outputs_of(student, form, features[:TO_ALIGN], data.tokenizer.pad_id)
     wanted = aligned(wanted, np.concatenate([outputs["vectors"] for outputs in own]))
     ends = np.cumsum([len(found) for found in vectors])[:-1]
     pairs = zip(features, np.split(wanted, ends), strict=True)

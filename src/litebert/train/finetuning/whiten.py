@@ -20,12 +20,9 @@ from litebert.tasks.base import Feature
 
 MOST_FEATURES = 4096
 """Whose states tell how they vary."""
-_DEVIATION = 0.5
-"""Of each number before the pooler's tanh, which hardly bends it."""
-_LEAST = 1e-3
-"""Deviation that a direction is taken to have at least: texts that are all the same have none."""
-_RIDGE = 0.01
-"""Of the mean variance: directions that hardly vary are not blown up without bound."""
+_DEVIATION = 0.5  # of each number before the pooler's tanh, which hardly bends it
+_LEAST = 1e-3  # deviation of a direction at least: texts that are all the same have none
+_RIDGE = 0.01  # of the mean variance: what hardly varies is not blown up without bound
 
 
 @torch.no_grad()
