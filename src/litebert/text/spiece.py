@@ -8,10 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
-
-import numpy as np
-import numpy.typing as npt
+from typing import cast
 
 from litebert.common.errors import DataError, blame
 from litebert.common.files import atomic_path, write_json, write_text
@@ -25,10 +22,7 @@ from litebert.text.tokenizer import (
     Tokenizer,
     TokenizerSettings,
 )
-from litebert.text.words import WORD_MARK, WordRule, official_borders
-
-if TYPE_CHECKING:
-    from sentencepiece import SentencePieceProcessor
+from litebert.text.words import WORD_MARK
 
 _PLACEHOLDER = "\ue000"  # private use: no vocabulary has it, so it becomes a piece of its own
 _PLACEHOLDER_BYTES = [f"<0x{byte:02X}>" for byte in _PLACEHOLDER.encode()]  # with byte fallback
@@ -39,13 +33,21 @@ class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece model with a normalisation and ALBERT's digit-comma rule."""
 
     def __init__(self, model: bytes, settings: TokenizerSettings, source: str = MODEL_FILE) -> None:
-        self.settings = settings
-        self.model = model
-        self.processor = _load_processor(model, source)
+        from sentencepiece import SentencePieceProcessor
+
+        self.settings, self.model, self.processor = settings, model, SentencePieceProcessor()
+        try:
+            self.processor.LoadFromSerializedProto(model)
+        except RuntimeError:
+            remedy = f"({len(model)} bytes); copy or train it again"
+            raise DataError(f"{source} is not a SentencePiece model {remedy}") from None
         self.vocab_size: int = self.processor.get_piece_size()
         with blame(source):  # a damaged piece may not be text
             self._pieces = [self.processor.id_to_piece(i) for i in range(self.vocab_size)]
-        ids = [_special_id(self.processor, piece, source) for piece in SPECIAL_PIECES]
+        if missing := [piece for piece in SPECIAL_PIECES if piece not in self._pieces]:
+            needed = f"an ALBERT tokenizer needs {', '.join(SPECIAL_PIECES)}"
+            raise DataError(f"{source} has no piece {missing[0]}; {needed}")
+        ids = map(self.processor.piece_to_id, SPECIAL_PIECES)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self._digit_comma = self._digit_comma_table()
         self._silent: dict[str, bool] = {}
@@ -122,20 +124,6 @@ class SentencePieceTokenizer(Tokenizer):
         """Return the text of piece ids; control pieces such as ``[CLS]`` are left out."""
         return cast(str, self.processor.decode([int(piece_id) for piece_id in ids]))
 
-    def id_to_piece(self, piece_id: int) -> str:
-        """Return the piece of an id, such as ``▁the``."""
-        return self._pieces[int(piece_id)]
-
-    @cached_property
-    def word_starts(self) -> npt.NDArray[np.bool_]:
-        """For each id whether it starts a word by the official rule; bool [V]."""
-        return official_borders(self._pieces, (self.cls_id, self.sep_id, self.mask_id))
-
-    @property
-    def word_rule(self) -> WordRule:
-        """The rule for whole words that suits it: the official one knows English letters only."""
-        return "official" if self.settings.normalization == "official" else "unicode"
-
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the model and the settings that change ids: equal hashes give equal ids."""
@@ -210,28 +198,6 @@ class SentencePieceTokenizer(Tokenizer):
             parts = [part for part in parts if part] + [","]
             table[piece_id] = tuple((part, processor.piece_to_id(part)) for part in parts)
         return table
-
-
-def _load_processor(model: bytes, source: str) -> SentencePieceProcessor:
-    from sentencepiece import SentencePieceProcessor
-
-    processor = SentencePieceProcessor()
-    try:
-        processor.LoadFromSerializedProto(model)
-    except RuntimeError:
-        raise DataError(
-            f"{source} is not a SentencePiece model ({len(model)} bytes); copy or train it again"
-        ) from None
-    return processor
-
-
-def _special_id(processor: SentencePieceProcessor, piece: str, source: str) -> int:
-    piece_id = processor.piece_to_id(piece)
-    if processor.id_to_piece(piece_id) != piece:
-        raise DataError(
-            f"{source} has no piece {piece}; an ALBERT tokenizer needs {', '.join(SPECIAL_PIECES)}"
-        )
-    return piece_id
 
 
 def _join_bytes(pieces: list[str], tokens: list[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -35,11 +35,7 @@ _DIGIT_COMMA = re.compile(r"(?<=\d),")
 
 @dataclass(frozen=True)
 class TokenizerTrainConfig:
-    """How a vocabulary is learnt; the defaults are the official command's.
-
-    >>> TokenizerTrainConfig((Path("wiki.txt.xz"),), out=Path("tok"), vocab_size=8000).cased
-    False
-    """
+    """How a vocabulary is learnt; the defaults are the official command's."""
 
     input: tuple[Path, ...]
     """files, folders or quoted globs of plain text, .jsonl or .parquet, also .gz, .xz or .zst"""
@@ -91,10 +87,9 @@ class TokenizerTrainConfig:
     @property
     def settings(self) -> TokenizerSettings:
         """What the tokenizer will do beside its pieces; text as it is keeps its case too."""
-        rule = self.choice[0]
-        lower = not self.cased and rule != "none"
-        settings = TokenizerSettings(lower, self.digit_comma, self.max_length, rule)
-        return replace(settings, language=self.language)
+        rule, _ = self.choice
+        lower, language = not self.cased and rule != "none", self.language
+        return TokenizerSettings(lower, self.digit_comma, self.max_length, rule, language=language)
 
     @property
     def choice(self) -> tuple[Normalization, str]:
@@ -111,8 +106,7 @@ class TokenizerTrainConfig:
 def train_tokenizer(config: TokenizerTrainConfig) -> SentencePieceTokenizer:
     """Learn a unigram vocabulary from text and write it as a tokenizer folder.
 
-    The result depends on the text and the settings alone: the sample is always the same, and the
-    number of cores plays no part.
+    The result depends on the text and the settings alone, not on the number of cores.
     """
     files = find_files(config.input)
     size = total_bytes(files)
@@ -126,8 +120,8 @@ def train_tokenizer(config: TokenizerTrainConfig) -> SentencePieceTokenizer:
         with progress(description, None if size is None else size / 1e6, "MB") as bar:
             model = _train(_shuffle(_sentences(lines, config, bar)), config)
         if lines.num_broken:
-            where = f"the first at {lines.first_broken}"
-            say(f"left out {lines.num_broken:,} lines that are not text, {where}")
+            broken = f"{lines.num_broken:,} lines that are not text"
+            say(f"left out {broken}, the first at {lines.first_broken}")
         tokenizer = SentencePieceTokenizer(model, config.settings)
         tokenizer.save(folder)
     return tokenizer
@@ -137,9 +131,8 @@ def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) ->
     """Yield normalised training sentences.
 
     A symbol put between a digit and a comma keeps the two in different pieces, for SentencePiece
-    cuts the training text at symbols. The official vocabulary has 141 pieces that end so: its own
-    digit-comma rule splits each of them again, so they are dead weight, and inside a word that rule
-    inserts a word mark that other tools do not (see `Tokenizer`).
+    cuts the training text at symbols. The 141 official pieces that end so are dead weight: the
+    digit-comma rule splits them again, inside a word with a word mark that other tools do not add.
     """
     separate = config.digit_comma != "off" and bool(config.symbols)
     boundary = f"{config.symbols[0]}," if separate else ","
@@ -167,10 +160,9 @@ def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) ->
 
 
 def _shuffle(sentences: Iterator[str]) -> Iterator[str]:
-    """Shuffle within groups.
+    """Shuffle within groups: SentencePiece takes quadratic time over repeated documents in order.
 
-    SentencePiece takes quadratic time over long repetitions, and repeated documents in order, as
-    every large corpus has them, are such: a file of 0.2 MB with some took five times as long.
+    Every large corpus has some; a file of 0.2 MB took five times as long.
     """
     groups = iter(lambda: list(islice(sentences, _SHUFFLED_SENTENCES)), [])
     for number, group in enumerate(groups):
@@ -193,6 +185,7 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
     import sentencepiece
 
     pad, unk, *control = SPECIAL_PIECES
+    ids = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -204,10 +197,7 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
             character_coverage=config.character_coverage,
             byte_fallback=config.byte_fallback,
             normalization_rule_name="identity" if config.choice[0] == "none" else "nmt_nfkc",
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
+            **ids,
             pad_piece=pad,
             unk_piece=unk,
             control_symbols=control,
