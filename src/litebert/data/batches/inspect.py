@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
@@ -30,11 +30,7 @@ Kind = Literal["plain", "special", "masked", "kept", "random"]
 
 OPEN = 1 << 40
 """Upper edge of a bin without an upper end."""
-SENTENCE_EDGES = (1, *range(10, 101, 10), OPEN)
-DOCUMENT_EDGES = (1, *(1 << power for power in range(5, 16)), OPEN)
-LENGTH_BINS = 16
-
-PLOTTED_WORDS, SHOWN_WORDS = 8, 24
+LENGTH_BINS, PLOTTED_WORDS, SHOWN_WORDS = 16, 8, 24
 COLORS = ("#4878a8", "#d08c3c")
 
 
@@ -42,8 +38,6 @@ COLORS = ("#4878a8", "#d08c3c")
 class Histogram:
     """Counts of values in [edge, next edge); the last bin may be open.
 
-    >>> Histogram.of([np.array([1, 2]), np.array([7])], (1, 5, 10))
-    Histogram(edges=(1, 5, 10), counts=(2, 1))
     >>> Histogram((1, 5, OPEN), (3, 4)).names
     ['1-4', '5+']
     """
@@ -183,8 +177,8 @@ def corpus_statistics(shards: ShardSet) -> CorpusStatistics:
         tokens=shards.num_tokens,
         vocab_size=shards.vocab_size,
         pieces_used=int((shards.unigram_counts() > 0).sum()),
-        sentence_tokens=Histogram.of(sentences, SENTENCE_EDGES),
-        document_tokens=Histogram.of(documents, DOCUMENT_EDGES),
+        sentence_tokens=Histogram.of(sentences, (1, *range(10, 101, 10), OPEN)),
+        document_tokens=Histogram.of(documents, (1, *(1 << n for n in range(5, 16)), OPEN)),
     )
 
 
@@ -225,8 +219,7 @@ def kinds_of_masks(batch: Batch, mask_id: int) -> list[Kind]:
     """
     seen = batch.input_ids.reshape(-1)[batch.masked_positions]
     kept = np.where(seen == batch.masked_labels, "kept", "random")
-    kinds: list[Kind] = np.where(seen == mask_id, "masked", kept).tolist()
-    return kinds
+    return cast(list[Kind], np.where(seen == mask_id, "masked", kept).tolist())
 
 
 def words_of_runs(batch: Batch, word_starts: Borders) -> Ints:
@@ -245,8 +238,11 @@ def show_examples(
         for batch in batches:
             if row < len(batch.lengths):
                 ids = batch.originals()[row, : batch.lengths[row]]
-                words = islice(words_of(ids, tokenizer, vocabulary), SHOWN_WORDS)
-                yield _show_example(batch, row, tokenizer, tuple(words))
+                words = tuple(islice(words_of(ids, tokenizer, vocabulary), SHOWN_WORDS))
+                address, label = batch.addresses[row].tolist(), int(batch.sentence_labels[row])
+                shown_label = None if label == IGNORED_LABEL else label
+                spans = _spans(batch, row, tokenizer)
+                yield ShownExample(tuple(address), shown_label, tuple(spans), words)
 
 
 def words_of(ids: Ints, tokenizer: Tokenizer, vocabulary: Vocabulary) -> Iterator[str]:
@@ -263,9 +259,7 @@ def words_of(ids: Ints, tokenizer: Tokenizer, vocabulary: Vocabulary) -> Iterato
         yield word
 
 
-def _show_example(
-    batch: Batch, row: int, tokenizer: Tokenizer, words: tuple[str, ...]
-) -> ShownExample:
+def _spans(batch: Batch, row: int, tokenizer: Tokenizer) -> list[tuple[str, Kind]]:
     places = batch.masked_positions - row * batch.input_ids.shape[1]
     marks = zip(batch.masked_labels.tolist(), kinds_of_masks(batch, tokenizer.mask_id), strict=True)
     masks = dict(zip(places.tolist(), marks, strict=True))  # those of other rows lie outside
@@ -281,9 +275,7 @@ def _show_example(
             spans[-1] = (spans[-1][0] + text, kind)
         else:
             spans.append((text if spans else text.lstrip(), kind))
-    label = int(batch.sentence_labels[row])
-    shown_label = None if label == IGNORED_LABEL else label
-    return ShownExample(tuple(batch.addresses[row].tolist()), shown_label, tuple(spans), words)
+    return spans
 
 
 def _show_token(original: int, seen: int, kind: Kind, tokenizer: Tokenizer) -> str:

@@ -38,10 +38,8 @@ class Loader:
     The position of a batch is one integer and the only state: ranks, workers and resumed runs that
     ask for the same position get the same batch. A batch has about ``micro_batch_size * length``
     tokens, so every step costs the same; how many examples that is depends on their length.
-    Several corpora are mixed batch by batch: a batch holds examples of one of them.
-
-    Each stage of a curriculum has a loader of its own, which begins at position 0 and draws an
-    order of its own.
+    Several corpora are mixed batch by batch: a batch holds examples of one of them. Each stage of
+    a curriculum has a loader and an order of its own, from position 0 on.
     """
 
     def __init__(
@@ -53,28 +51,20 @@ class Loader:
         stage: int = 0,
     ) -> None:
         if len(sources) > MIXTURE_PERIOD:
-            raise ConfigError(
-                f"{len(sources):,} corpora are too many to mix; join them to {MIXTURE_PERIOD:,}"
-            )
+            many = f"{len(sources):,} corpora are too many to mix"
+            raise ConfigError(f"{many}; join them to {MIXTURE_PERIOD:,}")
         for shards, weight in sources:
             if not weight > 0:
                 raise ConfigError(f"weight {weight} of {shards.folder} must be above 0")
         self.config, self.vocabulary, self.seed, self.stage = config, vocabulary, seed, stage
-        self.corpora = tuple(
-            Corpus(shards, config, seed, stage, number)
-            for number, (shards, _) in enumerate(sources)
-        )
+        numbered = enumerate(shards for shards, _ in sources)
+        self.corpora = tuple(Corpus(s, config, seed, stage, number) for number, s in numbered)
         self._shares = _shares([weight for _, weight in sources])
         self._pattern: tuple[int, Ints, Ints] | None = None
 
     @classmethod
     def open(
-        cls,
-        folders: Sequence[Path | str],
-        config: ExampleConfig,
-        seed: int,
-        *,
-        split: Split = "train",
+        cls, folders: Sequence[Path | str], config: ExampleConfig, seed: int, split: Split = "train"
     ) -> Loader:
         """Open prepared folders of one tokenizer; each counts by its tokens."""
         sources = [ShardSet.open(folder, split) for folder in folders]
@@ -157,7 +147,6 @@ class Loader:
         labels = content[masked]
         content[masked] = replacements
         input_ids, token_type_ids, places = self._lay_out(content, segment_lengths)
-        addresses = np.stack(np.broadcast_arrays(epoch, number, examples), axis=1)
         return Batch(
             input_ids=input_ids,
             token_type_ids=token_type_ids,
@@ -165,7 +154,7 @@ class Loader:
             masked_positions=places[masked],
             masked_labels=labels,
             sentence_labels=buffer.pairs.labels[examples],
-            addresses=addresses,
+            addresses=np.stack(np.broadcast_arrays(epoch, number, examples), axis=1),
             position=position,
             source=source,
             first_position=self._first_position(input_ids.shape[1], position),

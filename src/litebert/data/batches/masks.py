@@ -58,10 +58,10 @@ def draw_masks(
     order = np.argsort(first)
     first, size = words.first[first[order]], size[order]
     places = ranges(first, size)
-    per_token = config.replace == "token"
-    fate = generator.random(len(places) if per_token else len(size))
-    if not per_token:
-        fate = np.repeat(fate, size)
+    if config.replace == "token":
+        fate = generator.random(len(places))
+    else:
+        fate = np.repeat(generator.random(len(size)), size)
     replacements = np.where(fate < MASK_SHARE, vocabulary.mask_id, content[places])
     random = np.flatnonzero(fate >= MASK_SHARE + KEEP_SHARE)
     # As in the official code any piece may come, specials and the original one included.
@@ -138,7 +138,7 @@ def choose_spans(
     active = np.flatnonzero((np.diff(words.offsets) > 0) & (left > 0))
     candidate, last = words.offsets[active], words.offsets[active + 1]
     steps = np.arange(max_ngram)
-    chosen_words, chosen_sizes = [], []
+    chosen_words, chosen_sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     while active.size:
         word, n, room = order[candidate], wanted[candidate], left[active]
         begin = words.first[word]
@@ -157,8 +157,6 @@ def choose_spans(
         go_on = np.flatnonzero((left[active] > 0) & (candidate < last))
         if len(go_on) < len(active):
             active, candidate, last = active[go_on], candidate[go_on], last[go_on]
-    if not chosen_words:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return np.concatenate(chosen_words), np.concatenate(chosen_sizes)
 
 

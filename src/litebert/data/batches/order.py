@@ -63,18 +63,15 @@ class Corpus:
         self, shards: ShardSet, config: ExampleConfig, seed: int, stage: int = 0, source: int = 0
     ) -> None:
         if not shards.num_tokens:
-            raise DataError(
-                f"{shards.folder} has no {shards.split} documents; prepare it with more text"
-            )
+            remedy = "prepare it with more text"
+            raise DataError(f"{shards.folder} has no {shards.split} documents; {remedy}")
         if config.task in ("nsp", "both") and shards.num_documents < 2:
             raise DataError(
                 f"{shards.folder} has one {shards.split} document, but task {config.task} needs "
                 "another one for its negatives; use task sop"
             )
-        self.shards = shards
-        self._config = config
-        self._seed = seed
-        self._address = (stage, source)
+        self.shards, self._config = shards, config
+        self._seed, self._address = seed, (stage, source)
         self._stretches = _cut_stretches(shards, config)
         self._quotas = self._batches_of_stretches()
         num_buffers = max(1, len(self._stretches) // config.buffer_stretches)

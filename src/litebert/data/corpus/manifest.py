@@ -44,12 +44,9 @@ class SplitEntry:
     @classmethod
     def of(cls, shards: tuple[ShardEntry, ...]) -> SplitEntry:
         """Sum up the shards of a split."""
-        return cls(
-            documents=sum(shard.documents for shard in shards),
-            sentences=sum(shard.sentences for shard in shards),
-            tokens=sum(shard.tokens for shard in shards),
-            shards=shards,
-        )
+        counts = [(shard.documents, shard.sentences, shard.tokens) for shard in shards]
+        documents, sentences, tokens = map(sum, zip((0, 0, 0), *counts, strict=True))
+        return cls(documents, sentences, tokens, shards)
 
 
 @dataclass(frozen=True)
@@ -106,10 +103,9 @@ class Manifest:
             raise DataError(f"{error}; run `litebert prepare` again") from None
         for name, split in manifest.splits.items():
             if split != SplitEntry.of(split.shards):
-                raise DataError(
-                    f"{path}: the counts of {name} are not the sums of its shards': the file was "
-                    "changed; put it back, or run `litebert prepare` into a new folder"
-                )
+                problem = f"the counts of {name} are not the sums of its shards'"
+                remedy = "put it back, or run `litebert prepare` into a new folder"
+                raise DataError(f"{path}: {problem}: the file was changed; {remedy}")
         return manifest
 
     def write(self, folder: Path) -> None:

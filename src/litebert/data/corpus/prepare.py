@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -87,11 +88,11 @@ def prepare(config: PrepareConfig) -> PrepareReport:
         say(found.describe())
         formats = {format_of(path): path for path in found.files}
         if config.ids and (others := formats.keys() - {"jsonl"}):
-            path = formats[min(others)]
-            raise DataError(f"{path} is not JSON lines: --ids reads files named .jsonl")
+            problem = "is not JSON lines: --ids reads files named .jsonl"
+            raise DataError(f"{formats[min(others)]} {problem}")
         if group and (others := formats.keys() - {"jsonl", "parquet"}):
-            path = formats[min(others)]
-            raise DataError(f"{path} has no columns: --dev-group {group} needs one; use file")
+            problem = f"has no columns: --dev-group {group} needs one; use file"
+            raise DataError(f"{formats[min(others)]} {problem}")
     if config.layout != "sentences" and (note := splitting_note(config.language)):
         say(note)
     workers = config.workers or num_cores()
@@ -118,9 +119,8 @@ def prepare(config: PrepareConfig) -> PrepareReport:
 
 
 def _hashed_sources(inputs: Sequence[Input], build: BuildFolder) -> tuple[Source, ...]:
-    sizes = (path.stat().st_size for found in inputs for path in found.files)
-    sources: list[Source] = []
-    with progress("hashing sources", total=sum(sizes) / 1e6, unit="MB") as bar:
+    size, sources = sum(p.stat().st_size for found in inputs for p in found.files), list[Source]()
+    with progress("hashing sources", total=size / 1e6, unit="MB") as bar:
         for source in fingerprint_sources(inputs, build.known_sources()):
             sources.append(source)
             bar.advance(source.bytes / 1e6)
@@ -142,9 +142,9 @@ def _tokenise(
     config: PrepareConfig, build: BuildFolder, sources: Sequence[Source], tokenizer: Tokenizer
 ) -> _Work:
     """Read all input and make those parts that are not there yet."""
-    held_out = HeldOut(config.dev_share, config.dev_group)
-    how = (config.language, config.column, held_out, config.ids)
-    settings = PartSettings(tokenizer.model, tokenizer.settings, *how)
+    column, held_out = config.column, HeldOut(config.dev_share, config.dev_group)
+    vocabulary = (tokenizer.model, tokenizer.settings)
+    settings = PartSettings(*vocabulary, config.language, column, held_out, config.ids)
     leading = build.num_leading_parts()
     start = read_summary(build.part(leading - 1)).end if leading else BEGINNING
     work = _Work(num_parts=leading, num_resumed=leading)
@@ -155,8 +155,8 @@ def _tokenise(
     with progress("tokenising", total=left_mb, unit="MB") as bar:
 
         def missing_parts() -> Iterator[RawPart]:
-            where = (leading, start, config.part_bytes)
-            for raw in read_raw_parts(sources, config.column, *where, held_out.column):
+            size, group = config.part_bytes, held_out.column
+            for raw in read_raw_parts(sources, column, leading, start, size, group):
                 work.num_parts += 1
                 if build.part(raw.index).is_file():
                     work.num_resumed += 1
@@ -228,7 +228,7 @@ def _assemble(
         problems=assembly.problems,
         settings=request.settings,
     ).write(build.out)
-    build.close()
+    shutil.rmtree(build.work)
 
 
 def _settings(config: PrepareConfig) -> dict[str, str]:

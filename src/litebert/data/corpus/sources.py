@@ -24,13 +24,7 @@ from litebert.text.corpus import find_files
 
 Format = Literal["text", "jsonl", "parquet", "squad"]
 
-_FORMATS: dict[str, Format] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-}
-
+_JSON_LINES = (".jsonl", ".ndjson", ".json")
 _SQUAD_MARK = b'"paragraphs"'
 """A SQuAD file is one JSON object; that its articles have paragraphs stands near its beginning."""
 _MARK_BYTES = 4096
@@ -91,9 +85,12 @@ def format_of(path: Path) -> Format:
 
     Only SQuAD's files are known by their content: others named .json hold an object a line.
     """
-    if plain_suffix(path) == ".json" and _SQUAD_MARK in _head(path, _MARK_BYTES):
+    suffix = plain_suffix(path)
+    if suffix == ".json" and _SQUAD_MARK in _head(path, _MARK_BYTES):
         return "squad"
-    return _FORMATS.get(plain_suffix(path), "text")
+    if suffix in _JSON_LINES:
+        return "jsonl"
+    return "parquet" if suffix == ".parquet" else "text"
 
 
 def find_inputs(
@@ -121,9 +118,8 @@ def find_inputs(
 def fingerprint_sources(inputs: Sequence[Input], known: Iterable[Source]) -> Iterator[Source]:
     """Yield the sources in order, each file once, hashed.
 
-    Args:
-        inputs: dev inputs first: of a document that is in both, the dev split keeps its copy.
-        known: sources hashed before; one of equal size and time is not read again.
+    Dev inputs come first: of a document that is in both, the dev split keeps its copy. Of the
+    ``known``, which were hashed before, one of equal size and time is not read again.
     """
     hashes = {(source.path, source.bytes, source.mtime_ns): source.sha256 for source in known}
     seen: set[Path] = set()
