@@ -62,8 +62,6 @@ class Documents(NamedTuple):
     @classmethod
     def join(cls, parts: Sequence[Documents]) -> Documents:
         """Concatenate at least one group of documents."""
-        if len(parts) == 1:
-            return parts[0]
         return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     @property
