@@ -32,10 +32,7 @@ _MARKS = ("size", "ETag", "etag", "blob_id", "md5Hash", "LastModified", "mtime",
 
 
 def find_files(inputs: Iterable[Path]) -> list[Path]:
-    """Return the files of files, folders (all below, hidden ones left out) and globs, in order.
-
-    An address such as ``s3://bucket/*.txt`` gives local copies.
-    """
+    """Return the files of files, folders, globs and addresses (as local copies), in order."""
     files: list[Path] = []
     for given in inputs:
         url = remote_url(given)
@@ -67,10 +64,7 @@ def remote_url(given: Path) -> str | None:
 
 
 def fetch(url: str) -> list[Path]:
-    """Return local copies of the file, the files of the folder or those of the glob, in order.
-
-    A copy is made again only where the file over there has changed, so that builds can go on.
-    """
+    """Return local copies in order; one is made again only where the file there has changed."""
     try:
         from fsspec.core import url_to_fs
 

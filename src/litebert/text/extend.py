@@ -47,10 +47,7 @@ class OldPieces:
 
 
 def extend_tokenizer(old: Tokenizer, learnt: SentencePieceTokenizer, number: int) -> Tokenizer:
-    """Return a vocabulary with the most useful pieces of another at its end; old ids stay.
-
-    Useful are pieces that are frequent and that the old vocabulary cuts into many.
-    """
+    """Add the frequent pieces of another vocabulary that save most pieces; old ids stay."""
     pieces, found = OldPieces(old), list[tuple[float, float, bool, str, list[int]]]()
     for index in set(range(learnt.vocab_size)) - set(learnt.special_ids):
         (is_marked, text), score = learnt.spell(index), learnt.processor.get_score(index)

@@ -136,10 +136,7 @@ def build_fast_tokenizer(tokenizer: SentencePieceTokenizer) -> tokenizers.Tokeni
 
 
 def _invisible_characters(tokenizer: SentencePieceTokenizer) -> tuple[str, str]:
-    """Return the characters SentencePiece removes, and those it takes for white space.
-
-    By probing: the rules are compiled into the model and differ between its versions.
-    """
+    """Find what SentencePiece removes or takes for white space: its versions differ."""
     removed, spaces = [], []
     for character in map(chr, range(maxunicode + 1)):
         if unicodedata.category(character) in _INVISIBLE or character in _MARKS:

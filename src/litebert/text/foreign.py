@@ -157,10 +157,9 @@ def read_vocabulary(path: Path, config: Mapping[str, object]) -> bytes:
 
 
 def number_vocabulary(size: int, specials: Sequence[int]) -> bytes:
-    """Return a ``tokenizer.json`` of numbers, for streams of ids that are not text.
+    """Return a ``tokenizer.json`` whose words are 0 to ``size - 1``, for ids that are not text.
 
-    Pieces are 0 to ``size - 1`` as words; ``specials`` are the ids of padding, unknown, [CLS],
-    [SEP] and [MASK].
+    ``specials`` are the ids of padding, unknown, [CLS], [SEP] and [MASK].
     """
     from tokenizers import pre_tokenizers
 
@@ -200,11 +199,9 @@ def check_same_pieces(tokenizer: Tokenizer, path: Path, other: Path) -> None:
         theirs = _pieces_of(_read_parts(content, str(other))["model"]["vocab"])
     ours = [tokenizer.id_to_piece(index) for index in range(tokenizer.vocab_size)]
     if ours[: len(theirs)] != theirs:
-        raise DataError(
-            f"{path.parent} holds two vocabularies that contradict each other, {path.name} "
-            f"({len(ours):,} pieces) and {other.name} ({len(theirs):,}); remove the one that is "
-            "not the model's"
-        )
+        both = f"{path.name} ({len(ours):,} pieces) and {other.name} ({len(theirs):,})"
+        problem = f"holds two vocabularies that contradict each other, {both}"
+        raise DataError(f"{path.parent} {problem}; remove the one that is not the model's")
 
 
 def _lines(path: Path) -> list[str]:
@@ -224,10 +221,8 @@ def _read_parts(model: bytes, source: str) -> dict[str, Any]:
         raise DataError(f"{source} is not a {JSON_FILE} of a tokenizer; copy it again") from None
     if kind not in ("Unigram", "WordPiece"):
         name = "byte-level BPE" if "ByteLevel" in json.dumps(parts.get("pre_tokenizer")) else kind
-        raise DataError(
-            f"{source} has a {name} vocabulary, whose pieces are not words or their parts with "
-            "marks; Unigram and WordPiece are read"
-        )
+        problem = f"has a {name} vocabulary, whose pieces are not words or their parts with marks"
+        raise DataError(f"{source} {problem}; Unigram and WordPiece are read")
     with blame(source):
         _refuse_twins(_pieces_of(vocabulary), source)
     return parts

@@ -149,10 +149,7 @@ def _joined_characters() -> frozenset[str]:
 
 
 def _decompose(run: str) -> str:
-    """Return NFKD without combining characters of a run of text without ASCII.
-
-    ASCII characters neither decompose nor combine, so each run between them stands alone.
-    """
+    """Return NFKD without combining characters of a run without ASCII, which stands alone."""
     decomposed = unicodedata.normalize("NFKD", replace_surrogates(run))
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 

@@ -100,9 +100,8 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_masked(self, text: str) -> list[int]:
         """Return piece ids with the mask's id wherever the text says ``[MASK]``.
 
-        A mask stands for a whole piece with its word mark, so the text is encoded in one go with a
-        placeholder for each mask: what follows directly (a comma, say) gets no word mark of its
-        own, just as when a word is masked in pretraining.
+        A mask stands for a whole piece with its word mark, so the text is encoded in one go with
+        placeholders: what follows directly (a comma) gets no word mark, as in pretraining.
         """
         marked = _MASK.sub(f" {_PLACEHOLDER}", text.replace(_PLACEHOLDER, ""))
         pieces, tokens = self.pieces(marked), self.encode(marked)
@@ -148,10 +147,7 @@ class SentencePieceTokenizer(Tokenizer):
         return frozenset(self._digit_comma)
 
     def _parts(self, text: str) -> Iterator[tuple[str, int, int, int]]:
-        """Yield (piece, id, start, end) of a normalised text, the digit-comma rule applied.
-
-        Start and end leave out white space and characters that SentencePiece ignores.
-        """
+        """Yield (piece, id, start, end) of a normalised text without what is ignored there."""
         mapping = self.processor.encode(text, return_type="offset_mapping")
         rows = zip(mapping["pieces"], mapping["ids"], mapping["offsets"], strict=True)
         for piece, piece_id, (start, end) in rows:
@@ -184,8 +180,7 @@ class SentencePieceTokenizer(Tokenizer):
 
         The official code encodes the piece without its comma and word marks anew, then adds the
         comma. It means to take the new word mark away again where the piece had none, but compares
-        text with bytes there, so that never happens. What a piece becomes does not depend on its
-        neighbours, hence a table.
+        text with bytes there, so that never happens.
         """
         rule, processor = self.settings.digit_comma, self.processor
         table: dict[int, tuple[tuple[str, int], ...]] = {}

@@ -25,8 +25,7 @@ SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 SPECIAL_KEYS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 """What ``tokenizer_config.json`` calls them."""
 WORDPIECE_PREFIX = "##"
-LARGEST_VOCABULARY = 1 << 27
-"""Bytes of a vocabulary's file: many times those of a million pieces."""
+LARGEST_VOCABULARY = 1 << 27  # bytes: many times those of a million pieces
 
 DigitComma = Literal["official", "intended", "off"]
 
@@ -77,8 +76,7 @@ class TokenizerSettings:
 class Encoding:
     """Piece ids of one text with the raw characters each came from.
 
-    ``text[starts[i]:ends[i]]`` is the raw text of piece i without the space before it; a piece that
-    stands for that space alone is empty.
+    ``text[starts[i]:ends[i]]`` is piece i without the space before it, which may leave nothing.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -106,10 +104,7 @@ class Tokenizer(Protocol):
 
     @staticmethod
     def load(folder: Path | str) -> Tokenizer:
-        """Open a tokenizer folder: ``spiece.model``, ``vocab.txt``, or ``tokenizer.json`` alone.
-
-        One with only ``spiece.model`` gets the official settings.
-        """
+        """Open a folder with ``spiece.model``, ``vocab.txt``, or ``tokenizer.json`` alone."""
         from litebert.text.foreign import check_same_pieces, read_vocabulary
 
         folder = Path(folder)
@@ -125,10 +120,8 @@ class Tokenizer(Protocol):
             names = f"{MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}"
             raise DataError(f"{folder} has no {names}; {remedy}")
         if pieces.is_file() and words.is_file():
-            raise DataError(
-                f"{folder} holds two vocabularies, {MODEL_FILE} and {VOCABULARY_FILE}; remove the "
-                "one that is not the model's"
-            )
+            both = f"{MODEL_FILE} and {VOCABULARY_FILE}; remove the one that is not the model's"
+            raise DataError(f"{folder} holds two vocabularies, {both}")
         config = folder / CONFIG_FILE
         settings = TokenizerSettings.read(config) if config.is_file() else TokenizerSettings()
         if words.is_file() and not fast.is_file():
@@ -203,11 +196,7 @@ class Tokenizer(Protocol):
         return self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
 
     def agrees_with(self, other: Tokenizer) -> bool:
-        """Whether two tokenizers give the same ids, as far as their files tell.
-
-        A folder that another tool saved again is read by another library, so its hash differs:
-        then pieces and settings must be equal.
-        """
+        """Whether ids are the same; by pieces and settings if two libraries read them."""
         if self.fingerprint == other.fingerprint:
             return True
         ours = replace(self.settings, model_max_length=other.settings.model_max_length)
@@ -241,9 +230,7 @@ def special_names(
     values: Mapping[str, object], names: Sequence[str] = SPECIAL_PIECES
 ) -> tuple[str, ...]:
     """The names of the special pieces in a ``tokenizer_config.json``, or else the usual ones."""
-    found = []
-    for key, usual in zip(SPECIAL_KEYS, names, strict=True):
-        value = values.get(key)
-        value = value.get("content") if isinstance(value, dict) else value
-        found.append(value if isinstance(value, str) else usual)
-    return tuple(found)
+    found = [values.get(key) for key in SPECIAL_KEYS]
+    found = [value.get("content") if isinstance(value, dict) else value for value in found]
+    both = zip(found, names, strict=True)
+    return tuple(value if isinstance(value, str) else usual for value, usual in both)

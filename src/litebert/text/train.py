@@ -80,9 +80,8 @@ class TokenizerTrainConfig:
         if self.max_sentences <= 100:
             raise ConfigError(f"max_sentences {self.max_sentences} is too small; choose over 100")
         if self.language and not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)*", self.language):
-            raise ConfigError(
-                f"language {self.language!r} is not an ISO 639 code; write one such as de or zh"
-            )
+            problem = f"language {self.language!r} is not an ISO 639 code"
+            raise ConfigError(f"{problem}; write one such as de or zh")
 
     @property
     def settings(self) -> TokenizerSettings:
@@ -104,10 +103,7 @@ class TokenizerTrainConfig:
 
 
 def train_tokenizer(config: TokenizerTrainConfig) -> SentencePieceTokenizer:
-    """Learn a unigram vocabulary from text and write it as a tokenizer folder.
-
-    The result depends on the text and the settings alone, not on the number of cores.
-    """
+    """Learn a unigram vocabulary and write its folder; the number of cores plays no part."""
     files = find_files(config.input)
     size = total_bytes(files)
     rule, reason = config.choice
@@ -185,7 +181,6 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
     import sentencepiece
 
     pad, unk, *control = SPECIAL_PIECES
-    ids = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -197,7 +192,10 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
             character_coverage=config.character_coverage,
             byte_fallback=config.byte_fallback,
             normalization_rule_name="identity" if config.choice[0] == "none" else "nmt_nfkc",
-            **ids,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
             pad_piece=pad,
             unk_piece=unk,
             control_symbols=control,

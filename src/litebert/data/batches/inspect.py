@@ -213,10 +213,7 @@ def example_statistics(
 
 
 def kinds_of_masks(batch: Batch, mask_id: int) -> list[Kind]:
-    """What stands at each predicted place of a batch: masked, kept or random.
-
-    A random token that is the original one counts as kept.
-    """
+    """What stands at each predicted place: masked, kept (also if drawn at random) or random."""
     seen = batch.input_ids.reshape(-1)[batch.masked_positions]
     kept = np.where(seen == batch.masked_labels, "kept", "random")
     return cast(list[Kind], np.where(seen == mask_id, "masked", kept).tolist())
@@ -268,7 +265,12 @@ def _spans(batch: Batch, row: int, tokenizer: Tokenizer) -> list[tuple[str, Kind
         original, kind = masks.get(place, (seen, "plain"))
         if kind == "plain" and seen in (tokenizer.cls_id, tokenizer.sep_id):
             kind = "special"
-        text = _show_token(original, seen, kind, tokenizer)
+        marked, word = tokenizer.spell(original)
+        if kind not in ("plain", "special"):
+            other = tokenizer.spell(seen)[1] or "▁"
+            mark = {"masked": "", "kept": "=", "random": f"→{other}"}[kind]
+            word = f"[{word or '▁'}{mark}]"
+        text = f" {word}" if marked or kind == "special" else word
         if spans and spans[-1][1] == "special":  # spaces stand around specials
             text = " " + text.lstrip()
         if spans and spans[-1][1] == kind:
@@ -278,22 +280,13 @@ def _spans(batch: Batch, row: int, tokenizer: Tokenizer) -> list[tuple[str, Kind
     return spans
 
 
-def _show_token(original: int, seen: int, kind: Kind, tokenizer: Tokenizer) -> str:
-    marked, word = tokenizer.spell(original)
-    space = " " if marked or kind == "special" else ""
-    if kind in ("plain", "special"):
-        return space + word
-    other = tokenizer.spell(seen)[1] or "▁"
-    mark = {"masked": "", "kept": "=", "random": f"→{other}"}[kind]
-    return f"{space}[{word or '▁'}{mark}]"
-
-
 def plot_inspection(inspection: Inspection, path: Path) -> None:
     """Draw an inspection into an image file; the suffix says which kind."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(15, 8), layout="constrained")
     axes, corpus, examples = figure.subplots(2, 3), inspection.corpus, inspection.examples
+    max_ngram = inspection.config.mask.max_ngram
     for axis, title, histogram in (
         (axes[0, 0], "Sentences by tokens", corpus.sentence_tokens),
         (axes[0, 1], "Documents by tokens", corpus.document_tokens),
@@ -302,7 +295,14 @@ def plot_inspection(inspection: Inspection, path: Path) -> None:
         axis.bar(histogram.names, histogram.counts, color=COLORS[0])
         axis.tick_params("x", rotation=60, labelsize=8)
         _label(axis, title, lambda value, _: f"{value:,.0f}")
-    _plot_runs(axes[1, 0], examples.run_words, inspection.config.mask.max_ngram)
+    # Runs found beside the law that spans are drawn from; neighbouring spans make longer runs.
+    runs, axis, law = examples.run_words, axes[1, 0], ngram_probabilities(max_ngram).tolist()
+    words = range(min(runs, default=1), min(PLOTTED_WORDS, max(runs, default=1)) + 1)
+    axis.bar([w - 0.2 for w in words], [runs.get(w, 0) for w in words], 0.4, color=COLORS[0])
+    axis.bar([n + 1.2 for n in range(max_ngram)], law, 0.4, color=COLORS[1])
+    axis.legend(["runs found", "drawn: p(n) ~ 1/n"])
+    axis.set_xticks(words)
+    _label(axis, "Masked runs by words", lambda value, _: f"{value:.0%}")
     labels = {("in order", "negative")[k]: v for k, v in examples.label_shares.items()}
     for axis, title, shares in (
         (axes[1, 1], "At predicted places", examples.replacement_shares),
@@ -319,17 +319,6 @@ def plot_inspection(inspection: Inspection, path: Path) -> None:
     )
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format=path.suffix.lstrip("."), dpi=110)
-
-
-def _plot_runs(axes: Axes, shares: dict[int, float], max_ngram: int) -> None:
-    """Runs found beside the law that spans are drawn from; neighbouring spans make longer runs."""
-    words = range(min(shares, default=1), min(PLOTTED_WORDS, max(shares, default=1)) + 1)
-    law = ngram_probabilities(max_ngram).tolist()
-    axes.bar([w - 0.2 for w in words], [shares.get(w, 0) for w in words], 0.4, color=COLORS[0])
-    axes.bar([n + 1.2 for n in range(len(law))], law, 0.4, color=COLORS[1])
-    axes.legend(["runs found", "drawn: p(n) ~ 1/n"])
-    axes.set_xticks(words)
-    _label(axes, "Masked runs by words", lambda value, _: f"{value:.0%}")
 
 
 def _label(axes: Axes, title: str, number: Callable[[float, float], str]) -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import numpy as np
@@ -88,10 +89,7 @@ class Loader:
         return self._assemble(source, own_position, position)
 
     def iterate(self, start: int = 0, *, stride: int = 1, num_workers: int = 0) -> Iterator[Batch]:
-        """Yield the batches at ``start``, ``start + stride``, ... without end, in this order.
-
-        Worker processes prepare batches ahead; closing the iterator stops them.
-        """
+        """Yield the batches at ``start``, ``start + stride``, ...; closing it stops the workers."""
         if num_workers:
             return _iterate_with_workers(self, start, stride, num_workers)
         return (self.batch(position) for position in count(start, stride))
@@ -131,10 +129,9 @@ class Loader:
         indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
         content = buffer.tokens[indices].astype(np.int64)
         if content.max() >= self.vocabulary.size:
-            raise DataError(
-                f"{corpus.shards.folder} holds token {content.max()} but its vocabulary has "
-                f"{self.vocabulary.size} pieces: a shard is damaged; run `litebert prepare` again"
-            )
+            sizes = f"token {content.max()} but its vocabulary has {self.vocabulary.size} pieces"
+            problem = f"{corpus.shards.folder} holds {sizes}: a shard is damaged"
+            raise DataError(f"{problem}; run `litebert prepare` again")
         masked, replacements = draw_masks(
             content,
             segment_lengths,
@@ -169,10 +166,7 @@ class Loader:
         return int(generator.integers(0, last + 1)) if generator.random() < 0.5 else 0
 
     def _lay_out(self, content: Ints, segment_lengths: Ints) -> tuple[Ints, Ints, Ints]:
-        """Put specials around the segments and pad.
-
-        Returns input ids [B, S], token types [B, S] and the flat place of each content token [T].
-        """
+        """Add specials and pad: ids [B, S], token types [B, S], flat place of each token [T]."""
         num_specials = self.config.num_specials
         lengths = segment_lengths.sum(axis=1) + num_specials
         size = int(lengths.max())
@@ -208,14 +202,14 @@ def _shares(weights: Sequence[float]) -> Ints:
 def _iterate_with_workers(
     loader: Loader, start: int, stride: int, num_workers: int
 ) -> Iterator[Batch]:
-    """Yield the batches at ``start``, ``start + stride``, ...; worker w makes every n-th of them.
+    """Let each worker make every n-th batch.
 
-    Each worker has a pipe and waits with a finished batch until it is read, so memory is bounded;
-    when this process goes away, however it goes, the pipe breaks and the worker ends.
+    A worker waits with a finished batch until its pipe is read, so memory is bounded; when this
+    process goes away, however it goes, the pipe breaks and the worker ends.
     """
     # Spawned, not forked: the parent may have threads (torch), and no worker holds another's pipe.
     context = multiprocessing.get_context("spawn")
-    processes, connections = [], []
+    workers: list[tuple[SpawnProcess, Connection]] = []
     try:
         for worker in range(num_workers):
             receiver, sender = context.Pipe(duplex=False)
@@ -228,25 +222,23 @@ def _iterate_with_workers(
             with interrupts_held():
                 process.start()
             sender.close()
-            processes.append(process)
-            connections.append(receiver)
+            workers.append((process, receiver))
         while True:
-            for process, connection in zip(processes, connections, strict=True):
+            for process, connection in workers:
                 try:
                     message = connection.recv()
                 except (EOFError, OSError):
                     process.join()
-                    raise DataError(
-                        f"loader worker {process.name} ended with exit code {process.exitcode}; "
-                        "free memory or use fewer workers"
-                    ) from None
+                    ended = f"{process.name} ended with exit code {process.exitcode}"
+                    remedy = "free memory or use fewer workers"
+                    raise DataError(f"loader worker {ended}; {remedy}") from None
                 if isinstance(message, Exception):
                     raise message
                 yield message
     finally:
-        for connection in connections:
+        for _, connection in workers:
             connection.close()
-        for process in processes:
+        for process, _ in workers:
             process.terminate()
             process.join()
 

@@ -70,11 +70,7 @@ def draw_masks(
 
 
 def budgets(lengths: Ints, config: MaskConfig) -> Ints:
-    """Most predicted tokens of examples with these lengths, int64 [B].
-
-    >>> budgets(np.array([512, 10, 3]), MaskConfig())
-    array([77,  2,  1])
-    """
+    """Most predicted tokens of examples with these lengths, int64 [B]."""
     budget: Ints = np.maximum(1, np.rint(config.rate * lengths).astype(np.int64))
     if config.max_predictions is not None:
         budget = np.minimum(budget, config.max_predictions)
@@ -82,11 +78,7 @@ def budgets(lengths: Ints, config: MaskConfig) -> Ints:
 
 
 def ngram_probabilities(max_ngram: int) -> npt.NDArray[np.float64]:
-    """p(n) for n = 1 .. max_ngram, proportional to 1/n.
-
-    >>> ngram_probabilities(3).round(4)
-    array([0.5455, 0.2727, 0.1818])
-    """
+    """p(n) for n = 1 .. max_ngram, proportional to 1/n."""
     weights: npt.NDArray[np.float64] = 1 / np.arange(1, max_ngram + 1)
     weights /= weights.sum()
     return weights

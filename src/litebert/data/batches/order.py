@@ -65,10 +65,8 @@ class Corpus:
             remedy = "prepare it with more text"
             raise DataError(f"{shards.folder} has no {shards.split} documents; {remedy}")
         if config.task in ("nsp", "both") and shards.num_documents < 2:
-            raise DataError(
-                f"{shards.folder} has one {shards.split} document, but task {config.task} needs "
-                "another one for its negatives; use task sop"
-            )
+            needed = f"but task {config.task} needs another one for its negatives; use task sop"
+            raise DataError(f"{shards.folder} has one {shards.split} document, {needed}")
         self.shards, self._config = shards, config
         self._seed, self._address = seed, (stage, source)
         self._stretches = _cut_stretches(shards, config)

@@ -191,10 +191,7 @@ def _two_segments(
 
 
 def _follow(after: Ints) -> Ints:
-    """Chunk beginnings: from sentence 0 on, each leads to the one ``after`` it.
-
-    A document's last chunk leads to the first sentence of the next document.
-    """
+    """Chunk beginnings: from sentence 0 on, each leads to the one ``after`` it."""
     following, chosen, sentence = after.tolist(), [], 0
     while sentence < len(following):
         chosen.append(sentence)
@@ -226,10 +223,7 @@ def _elsewhere(
 
 
 def _truncate(pairs: Pairs, room: int, generator: np.random.Generator) -> Pairs:
-    """Drop tokens until a pair fits, each from the front or the back with equal probability.
-
-    How many a segment loses is settled by the lengths; how many of them at its front is binomial.
-    """
+    """Drop tokens until a pair fits; how many of them at the front of a segment is binomial."""
     lengths = np.stack(truncated_lengths(pairs.lengths[:, 0], pairs.lengths[:, 1], room), axis=1)
     starts = pairs.starts + generator.binomial(pairs.lengths - lengths, 0.5)
     return Pairs(starts, lengths, pairs.labels, pairs.chunks)

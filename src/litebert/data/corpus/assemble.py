@@ -59,10 +59,7 @@ class Assembly:
 
 
 def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens: int) -> Assembly:
-    """Find duplicates, write the dev shards, and decide which parts make which train shard.
-
-    What it returns is stored last: if it is there, the rest is done.
-    """
+    """Find duplicates, write dev shards, plan the train shards; the plan is stored last of all."""
     if build.assembly.is_file():
         return from_dict(Assembly, read_json(build.assembly), str(build.assembly))
     parts = [build.part(index) for index in range(num_parts)]
@@ -96,10 +93,7 @@ def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens
 
 
 def write_train_shards(build: BuildFolder, assembly: Assembly) -> Iterator[int]:
-    """Join parts to train shards and remove them; yields each shard's number when it is there.
-
-    Shards that an earlier run wrote are kept.
-    """
+    """Join parts to those train shards that are missing, and remove them; yields shard numbers."""
     for index, group in enumerate(assembly.groups):
         path = shard_path(build.out, "train", index)
         numbers = range(group.first_part, group.last_part)
@@ -142,10 +136,7 @@ def _kept(build: BuildFolder, first: int, number: int) -> NDArray[np.bool_]:
 
 
 def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[PartRange]:
-    """Cut the parts into shards: one ends with the part that fills it.
-
-    Cutting between parts, not between documents, lets a part be removed once its shard is there.
-    """
+    """Cut between parts, so that one can be removed once the shard that it fills is there."""
     first = tokens = 0
     for index, num_tokens in enumerate(tokens_of_parts, start=1):
         tokens += num_tokens

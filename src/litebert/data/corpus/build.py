@@ -88,10 +88,8 @@ class BuildFolder:
         if old is not None and (difference := request.difference(old)) is not None:
             if self.is_finished or any(self.parts.glob("*.npz")) or self.assembly.is_file():
                 kind = "a finished" if self.is_finished else "an unfinished"
-                raise DataError(
-                    f"{self.out} holds {kind} build: {difference}; choose another --out, or "
-                    "discard what it holds with --restart"
-                )
+                remedy = "choose another --out, or discard what it holds with --restart"
+                raise DataError(f"{self.out} holds {kind} build: {difference}; {remedy}")
             self._discard()  # nothing was done yet: nothing is lost
         if self.is_finished:
             shutil.rmtree(self.work, ignore_errors=True)

@@ -90,10 +90,8 @@ class Manifest:
         if not folder.is_dir():
             raise DataError(f"{folder} does not exist; make shards with `litebert prepare`")
         if not path.is_file():
-            raise DataError(
-                f"{folder} has no {MANIFEST}: it holds no shards or an unfinished build; "
-                "run `litebert prepare` (again)"
-            )
+            problem = f"has no {MANIFEST}: it holds no shards or an unfinished build"
+            raise DataError(f"{folder} {problem}; run `litebert prepare` (again)")
         values = read_json(path)
         if values.get("format") != FORMAT or values.get("version") != VERSION:
             raise DataError(f"{path} is not a {FORMAT} manifest of version {VERSION}")

@@ -235,10 +235,7 @@ def _encode(
     sentences: Sequence[str],
     lengths: Sequence[int],
 ) -> tuple[Documents, NDArray[np.bool_]]:
-    """Tokenise sentences; returns documents and which of the ``lengths`` were not empty.
-
-    Sentences without a token, and documents without a sentence, are left out.
-    """
+    """Tokenise; returns what is not empty, and which of the documents (``lengths``) are not."""
     arrays = [np.empty(0, dtype)]
     sentence_lengths = np.zeros(len(sentences), np.int64)
     for start in range(0, len(sentences), _SENTENCES_AT_ONCE):

@@ -98,7 +98,11 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     workers = config.workers or num_cores()
     with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
         sources = _hashed_sources(inputs, build)
-        request = BuildRequest(tokenizer.fingerprint, _settings(config), sources)
+        # The settings that change the output; layouts are kept with the sources.
+        keys = ["column", "language", "dev_share", "dedup", "shard_tokens", "part_bytes"]
+        keys += [key for key in ("dev_group", "ids") if getattr(config, key)]  # older folders hold
+        settings = {key: str(getattr(config, key)) for key in keys}
+        request = BuildRequest(tokenizer.fingerprint, settings, sources)
         build.begin(request, config.restart)
         was_complete = build.is_finished
         num_parts = num_resumed = num_bytes = 0
@@ -221,13 +225,6 @@ def _assemble(
         settings=request.settings,
     ).write(build.out)
     shutil.rmtree(build.work)
-
-
-def _settings(config: PrepareConfig) -> dict[str, str]:
-    """Return the settings that change the output (layouts are kept with the sources)."""
-    keys = ["column", "language", "dev_share", "dedup", "shard_tokens", "part_bytes"]
-    keys += [key for key in ("dev_group", "ids") if getattr(config, key)]  # older folders hold
-    return {key: str(getattr(config, key)) for key in keys}
 
 
 @contextmanager

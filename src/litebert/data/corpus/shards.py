@@ -179,10 +179,7 @@ class ShardSet:
 
     @classmethod
     def open(cls, folder: Path | str, split: Split) -> ShardSet:
-        """Open a split; the sizes of all files are checked, their content is not read.
-
-        A corpus that was prepared without a dev split has an empty one: ``shards == ()``.
-        """
+        """Open a split, which may be empty; sizes of files are checked, not their content."""
         folder = Path(folder)
         opened = cls(folder, split, Manifest.read(folder))
         for shard in opened.shards:
@@ -209,10 +206,7 @@ class ShardSet:
             raise DataError(f"{path} is missing or damaged; {_REMEDY}") from None
 
     def verify(self, numbers: Iterable[int] | None = None) -> None:
-        """Compare shards, by default all, with the manifest's hashes; DataError on damage.
-
-        Tokens and offsets must also make sense, for a manifest may be wrong as well.
-        """
+        """Compare shards, by default all, with their hashes; their content must make sense."""
         for number in range(len(self.shards)) if numbers is None else numbers:
             shard, entry = self.shards[number], self._entries[number]
             for path, expected in ((shard.bin_path, entry.bin), (shard.idx_path, entry.idx)):
@@ -250,20 +244,15 @@ def tokenizer_of(sources: Sequence[ShardSet]) -> Tokenizer:
     tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in sources]
     for shards, tokenizer in zip(sources, tokenizers, strict=True):
         if shards.tokenizer_fingerprint not in ("", tokenizer.fingerprint):
-            raise DataError(
-                f"{shards.tokenizer_folder} holds another tokenizer than the one that made the "
-                "tokens: put that one back, or prepare the text again"
-            )
+            problem = "holds another tokenizer than the one that made the tokens"
+            remedy = "put that one back, or prepare the text again"
+            raise DataError(f"{shards.tokenizer_folder} {problem}: {remedy}")
         if tokenizer.fingerprint != tokenizers[0].fingerprint:
-            raise DataError(
-                f"{shards.folder} was prepared with another tokenizer than {sources[0].folder}: "
-                "prepare both with the same one"
-            )
+            problem = f"was prepared with another tokenizer than {sources[0].folder}"
+            raise DataError(f"{shards.folder} {problem}: prepare both with the same one")
         if tokenizer.vocab_size != shards.vocab_size:
-            raise DataError(
-                f"{shards.folder} has tokens of {shards.vocab_size} pieces but its tokenizer has "
-                f"{tokenizer.vocab_size}: prepare it again"
-            )
+            sizes = f"{shards.vocab_size} pieces but its tokenizer has {tokenizer.vocab_size}"
+            raise DataError(f"{shards.folder} has tokens of {sizes}: prepare it again")
     return tokenizers[0]
 
 

@@ -81,10 +81,7 @@ class Input:
 
 
 def format_of(path: Path) -> Format:
-    """Return the format that a file's name says; what is not known is plain text.
-
-    Only SQuAD's files are known by their content: others named .json hold an object a line.
-    """
+    """Return the format by a file's name, else plain text; SQuAD's .json is told by its content."""
     suffix = plain_suffix(path)
     if suffix == ".json" and _SQUAD_MARK in _head(path, _MARK_BYTES):
         return "squad"
@@ -96,10 +93,7 @@ def format_of(path: Path) -> Format:
 def find_inputs(
     patterns: Iterable[Path], split: Split, layout: Layout, language: str, skip: Path
 ) -> list[Input]:
-    """Resolve files, folders and globs, and detect the layout of each where it is ``auto``.
-
-    The output folder, ``skip``, is never taken as input.
-    """
+    """Find the files of each pattern, not those below ``skip``, and their layout if ``auto``."""
     inputs: list[Input] = []
     for pattern in patterns:
         found = find_files([pattern])
@@ -130,23 +124,13 @@ def fingerprint_sources(inputs: Sequence[Input], known: Iterable[Source]) -> Ite
                 continue
             seen.add(resolved)
             kind, status = format_of(path), path.stat()
-            old = hashes.get((str(path), status.st_size, status.st_mtime_ns))
-            yield Source(
-                path=str(path),
-                format=kind,
-                layout=group.layout if kind == "text" else None,
-                split=group.split,
-                bytes=status.st_size,
-                sha256=old or _hash(path),
-                mtime_ns=status.st_mtime_ns,
-            )
-
-
-def _hash(path: Path) -> str:
-    try:
-        return sha256_file(path)
-    except OSError as error:
-        raise DataError(f"input {path} cannot be read: {error.strerror}") from None
+            layout = group.layout if kind == "text" else None
+            size, time = status.st_size, status.st_mtime_ns
+            try:
+                sha256 = hashes.get((str(path), size, time)) or sha256_file(path)
+            except OSError as error:
+                raise DataError(f"input {path} cannot be read: {error.strerror}") from None
+            yield Source(str(path), kind, layout, group.split, size, sha256, time)
 
 
 def write_sources(path: Path, sources: Iterable[Source], *, times: bool) -> None:
