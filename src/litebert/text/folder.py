@@ -16,12 +16,13 @@ from pathlib import Path
 from sys import maxunicode
 from typing import TYPE_CHECKING, Any
 
-from litebert.common.files import read_json, write_text
+from litebert.common.files import atomic_path, read_json, write_json, write_text
 from litebert.text.foreign import two_segments
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import (
     CONFIG_FILE,
     JSON_FILE,
+    MODEL_FILE,
     SPECIAL_KEYS,
     SPECIAL_PIECES,
     TOKENIZER_FILES,
@@ -60,6 +61,18 @@ def copy_tokenizer(source: Path, target: Path, *, masks: bool | None = None) -> 
     values = read_json(target / JSON_FILE)
     if (wanted := _with_word_marks(values, masks)) != values:
         write_text(target / JSON_FILE, json.dumps(wanted, ensure_ascii=False) + "\n")
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write a tokenizer's files: ``spiece.model`` of ours, ``tokenizer.json`` and its settings."""
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        with atomic_path(folder / MODEL_FILE) as temporary:
+            temporary.write_bytes(tokenizer.model)
+        content = build_fast_tokenizer(tokenizer).to_str() + "\n"
+    else:
+        content = tokenizer.model.decode()
+    write_text(folder / JSON_FILE, content)
+    write_json(folder / CONFIG_FILE, tokenizer_config(tokenizer))
 
 
 def _with_word_marks(values: dict[str, Any], masks: bool) -> dict[str, Any]:

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litebert.common.errors import ConfigError, DataError, blame
-from litebert.common.files import read_bytes, write_json, write_text
+from litebert.common.files import read_bytes
 from litebert.common.limits import parse_json
 from litebert.text.normalize import replace_surrogates
 from litebert.text.tokenizer import (
-    CONFIG_FILE,
     JSON_FILE,
     LARGEST_VOCABULARY,
     VOCABULARY_FILE,
@@ -66,13 +65,6 @@ class JsonTokenizer(Tokenizer):
         self._bare_mark = names.get(WORD_MARK)
         self.settings = replace(settings, specials=tuple(specials))
 
-    def save(self, folder: Path | str) -> None:
-        """Write ``tokenizer.json`` and ``tokenizer_config.json`` to a folder."""
-        from litebert.text.folder import tokenizer_config
-
-        write_text(Path(folder) / JSON_FILE, self.model.decode())
-        write_json(Path(folder) / CONFIG_FILE, tokenizer_config(self))
-
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the piece ids of many texts, without special tokens."""
         clean = [replace_surrogates(text) for text in texts]
@@ -87,10 +79,9 @@ class JsonTokenizer(Tokenizer):
         for piece_id, (start, end), following in rows:
             if piece_id == self._bare_mark and not text[start].isspace():
                 end = start  # the mark of a word without a space before it
-            while start < end and text[start].isspace():
-                start += 1
-            while start < end and text[end - 1].isspace():
-                end -= 1
+            piece = text[start:end]
+            start += len(piece) - len(piece.lstrip())
+            end = start + len(piece.strip())
             # An accent that was dropped belongs to the letter before it.
             while start < end < following and unicodedata.combining(text[end]):
                 end += 1

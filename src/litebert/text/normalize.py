@@ -159,4 +159,5 @@ _decompose_short = lru_cache(maxsize=1 << 16)(_decompose)
 
 def _decompose_match(match: re.Match[str]) -> str:
     # A corpus has few different short runs (dashes, quotes, letters with accents, words).
-    return (_decompose_short if len(match[0]) <= 16 else _decompose)(match[0])
+    decompose = _decompose_short if len(match[0]) <= 16 else _decompose
+    return decompose(match[0])

@@ -7,15 +7,11 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import cast
 
 from litebert.common.errors import DataError, blame
-from litebert.common.files import atomic_path, write_json, write_text
 from litebert.text.normalize import normalize, normalize_with_map
 from litebert.text.tokenizer import (
-    CONFIG_FILE,
-    JSON_FILE,
     MODEL_FILE,
     SPECIAL_PIECES,
     Encoding,
@@ -50,17 +46,9 @@ class SentencePieceTokenizer(Tokenizer):
         ids = map(self.processor.piece_to_id, SPECIAL_PIECES)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self._digit_comma = self._digit_comma_table()
+        self.split_ids = frozenset(self._digit_comma)
+        """of pieces such as ``▁1998,`` that the digit-comma rule splits: none is ever given"""
         self._silent: dict[str, bool] = {}
-
-    def save(self, folder: Path | str) -> None:
-        """Write ``spiece.model``, ``tokenizer.json`` and ``tokenizer_config.json`` to a folder."""
-        from litebert.text.folder import build_fast_tokenizer, tokenizer_config
-
-        folder = Path(folder)
-        with atomic_path(folder / MODEL_FILE) as temporary:
-            temporary.write_bytes(self.model)
-        write_text(folder / JSON_FILE, build_fast_tokenizer(self).to_str() + "\n")
-        write_json(folder / CONFIG_FILE, tokenizer_config(self))
 
     def normalize(self, text: str) -> str:
         """Return the normalised text that is split into pieces."""
@@ -140,11 +128,6 @@ class SentencePieceTokenizer(Tokenizer):
         case = "lower-cased" if self.settings.lower else "cased"
         language = f", language {self.settings.language}" if self.settings.language else ""
         return f"SentencePiece, normalization {self.settings.normalization}, {case}{language}"
-
-    @cached_property
-    def split_ids(self) -> frozenset[int]:
-        """Ids of pieces such as ``▁1998,`` that the digit-comma rule splits: none is ever given."""
-        return frozenset(self._digit_comma)
 
     def _parts(self, text: str) -> Iterator[tuple[str, int, int, int]]:
         """Yield (piece, id, start, end) of a normalised text without what is ignored there."""

@@ -136,6 +136,9 @@ class Tokenizer(Protocol):
 
     def save(self, folder: Path | str) -> None:
         """Write the files of a tokenizer folder that other tools read too."""
+        from litebert.text.folder import save_tokenizer
+
+        save_tokenizer(self, Path(folder))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the piece ids of many texts, without special tokens."""

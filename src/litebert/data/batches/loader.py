@@ -80,8 +80,6 @@ class Loader:
 
     def batch(self, position: int) -> Batch:
         """The batch at a position: always the same one."""
-        if len(self.corpora) == 1:
-            return self._assemble(0, position, position)
         period, rest = divmod(position, MIXTURE_PERIOD)
         order, earlier = self._mixture(period)
         source = int(order[rest])

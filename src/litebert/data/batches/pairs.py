@@ -172,7 +172,6 @@ def _two_segments(
     between_tokens = begin + 1 + _below(stop - begin - 1, generator)
     middle = np.where((middle == stop) & ~elsewhere, between_tokens, middle)
     starts, ends = np.stack([begin, middle], axis=1), np.stack([middle, stop], axis=1)
-
     away = np.flatnonzero(elsewhere)
     document = np.searchsorted(text.documents, chosen[away], side="right") - 1
     spare = (target[chosen] - (middle - begin))[away]

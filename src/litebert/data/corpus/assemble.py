@@ -70,10 +70,10 @@ def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens
 
     def dev_documents() -> Iterator[Documents]:
         for path, first in zip(parts, first_documents, strict=False):
-            part = read_part(path)
-            summary, keep = part.summary, _kept(build, first, len(part.is_dev))
-            is_train = keep & ~part.is_dev
-            train_tokens.append(int(part.documents.document_tokens[is_train].sum()))
+            documents, is_dev, summary = read_part(path)
+            keep = _kept(build, first, len(is_dev))
+            is_train = keep & ~is_dev
+            train_tokens.append(int(documents.document_tokens[is_train].sum()))
             problems.update(summary.problem_counts)
             named.extend(summary.problems[: _NAMED_PROBLEMS - len(named)])
             assembly.train_documents += int(is_train.sum())
@@ -81,7 +81,7 @@ def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens
             assembly.empty_documents += summary.empty_documents
             coverage = Coverage(*assembly.coverage) + Coverage(*summary.coverage)
             assembly.coverage = astuple(coverage)
-            yield part.documents.select(keep & part.is_dev)
+            yield documents.select(keep & is_dev)
 
     for index, shard in enumerate(cut_shards(dev_documents(), shard_tokens)):
         write_shard(shard_path(build.out, "dev", index), shard)
@@ -100,9 +100,9 @@ def write_train_shards(build: BuildFolder, assembly: Assembly) -> Iterator[int]:
         if not path.with_suffix(".idx").is_file():  # it is written after the .bin
             selected: list[Documents] = []
             for number in numbers:
-                part = read_part(build.part(number))
-                keep = _kept(build, assembly.first_documents[number], len(part.is_dev))
-                selected.append(part.documents.select(keep & ~part.is_dev))
+                documents, is_dev, _ = read_part(build.part(number))
+                keep = _kept(build, assembly.first_documents[number], len(is_dev))
+                selected.append(documents.select(keep & ~is_dev))
             write_shard(path, Documents.join(selected))
         for number in numbers:
             build.part(number).unlink(missing_ok=True)

@@ -45,7 +45,7 @@ class BuildRequest:
             counts = f"{len(old.sources)} then, {len(self.sources)} now"
             return f"it was of other source files ({counts})"
         pairs = zip(self.sources, old.sources, strict=True)
-        changed = (new.path for new, old in pairs if new.record() != old.record())
+        changed = (now.path for now, before in pairs if now.record() != before.record())
         return next((f"source {path} changed" for path in changed), None)
 
 

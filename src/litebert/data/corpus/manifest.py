@@ -44,9 +44,12 @@ class SplitEntry:
     @classmethod
     def of(cls, shards: tuple[ShardEntry, ...]) -> SplitEntry:
         """Sum up the shards of a split."""
-        counts = [(shard.documents, shard.sentences, shard.tokens) for shard in shards]
-        documents, sentences, tokens = map(sum, zip((0, 0, 0), *counts, strict=True))
-        return cls(documents, sentences, tokens, shards)
+        return cls(
+            documents=sum(shard.documents for shard in shards),
+            sentences=sum(shard.sentences for shard in shards),
+            tokens=sum(shard.tokens for shard in shards),
+            shards=shards,
+        )
 
 
 @dataclass(frozen=True)

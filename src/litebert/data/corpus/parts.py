@@ -70,16 +70,6 @@ class PartSummary:
     """tokens that count, and those that the vocabulary lacks"""
 
 
-@dataclass(frozen=True)
-class Part:
-    """The documents of one part in order, duplicates and both splits included."""
-
-    documents: Documents
-    is_dev: NDArray[np.bool_]
-    """which documents belong to the dev split, bool [D]"""
-    summary: PartSummary
-
-
 @contextmanager
 def _arrays(file: Path | io.BytesIO) -> Iterator[Mapping[str, NDArray[Any]]]:
     source = f"{file}: `litebert prepare --restart` builds anew; the part"
@@ -92,12 +82,12 @@ def _arrays(file: Path | io.BytesIO) -> Iterator[Mapping[str, NDArray[Any]]]:
         raise DataError(f"{source} is damaged: {error}") from None
 
 
-def read_part(path: Path) -> Part:
-    """Read a part's file."""
+def read_part(path: Path) -> tuple[Documents, NDArray[np.bool_], PartSummary]:
+    """Read the documents of a part, which of them belong to the dev split (bool [D]), and more."""
     with _arrays(path) as arrays:
         lengths = (arrays[f"{kind}_lengths"].astype(np.int64) for kind in ("sentence", "document"))
         documents = Documents(arrays["tokens"], *lengths)
-        return Part(documents, arrays["is_dev"], _summary(arrays["summary"]))
+        return documents, arrays["is_dev"], _summary(arrays["summary"])
 
 
 def read_hashes(path: Path) -> NDArray[np.uint64]:

@@ -124,7 +124,8 @@ def prepare(config: PrepareConfig) -> PrepareReport:
 
 
 def _hashed_sources(inputs: Sequence[Input], build: BuildFolder) -> tuple[Source, ...]:
-    size, sources = sum(p.stat().st_size for found in inputs for p in found.files), list[Source]()
+    size = sum(path.stat().st_size for found in inputs for path in found.files)
+    sources: list[Source] = []
     with progress("hashing sources", total=size / 1e6, unit="MB") as bar:
         for source in fingerprint_sources(inputs, build.known_sources()):
             sources.append(source)

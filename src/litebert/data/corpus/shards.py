@@ -33,8 +33,7 @@ _MAX_OFFSET = (1 << 32) - 1
 _COUNTED_AT_ONCE = 1 << 22
 _REMEDY = "run `litebert prepare` into a new folder"
 
-READ_WHOLE_BYTES = 4 << 30
-"""Read in seconds; of a larger corpus a part is verified when a run starts."""
+READ_WHOLE_BYTES = 4 << 30  # in seconds; of a larger corpus a part is verified
 
 
 def token_dtype(vocab_size: int) -> TokenType:
@@ -167,6 +166,7 @@ class ShardSet:
         entry, dtype = manifest.split(split), token_dtype(manifest.vocab_size)
         self.folder, self.split, self.vocab_size = folder, split, manifest.vocab_size
         self.fingerprint = manifest.fingerprint(split)
+        self.tokenizer_folder = folder / TOKENIZER_FOLDER
         self.tokenizer_fingerprint = manifest.tokenizer
         """Of the tokenizer that made the tokens; empty if it is not known."""
         self.num_documents, self.num_sentences = entry.documents, entry.sentences
@@ -185,11 +185,6 @@ class ShardSet:
         for shard in opened.shards:
             shard.check()
         return opened
-
-    @property
-    def tokenizer_folder(self) -> Path:
-        """The copy of the tokenizer that made the tokens."""
-        return self.folder / TOKENIZER_FOLDER
 
     def unigram_counts(self) -> Integers:
         """Return how often each piece occurs, int64 [V]."""
