@@ -213,15 +213,11 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
 def _explain(message: str, config: TokenizerTrainConfig) -> ConfigError | DataError:
     """Turn SentencePiece's check failures into a line that says what to do."""
     if found := re.search(r"Vocabulary size too high.*<= (\d+)", message):
-        return DataError(
-            f"the text is too small for {config.vocab_size:,} pieces; "
-            f"set --vocab-size {found[1]} or less, give more text, or add --shrink"
-        )
+        remedy = f"set --vocab-size {found[1]} or less, give more text, or add --shrink"
+        return DataError(f"the text is too small for {config.vocab_size:,} pieces; {remedy}")
     if found := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", message):
-        return ConfigError(
-            f"vocab_size {config.vocab_size} does not hold the text's characters; set at least "
-            f"{found[2]}, or lower --character-coverage"
-        )
+        problem = f"vocab_size {config.vocab_size} does not hold the text's characters"
+        return ConfigError(f"{problem}; set at least {found[2]}, or lower --character-coverage")
     if "sentences_.empty()" in message:
         return DataError(f"no text in {', '.join(map(str, config.input))}")
     return DataError(f"SentencePiece cannot train: {' '.join(message.split())}")

@@ -80,6 +80,8 @@ class Loader:
 
     def batch(self, position: int) -> Batch:
         """The batch at a position: always the same one."""
+        if len(self.corpora) == 1:
+            return self._assemble(0, position, position)
         period, rest = divmod(position, MIXTURE_PERIOD)
         order, earlier = self._mixture(period)
         source = int(order[rest])
@@ -121,7 +123,8 @@ class Loader:
         corpus = self.corpora[source]
         epoch, number, batch = corpus.locate(own_position)
         buffer = corpus.buffer(epoch, number)
-        examples = buffer.batch(batch)
+        first, last = buffer.bounds[batch]
+        examples = buffer.order[first:last]
         segment_lengths = buffer.pairs.lengths[examples]
         starts = buffer.pairs.starts[examples]
         indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
@@ -211,12 +214,9 @@ def _iterate_with_workers(
     try:
         for worker in range(num_workers):
             receiver, sender = context.Pipe(duplex=False)
-            process = context.Process(
-                target=_work,
-                args=(loader, sender, start + worker * stride, num_workers * stride),
-                daemon=True,
-                name=f"litebert-loader-{worker}",
-            )
+            args = (loader, sender, start + worker * stride, num_workers * stride)
+            name = f"litebert-loader-{worker}"
+            process = context.Process(target=_work, args=args, daemon=True, name=name)
             with interrupts_held():
                 process.start()
             sender.close()

@@ -42,11 +42,6 @@ class Buffer:
     bounds: Ints
     """int64 [num_batches, 2]: range of ``order`` of each batch; the batches are shuffled"""
 
-    def batch(self, number: int) -> Ints:
-        """Examples of a batch, int64 [B]."""
-        first, last = self.bounds[number]
-        return self.order[first:last]
-
 
 class _Stretch(NamedTuple):
     shard: Shard

@@ -57,7 +57,6 @@ class Position(NamedTuple):
     """A place between two documents of the corpus."""
 
     source: int = 0
-    """which source"""
     offset: int = 0
     """bytes (decompressed) or Parquet rows before the place"""
     line: int = 1
