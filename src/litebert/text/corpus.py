@@ -32,10 +32,7 @@ _MARKS = ("size", "ETag", "etag", "blob_id", "md5Hash", "LastModified", "mtime",
 
 
 def find_files(inputs: Iterable[Path]) -> list[Path]:
-    """Return the files of files, folders (all below, hidden ones left out) and globs, in order.
-
-    An address such as ``s3://bucket/*.txt`` gives local copies.
-    """
+    """Return the files of files, folders, globs and addresses (as local copies), in order."""
     files: list[Path] = []
     for given in inputs:
         url = remote_url(given)
@@ -58,12 +55,7 @@ def find_files(inputs: Iterable[Path]) -> list[Path]:
 
 
 def remote_url(given: Path) -> str | None:
-    """Return the address that was given in place of a path, or None.
-
-    >>> remote_url(Path("s3://bucket/wiki/*.txt.xz"))
-    's3://bucket/wiki/*.txt.xz'
-    >>> remote_url(Path("corpus/wiki.txt"))
-    """
+    """Return the address that was given in place of a path, or None."""
     found = _URL.match(str(given))
     if found is None or given.exists():
         return None
@@ -72,11 +64,7 @@ def remote_url(given: Path) -> str | None:
 
 
 def fetch(url: str) -> list[Path]:
-    """Return local copies of the file, the files of the folder or those of the glob, in order.
-
-    A copy is made again only where the file over there has changed, so that an interrupted build
-    goes on where it was; fingerprints are of the contents, as of any other file.
-    """
+    """Return local copies in order; one is made again only where the file there has changed."""
     try:
         from fsspec.core import url_to_fs
 
@@ -85,12 +73,12 @@ def fetch(url: str) -> list[Path]:
         names = sorted(system.find(root) if found is None else filter(system.isfile, found))
         if not names:
             raise DataError(f"input {url} matches no file; check the address, or quote the glob")
+        copies = []
         with progress(f"copying {url}", len(names), "file") as bar:
-            copies = []
             for name in names:
                 copies.append(_copy(system, str(name)))
                 bar.advance()
-            return copies
+        return copies
     except ImportError as error:  # the package of this protocol
         raise InputError(f"{url}: {error}") from None
     except (OSError, ValueError) as error:
@@ -135,9 +123,14 @@ class TextLines:
     def __iter__(self) -> Iterator[str]:
         for path in self.files:
             has_rows = plain_suffix(path) in _ROW_SUFFIXES
-            yield from self._rows(path) if has_rows else self._text(path)
+            for number, text in self._rows(path) if has_rows else self._text(path):
+                if text is None:
+                    self.num_broken += 1
+                    self.first_broken = self.first_broken or f"{path}:{number}"
+                else:
+                    yield text
 
-    def _text(self, path: Path) -> Iterator[str]:
+    def _text(self, path: Path) -> Iterator[tuple[int, str | None]]:
         try:
             with open_binary(path) as stream:
                 for number, line in enumerate(stream, start=1):
@@ -147,30 +140,20 @@ class TextLines:
                         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                     except UnicodeDecodeError:
                         text = "\0"
-                    if "\0" in text:  # binary data
-                        self._count_broken(path, number)
-                    else:
-                        yield text
+                    yield number, None if "\0" in text else text  # binary data
         except READ_ERRORS as error:
             raise DataError(f"{path} cannot be read: {error}") from None
 
-    def _rows(self, path: Path) -> Iterator[str]:
+    def _rows(self, path: Path) -> Iterator[tuple[int, str | None]]:
         for number, row in read_rows_or_errors(path):
-            if isinstance(row, DataError):
-                self._count_broken(path, number)
-                continue
-            if self.column not in row:
+            if not isinstance(row, DataError) and self.column not in row:
                 known = ", ".join(map(str, row))
                 raise DataError(f"{path}:{number}: no column '{self.column}'; it has {known}")
-            text = row[self.column]
+            text = None if isinstance(row, DataError) else row[self.column]
             if not isinstance(text, str):
-                self._count_broken(path, number)
+                yield number, None
                 continue
             for line in text.splitlines():
                 self.num_lines += 1
                 self.num_bytes += len(line.encode(errors="replace")) + 1
-                yield line
-
-    def _count_broken(self, path: Path, number: int) -> None:
-        self.num_broken += 1
-        self.first_broken = self.first_broken or f"{path}:{number}"
+                yield number, line

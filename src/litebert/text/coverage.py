@@ -48,19 +48,13 @@ class Coverage:
         return Coverage(self.tokens + other.tokens, self.unknown + other.unknown)
 
     def check(self, what: str, allow_unknown: bool) -> str | None:
-        """Return a warning if much is unknown; raise DataError if most is and that is not allowed.
-
-        ``what`` is the text in words; ``--allow-unknown`` is the flag of every command that asks.
-        """
+        """Return a warning if much is unknown; DataError if most is and that is not allowed."""
         share = self.unknown / max(1, self.tokens)
         if share <= WARNS:
             return None
-        line = (
-            f"{what}: {share:.0%} of {self.tokens:,} tokens are unknown to the vocabulary: it was "
-            "made for another language or script"
-        )
+        unknown = f"{share:.0%} of {self.tokens:,} tokens are unknown to the vocabulary"
+        line = f"{what}: {unknown}: it was made for another language or script"
         if share > STOPS and not allow_unknown:
-            raise DataError(
-                f"{line}; use a model or tokenizer of the text's language, or --allow-unknown"
-            )
+            remedy = "use a model or tokenizer of the text's language, or --allow-unknown"
+            raise DataError(f"{line}; {remedy}")
         return f"warning: {line}"

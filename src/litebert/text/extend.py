@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from collections.abc import Iterator
 
 from litebert.common.errors import DataError
 from litebert.text.spiece import SentencePieceTokenizer
@@ -47,10 +48,7 @@ class OldPieces:
 
 
 def extend_tokenizer(old: Tokenizer, learnt: SentencePieceTokenizer, number: int) -> Tokenizer:
-    """Return a vocabulary with the most useful pieces of another at its end; old ids stay.
-
-    Useful are pieces that are frequent and that the old vocabulary cuts into many.
-    """
+    """Add the frequent pieces of another vocabulary that save most pieces; old ids stay."""
     pieces, found = OldPieces(old), list[tuple[float, float, bool, str, list[int]]]()
     for index in set(range(learnt.vocab_size)) - set(learnt.special_ids):
         (is_marked, text), score = learnt.spell(index), learnt.processor.get_score(index)
@@ -62,31 +60,28 @@ def extend_tokenizer(old: Tokenizer, learnt: SentencePieceTokenizer, number: int
     if not found:
         raise DataError("the old vocabulary has all pieces of the text: use --keep-vocabulary")
     added = sorted(found)[:number]
+
+    def scored(scores: list[float]) -> Iterator[tuple[str, float]]:
+        """Yield pieces with the log-probability of their text, but more than their old pieces'."""
+        for _, score, is_marked, text, ids in added:
+            least = sum(scores[index] for index in ids) + _LEAST_GAIN
+            yield WORD_MARK * is_marked + text, max(score, least)
+
     if isinstance(old, SentencePieceTokenizer):
         scores = [old.processor.get_score(index) for index in range(old.vocab_size)]
-        rows = [(_spelt(m, t), _score(s, ids, scores)) for _, s, m, t, ids in added]
         # The pieces of a serialised model are one repeated field: more may follow at its end.
-        return open_tokenizer(old.model + b"".join(_entry(*row) for row in rows), old.settings)
+        entries = b"".join(_entry(*row) for row in scored(scores))
+        return open_tokenizer(old.model + entries, old.settings)
     parts = json.loads(old.model)
     vocabulary = parts["model"]["vocab"]
     if isinstance(vocabulary, dict):
         texts = [t if m else f"##{t}" for _, _, m, t, _ in added]
         vocabulary |= {text: old.vocab_size + place for place, text in enumerate(texts)}
     elif len(vocabulary) == old.vocab_size:
-        scores = [score for _, score in vocabulary]
-        vocabulary += [[_spelt(m, t), _score(s, ids, scores)] for _, s, m, t, ids in added]
+        vocabulary += map(list, scored([score for _, score in vocabulary]))
     else:
         raise DataError("the old vocabulary has pieces outside its list: learn a new one instead")
     return open_tokenizer(json.dumps(parts, ensure_ascii=False).encode(), old.settings)
-
-
-def _spelt(is_marked: bool, text: str) -> str:
-    return WORD_MARK * is_marked + text
-
-
-def _score(learnt: float, ids: list[int], scores: list[float]) -> float:
-    """The log-probability of an added piece: that of its text, but more than its old pieces'."""
-    return max(learnt, sum(scores[index] for index in ids) + _LEAST_GAIN)
 
 
 def _entry(piece: str, score: float) -> bytes:

@@ -16,12 +16,13 @@ from pathlib import Path
 from sys import maxunicode
 from typing import TYPE_CHECKING, Any
 
-from litebert.common.files import read_json, write_text
+from litebert.common.files import atomic_path, read_json, write_json, write_text
 from litebert.text.foreign import two_segments
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import (
     CONFIG_FILE,
     JSON_FILE,
+    MODEL_FILE,
     SPECIAL_KEYS,
     SPECIAL_PIECES,
     TOKENIZER_FILES,
@@ -58,9 +59,20 @@ def copy_tokenizer(source: Path, target: Path, *, masks: bool | None = None) -> 
     if masks is None or "digit_comma" not in read_json(target / CONFIG_FILE):
         return
     values = read_json(target / JSON_FILE)
-    wanted = _with_word_marks(values, masks)
-    if wanted != values:
+    if (wanted := _with_word_marks(values, masks)) != values:
         write_text(target / JSON_FILE, json.dumps(wanted, ensure_ascii=False) + "\n")
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write a tokenizer's files: ``spiece.model`` of ours, ``tokenizer.json`` and its settings."""
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        with atomic_path(folder / MODEL_FILE) as temporary:
+            temporary.write_bytes(tokenizer.model)
+        content = build_fast_tokenizer(tokenizer).to_str() + "\n"
+    else:
+        content = tokenizer.model.decode()
+    write_text(folder / JSON_FILE, content)
+    write_json(folder / CONFIG_FILE, tokenizer_config(tokenizer))
 
 
 def _with_word_marks(values: dict[str, Any], masks: bool) -> dict[str, Any]:
@@ -84,6 +96,13 @@ def _with_word_marks(values: dict[str, Any], masks: bool) -> dict[str, Any]:
 def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
     """Return the content of ``tokenizer_config.json``: names for other tools, settings for ours."""
     settings = tokenizer.settings
+    ours = {  # of other vocabularies all of that stands in tokenizer.json
+        "do_lower_case": settings.lower,
+        # transformers' own ALBERT class, given spiece.model alone, knows only this much.
+        "keep_accents": settings.normalization != "official",
+        "normalization": settings.normalization,
+        "digit_comma": settings.digit_comma,
+    }
     return {
         # transformers' own ALBERT class would rebuild the normaliser and ignore tokenizer.json.
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -93,11 +112,7 @@ def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
         "truncation_side": "right",
         "clean_up_tokenization_spaces": False,
         **dict(zip(SPECIAL_KEYS, settings.specials, strict=True)),
-        "do_lower_case": settings.lower,
-        # transformers' own ALBERT class, given spiece.model alone, knows only this much.
-        "keep_accents": settings.normalization != "official",
-        "normalization": settings.normalization,
-        "digit_comma": settings.digit_comma,
+        **(ours if isinstance(tokenizer, SentencePieceTokenizer) else {}),
         **({"language": settings.language} if settings.language else {}),
     }
 
@@ -107,51 +122,34 @@ def build_fast_tokenizer(tokenizer: SentencePieceTokenizer) -> tokenizers.Tokeni
     from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as FastTokenizer
 
-    byte_fallback = any(map(tokenizer.processor.is_byte, range(tokenizer.vocab_size)))
-    fast = FastTokenizer(models.Unigram(_scored_pieces(tokenizer), tokenizer.unk_id, byte_fallback))
+    processor, pieces, symbols = tokenizer.processor, list[tuple[str, float]](), list[str]()
+    kinds = (processor.is_control, processor.is_unknown, processor.is_byte)
+    for index in range(tokenizer.vocab_size):
+        piece, score = tokenizer.id_to_piece(index), processor.get_score(index)
+        if score == 0.0 and not any(is_kind(index) for is_kind in kinds):
+            symbols.append(piece)  # in text, only pieces that always stand alone have that score
+        never = index in tokenizer.split_ids or processor.is_unused(index)
+        pieces.append((piece, _NEVER_CHOSEN if never else score))
+    byte_fallback = any(map(processor.is_byte, range(tokenizer.vocab_size)))
+    fast = FastTokenizer(models.Unigram(pieces, tokenizer.unk_id, byte_fallback))
     fast.normalizer = _normalizer(tokenizer)
     # "first": a text after [MASK] starts a word only where a space precedes it.
     steps: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.Metaspace(WORD_MARK, "first")]
-    if symbols := _user_symbols(tokenizer):
+    if symbols:
         longest_first = sorted(symbols, key=len, reverse=True)
         pattern = Regex("|".join(re.escape(symbol) for symbol in longest_first))
         steps.append(pre_tokenizers.Split(pattern, "isolated"))
     fast.pre_tokenizer = pre_tokenizers.Sequence(steps)
     fast.add_special_tokens([AddedToken(piece, normalized=False) for piece in SPECIAL_PIECES])
     fast.post_processor = two_segments(("[CLS]", tokenizer.cls_id), ("[SEP]", tokenizer.sep_id))
-    word_mark = decoders.Metaspace(WORD_MARK, "first")
-    fast.decoder = (
-        decoders.Sequence([decoders.ByteFallback(), word_mark]) if byte_fallback else word_mark
-    )
+    fast.decoder = decoders.Metaspace(WORD_MARK, "first")
+    if byte_fallback:
+        fast.decoder = decoders.Sequence([decoders.ByteFallback(), fast.decoder])
     return fast
 
 
-def _scored_pieces(tokenizer: SentencePieceTokenizer) -> list[tuple[str, float]]:
-    """Return every piece with its log-probability."""
-    processor, pieces = tokenizer.processor, list[tuple[str, float]]()
-    for index in range(tokenizer.vocab_size):
-        never = index in tokenizer.split_ids or processor.is_unused(index)
-        score = _NEVER_CHOSEN if never else processor.get_score(index)
-        pieces.append((tokenizer.id_to_piece(index), score))
-    return pieces
-
-
-def _user_symbols(tokenizer: SentencePieceTokenizer) -> list[str]:
-    """Return the pieces that always stand alone: the only ones in text with log-probability 0."""
-    processor = tokenizer.processor
-    kinds = (processor.is_control, processor.is_unknown, processor.is_byte)
-    return [
-        tokenizer.id_to_piece(index)
-        for index in range(tokenizer.vocab_size)
-        if processor.get_score(index) == 0.0 and not any(is_kind(index) for is_kind in kinds)
-    ]
-
-
 def _invisible_characters(tokenizer: SentencePieceTokenizer) -> tuple[str, str]:
-    """Return the characters SentencePiece removes, and those it takes for white space.
-
-    Found by probing: the rules are compiled into the model and differ between its versions.
-    """
+    """Find what SentencePiece removes or takes for white space: its versions differ."""
     removed, spaces = [], []
     for character in map(chr, range(maxunicode + 1)):
         if unicodedata.category(character) in _INVISIBLE or character in _MARKS:

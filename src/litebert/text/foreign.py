@@ -11,37 +11,33 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from litebert.common.errors import ConfigError, DataError, blame
-from litebert.common.files import read_bytes, write_json, write_text
+from litebert.common.files import read_bytes
 from litebert.common.limits import parse_json
 from litebert.text.normalize import replace_surrogates
 from litebert.text.tokenizer import (
-    CONFIG_FILE,
     JSON_FILE,
     LARGEST_VOCABULARY,
     VOCABULARY_FILE,
+    WORDPIECE_PREFIX,
     Encoding,
     Tokenizer,
     TokenizerSettings,
     special_names,
 )
-from litebert.text.words import WORD_MARK, Borders, WordRule, official_borders
+from litebert.text.words import WORD_MARK
 
 if TYPE_CHECKING:
     import tokenizers
 
 _MOST_PIECES = 10_000_000
 _BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_WORDPIECE_PREFIX = "##"
 _IDENTITY = ("normalizer", "pre_tokenizer", "model", "added_tokens")
 """Parts of a ``tokenizer.json`` that decide ids."""
 
@@ -59,28 +55,15 @@ class JsonTokenizer(Tokenizer):
         self.vocab_size = max(names.values(), default=0) + 1
         if self.vocab_size > _MOST_PIECES:
             raise DataError(f"{source} has a piece with id {self.vocab_size - 1}; copy it again")
+        self._pieces = [self._fast.id_to_token(i) or "" for i in range(self.vocab_size)]
         self.is_wordpiece = self._parts["model"]["type"] == "WordPiece"
-        specials = [
-            name if name in names else other
-            for name, other in zip(settings.specials, _BERT_SPECIALS, strict=True)
-        ]
-        if missing := [name for name in specials if name not in names]:
-            raise DataError(f"{source} has no piece {missing[0]}; a tokenizer of ALBERT needs it")
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
-            names[name] for name in specials
-        )
+        both = zip(settings.specials, _BERT_SPECIALS, strict=True)
+        specials = [name if name in names else other for name, other in both]
+        _refuse_missing(specials, names, source)
+        ids = [names[name] for name in specials]
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self._bare_mark = names.get(WORD_MARK)
         self.settings = replace(settings, specials=tuple(specials))
-
-    def save(self, folder: Path | str) -> None:
-        """Write ``tokenizer.json`` and ``tokenizer_config.json`` to a folder."""
-        from litebert.text.folder import tokenizer_config
-
-        write_text(Path(folder) / JSON_FILE, self.model.decode())
-        config = tokenizer_config(self)
-        for key in ("do_lower_case", "keep_accents", "normalization", "digit_comma"):
-            del config[key]  # all of that stands in tokenizer.json
-        write_json(Path(folder) / CONFIG_FILE, config)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the piece ids of many texts, without special tokens."""
@@ -96,10 +79,9 @@ class JsonTokenizer(Tokenizer):
         for piece_id, (start, end), following in rows:
             if piece_id == self._bare_mark and not text[start].isspace():
                 end = start  # the mark of a word without a space before it
-            while start < end and text[start].isspace():
-                start += 1
-            while start < end and text[end - 1].isspace():
-                end -= 1
+            piece = text[start:end]
+            start += len(piece) - len(piece.lstrip())
+            end = start + len(piece.strip())
             # An accent that was dropped belongs to the letter before it.
             while start < end < following and unicodedata.combining(text[end]):
                 end += 1
@@ -120,27 +102,14 @@ class JsonTokenizer(Tokenizer):
     def pieces(self, text: str) -> list[str]:
         """Return the pieces of a text; what is unknown stands as its own characters."""
         found = self.encode_with_offsets(text)
-        rows = zip(found.ids, found.starts, found.ends, strict=True)
         return [
-            text[start:end] if piece_id == self.unk_id else self.id_to_piece(piece_id)
-            for piece_id, start, end in rows
+            text[start:end] if piece_id == self.unk_id else self._pieces[piece_id]
+            for piece_id, start, end in zip(found.ids, found.starts, found.ends, strict=True)
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of piece ids; control pieces such as ``[CLS]`` are left out."""
         return self._fast.decode([int(piece_id) for piece_id in ids])
-
-    def id_to_piece(self, piece_id: int) -> str:
-        """Return the piece of an id, such as ``▁the``; nothing for an id between pieces."""
-        return self._fast.id_to_token(int(piece_id)) or ""
-
-    def spell(self, piece_id: int) -> tuple[bool, str]:
-        """Return whether a piece begins after a space, and its text without the mark for that."""
-        if not self.is_wordpiece:
-            return super().spell(piece_id)
-        piece = self.id_to_piece(piece_id)
-        word = piece.removeprefix(_WORDPIECE_PREFIX)
-        return piece == word, word
 
     @property
     def description(self) -> str:
@@ -153,24 +122,6 @@ class JsonTokenizer(Tokenizer):
         parts = {key: self._parts.get(key) for key in _IDENTITY}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    @property
-    def word_rule(self) -> WordRule:
-        """The rule for whole words that suits it."""
-        is_ours = not self.is_wordpiece and self.settings.normalization == "official"
-        return "official" if is_ours else "unicode"
-
-    @cached_property
-    def word_starts(self) -> npt.NDArray[np.bool_]:
-        """For each id whether it starts a word; WordPiece says so itself; bool [V]."""
-        if self.is_wordpiece:
-            return np.array([self.spell(index)[0] for index in range(self.vocab_size)])
-        pieces = [self.id_to_piece(index) for index in range(self.vocab_size)]
-        return official_borders(pieces, self.special_ids)
-
-    def word_borders(self, rule: WordRule) -> Borders:
-        """Where words begin when they are masked whole; WordPiece knows one rule."""
-        return self.word_starts if self.is_wordpiece else super().word_borders(rule)
-
 
 def read_vocabulary(path: Path, config: Mapping[str, object]) -> bytes:
     """Turn a WordPiece ``vocab.txt`` into the content of a ``tokenizer.json``.
@@ -178,17 +129,13 @@ def read_vocabulary(path: Path, config: Mapping[str, object]) -> bytes:
     ``config`` is its ``tokenizer_config.json``: lower-casing, accents, Chinese characters apart;
     what it does not say is as in BERT.
     """
-    from tokenizers import Tokenizer as FastTokenizer
-    from tokenizers import decoders, models, normalizers, pre_tokenizers
+    from tokenizers import decoders, normalizers, pre_tokenizers
 
     pieces = _lines(path)
     _refuse_twins(pieces, str(path))
     specials = special_names(config, _BERT_SPECIALS)
-    if missing := [name for name in specials if name not in pieces]:
-        raise DataError(f"{path} has no piece {missing[0]}; a tokenizer of ALBERT needs it")
-    ids = {piece: index for index, piece in enumerate(pieces)}
-    fast = FastTokenizer(models.WordPiece(ids, unk_token=specials[1]))
-    fast.add_special_tokens(list(specials))
+    _refuse_missing(specials, pieces, path)
+    fast = _wordpiece({piece: index for index, piece in enumerate(pieces)}, specials)
     accents = config.get("strip_accents")
     fast.normalizer = normalizers.BertNormalizer(
         handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
@@ -196,31 +143,34 @@ def read_vocabulary(path: Path, config: Mapping[str, object]) -> bytes:
         lowercase=bool(config.get("do_lower_case", True)),
     )
     fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    fast.post_processor = two_segments(
-        (specials[2], ids[specials[2]]), (specials[3], ids[specials[3]])
-    )
-    fast.decoder = decoders.WordPiece(_WORDPIECE_PREFIX)
+    fast.decoder = decoders.WordPiece(WORDPIECE_PREFIX)
     return fast.to_str().encode()
 
 
 def number_vocabulary(size: int, specials: Sequence[int]) -> bytes:
-    """Return a ``tokenizer.json`` of numbers, for streams of ids that are not text.
+    """Return a ``tokenizer.json`` whose words are 0 to ``size - 1``, for ids that are not text.
 
-    Pieces are 0 to ``size - 1`` as words; ``specials`` are the ids of padding, unknown, [CLS],
-    [SEP] and [MASK].
+    ``specials`` are the ids of padding, unknown, [CLS], [SEP] and [MASK].
     """
-    from tokenizers import Tokenizer as FastTokenizer
-    from tokenizers import models, pre_tokenizers
+    from tokenizers import pre_tokenizers
 
     if len(set(specials)) != len(_BERT_SPECIALS) or not all(0 <= one < size for one in specials):
         raise ConfigError(f"--specials {list(specials)}: give five different ids below {size}")
     names = {str(number): number for number in range(size) if number not in specials}
-    names |= dict(zip(_BERT_SPECIALS, specials, strict=True))
-    fast = FastTokenizer(models.WordPiece(names, unk_token=_BERT_SPECIALS[1]))
-    fast.add_special_tokens(list(_BERT_SPECIALS))
+    fast = _wordpiece(names | dict(zip(_BERT_SPECIALS, specials, strict=True)), _BERT_SPECIALS)
     fast.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    fast.post_processor = two_segments(("[CLS]", specials[2]), ("[SEP]", specials[3]))
     return fast.to_str().encode()
+
+
+def _wordpiece(ids: dict[str, int], specials: Sequence[str]) -> tokenizers.Tokenizer:
+    from tokenizers import Tokenizer as FastTokenizer
+    from tokenizers.models import WordPiece
+
+    _, unknown, cls, sep, _ = specials
+    fast = FastTokenizer(WordPiece(ids, unk_token=unknown))
+    fast.add_special_tokens(list(specials))
+    fast.post_processor = two_segments((cls, ids[cls]), (sep, ids[sep]))
+    return fast
 
 
 def two_segments(cls: tuple[str, int], sep: tuple[str, int]) -> tokenizers.processors.PostProcessor:
@@ -228,9 +178,7 @@ def two_segments(cls: tuple[str, int], sep: tuple[str, int]) -> tokenizers.proce
     from tokenizers.processors import TemplateProcessing
 
     single = f"{cls[0]}:0 $A:0 {sep[0]}:0"
-    return TemplateProcessing(
-        single=single, pair=f"{single} $B:1 {sep[0]}:1", special_tokens=[cls, sep]
-    )
+    return TemplateProcessing(single, f"{single} $B:1 {sep[0]}:1", special_tokens=[cls, sep])
 
 
 def check_same_pieces(tokenizer: Tokenizer, path: Path, other: Path) -> None:
@@ -239,15 +187,12 @@ def check_same_pieces(tokenizer: Tokenizer, path: Path, other: Path) -> None:
         theirs = _lines(other)
     else:
         content = read_bytes(other, LARGEST_VOCABULARY)
-        vocabulary = _read_parts(content, str(other))["model"]["vocab"]
-        theirs = list(_pieces_of(vocabulary))
+        theirs = _pieces_of(_read_parts(content, str(other))["model"]["vocab"])
     ours = [tokenizer.id_to_piece(index) for index in range(tokenizer.vocab_size)]
     if ours[: len(theirs)] != theirs:
-        raise DataError(
-            f"{path.parent} holds two vocabularies that contradict each other, {path.name} "
-            f"({len(ours):,} pieces) and {other.name} ({len(theirs):,}); remove the one that is "
-            "not the model's"
-        )
+        both = f"{path.name} ({len(ours):,} pieces) and {other.name} ({len(theirs):,})"
+        problem = f"holds two vocabularies that contradict each other, {both}"
+        raise DataError(f"{path.parent} {problem}; remove the one that is not the model's")
 
 
 def _lines(path: Path) -> list[str]:
@@ -267,10 +212,8 @@ def _read_parts(model: bytes, source: str) -> dict[str, Any]:
         raise DataError(f"{source} is not a {JSON_FILE} of a tokenizer; copy it again") from None
     if kind not in ("Unigram", "WordPiece"):
         name = "byte-level BPE" if "ByteLevel" in json.dumps(parts.get("pre_tokenizer")) else kind
-        raise DataError(
-            f"{source} has a {name} vocabulary, whose pieces are not words or their parts with "
-            "marks; Unigram and WordPiece are read"
-        )
+        problem = f"has a {name} vocabulary, whose pieces are not words or their parts with marks"
+        raise DataError(f"{source} {problem}; Unigram and WordPiece are read")
     with blame(source):
         _refuse_twins(_pieces_of(vocabulary), source)
     return parts
@@ -289,12 +232,16 @@ def _pieces_of(vocabulary: object) -> list[str]:
     return [piece for piece, _ in vocabulary]
 
 
+def _refuse_missing(specials: Iterable[str], pieces: Collection[str], source: object) -> None:
+    if missing := [name for name in specials if name not in pieces]:
+        raise DataError(f"{source} has no piece {missing[0]}; a tokenizer of ALBERT needs it")
+
+
 def _refuse_twins(pieces: Iterable[str], source: str) -> None:
     piece, count = next(iter(Counter(pieces).most_common(1)), ("", 0))
     if count > 1:
-        raise DataError(
-            f"{source} has the piece {piece!r} {count} times; each id needs a piece of its own"
-        )
+        found = f"the piece {piece!r} {count} times"
+        raise DataError(f"{source} has {found}; each id needs a piece of its own")
 
 
 def _open(model: bytes, source: str) -> tokenizers.Tokenizer:

@@ -7,28 +7,18 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
-
-import numpy as np
-import numpy.typing as npt
+from typing import cast
 
 from litebert.common.errors import DataError, blame
-from litebert.common.files import atomic_path, write_json, write_text
 from litebert.text.normalize import normalize, normalize_with_map
 from litebert.text.tokenizer import (
-    CONFIG_FILE,
-    JSON_FILE,
     MODEL_FILE,
     SPECIAL_PIECES,
     Encoding,
     Tokenizer,
     TokenizerSettings,
 )
-from litebert.text.words import WORD_MARK, WordRule, official_borders
-
-if TYPE_CHECKING:
-    from sentencepiece import SentencePieceProcessor
+from litebert.text.words import WORD_MARK
 
 _PLACEHOLDER = "\ue000"  # private use: no vocabulary has it, so it becomes a piece of its own
 _PLACEHOLDER_BYTES = [f"<0x{byte:02X}>" for byte in _PLACEHOLDER.encode()]  # with byte fallback
@@ -39,26 +29,26 @@ class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece model with a normalisation and ALBERT's digit-comma rule."""
 
     def __init__(self, model: bytes, settings: TokenizerSettings, source: str = MODEL_FILE) -> None:
-        self.settings = settings
-        self.model = model
-        self.processor = _load_processor(model, source)
+        from sentencepiece import SentencePieceProcessor
+
+        self.settings, self.model, self.processor = settings, model, SentencePieceProcessor()
+        try:
+            self.processor.LoadFromSerializedProto(model)
+        except RuntimeError:
+            remedy = f"({len(model)} bytes); copy or train it again"
+            raise DataError(f"{source} is not a SentencePiece model {remedy}") from None
         self.vocab_size: int = self.processor.get_piece_size()
         with blame(source):  # a damaged piece may not be text
             self._pieces = [self.processor.id_to_piece(i) for i in range(self.vocab_size)]
-        ids = [_special_id(self.processor, piece, source) for piece in SPECIAL_PIECES]
+        if missing := [piece for piece in SPECIAL_PIECES if piece not in self._pieces]:
+            needed = f"an ALBERT tokenizer needs {', '.join(SPECIAL_PIECES)}"
+            raise DataError(f"{source} has no piece {missing[0]}; {needed}")
+        ids = map(self.processor.piece_to_id, SPECIAL_PIECES)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self._digit_comma = self._digit_comma_table()
+        self.split_ids = frozenset(self._digit_comma)
+        """of pieces such as ``▁1998,`` that the digit-comma rule splits: none is ever given"""
         self._silent: dict[str, bool] = {}
-
-    def save(self, folder: Path | str) -> None:
-        """Write ``spiece.model``, ``tokenizer.json`` and ``tokenizer_config.json`` to a folder."""
-        from litebert.text.folder import build_fast_tokenizer, tokenizer_config
-
-        folder = Path(folder)
-        with atomic_path(folder / MODEL_FILE) as temporary:
-            temporary.write_bytes(self.model)
-        write_text(folder / JSON_FILE, build_fast_tokenizer(self).to_str() + "\n")
-        write_json(folder / CONFIG_FILE, tokenizer_config(self))
 
     def normalize(self, text: str) -> str:
         """Return the normalised text that is split into pieces."""
@@ -98,9 +88,8 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_masked(self, text: str) -> list[int]:
         """Return piece ids with the mask's id wherever the text says ``[MASK]``.
 
-        A mask stands for a whole piece with its word mark, so the text is encoded in one go with a
-        placeholder for each mask: what follows directly (a comma, say) gets no word mark of its
-        own, just as when a word is masked in pretraining.
+        A mask stands for a whole piece with its word mark, so the text is encoded in one go with
+        placeholders: what follows directly (a comma) gets no word mark, as in pretraining.
         """
         marked = _MASK.sub(f" {_PLACEHOLDER}", text.replace(_PLACEHOLDER, ""))
         pieces, tokens = self.pieces(marked), self.encode(marked)
@@ -122,20 +111,6 @@ class SentencePieceTokenizer(Tokenizer):
         """Return the text of piece ids; control pieces such as ``[CLS]`` are left out."""
         return cast(str, self.processor.decode([int(piece_id) for piece_id in ids]))
 
-    def id_to_piece(self, piece_id: int) -> str:
-        """Return the piece of an id, such as ``▁the``."""
-        return self._pieces[int(piece_id)]
-
-    @cached_property
-    def word_starts(self) -> npt.NDArray[np.bool_]:
-        """For each id whether it starts a word by the official rule; bool [V]."""
-        return official_borders(self._pieces, (self.cls_id, self.sep_id, self.mask_id))
-
-    @property
-    def word_rule(self) -> WordRule:
-        """The rule for whole words that suits it: the official one knows English letters only."""
-        return "official" if self.settings.normalization == "official" else "unicode"
-
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the model and the settings that change ids: equal hashes give equal ids."""
@@ -154,16 +129,8 @@ class SentencePieceTokenizer(Tokenizer):
         language = f", language {self.settings.language}" if self.settings.language else ""
         return f"SentencePiece, normalization {self.settings.normalization}, {case}{language}"
 
-    @cached_property
-    def split_ids(self) -> frozenset[int]:
-        """Ids of pieces such as ``▁1998,`` that the digit-comma rule splits: none is ever given."""
-        return frozenset(self._digit_comma)
-
     def _parts(self, text: str) -> Iterator[tuple[str, int, int, int]]:
-        """Yield (piece, id, start, end) of a normalised text, the digit-comma rule applied.
-
-        Start and end leave out white space and characters that SentencePiece ignores.
-        """
+        """Yield (piece, id, start, end) of a normalised text without what is ignored there."""
         mapping = self.processor.encode(text, return_type="offset_mapping")
         rows = zip(mapping["pieces"], mapping["ids"], mapping["offsets"], strict=True)
         for piece, piece_id, (start, end) in rows:
@@ -196,8 +163,7 @@ class SentencePieceTokenizer(Tokenizer):
 
         The official code encodes the piece without its comma and word marks anew, then adds the
         comma. It means to take the new word mark away again where the piece had none, but compares
-        text with bytes there, so that never happens. What a piece becomes does not depend on its
-        neighbours, hence a table.
+        text with bytes there, so that never happens.
         """
         rule, processor = self.settings.digit_comma, self.processor
         table: dict[int, tuple[tuple[str, int], ...]] = {}
@@ -210,28 +176,6 @@ class SentencePieceTokenizer(Tokenizer):
             parts = [part for part in parts if part] + [","]
             table[piece_id] = tuple((part, processor.piece_to_id(part)) for part in parts)
         return table
-
-
-def _load_processor(model: bytes, source: str) -> SentencePieceProcessor:
-    from sentencepiece import SentencePieceProcessor
-
-    processor = SentencePieceProcessor()
-    try:
-        processor.LoadFromSerializedProto(model)
-    except RuntimeError:
-        raise DataError(
-            f"{source} is not a SentencePiece model ({len(model)} bytes); copy or train it again"
-        ) from None
-    return processor
-
-
-def _special_id(processor: SentencePieceProcessor, piece: str, source: str) -> int:
-    piece_id = processor.piece_to_id(piece)
-    if processor.id_to_piece(piece_id) != piece:
-        raise DataError(
-            f"{source} has no piece {piece}; an ALBERT tokenizer needs {', '.join(SPECIAL_PIECES)}"
-        )
-    return piece_id
 
 
 def _join_bytes(pieces: list[str], tokens: list[int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol, cast, get_args
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import near_folders, read_bytes, read_json
 from litebert.text.normalize import Normalization
-from litebert.text.words import WORD_MARK, Borders, WordRule, unicode_borders
+from litebert.text.words import WORD_MARK, Borders, WordRule, official_borders, unicode_borders
 
 MODEL_FILE = "spiece.model"
 JSON_FILE = "tokenizer.json"
@@ -23,9 +24,8 @@ TOKENIZER_FILES = (MODEL_FILE, JSON_FILE, CONFIG_FILE, VOCABULARY_FILE)
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 SPECIAL_KEYS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 """What ``tokenizer_config.json`` calls them."""
-
-LARGEST_VOCABULARY = 1 << 27
-"""Bytes of a vocabulary's file: many times those of a million pieces."""
+WORDPIECE_PREFIX = "##"
+LARGEST_VOCABULARY = 1 << 27  # bytes: many times those of a million pieces
 
 DigitComma = Literal["official", "intended", "off"]
 
@@ -54,34 +54,29 @@ class TokenizerSettings:
         lower = values.get("do_lower_case", True)
         if not isinstance(lower, bool):
             raise ConfigError(f"{path}: do_lower_case is {lower!r}; write true or false")
-        digit_comma = values.get("digit_comma", "official")
         # Written for transformers' own ALBERT class, which knows the one and not the other.
         kept = "keep-accents" if values.get("keep_accents") else "official"
-        rule = values.get("normalization", kept)
-        for key, value, choices in (
-            ("digit_comma", digit_comma, get_args(DigitComma)),
-            ("normalization", rule, get_args(Normalization)),
+        rules = []
+        for key, usual, kind in (
+            ("digit_comma", "official", DigitComma),
+            ("normalization", kept, Normalization),
         ):
+            value, choices = values.get(key, usual), get_args(kind)
             if value not in choices:
                 raise ConfigError(f"{path}: {key} is {value!r}; choose one of {', '.join(choices)}")
-        found = values.get("model_max_length")
-        language = values.get("language")
-        return cls(
-            lower,
-            cast(DigitComma, digit_comma),
-            found if isinstance(found, int) else 512,
-            cast(Normalization, rule),
-            special_names(values),
-            language if isinstance(language, str) else "",
-        )
+            rules.append(value)
+        length, language = values.get("model_max_length"), values.get("language")
+        length = length if isinstance(length, int) else 512
+        language = language if isinstance(language, str) else ""
+        digit_comma, rule = cast(DigitComma, rules[0]), cast(Normalization, rules[1])
+        return cls(lower, digit_comma, length, rule, special_names(values), language)
 
 
 @dataclass(frozen=True)
 class Encoding:
     """Piece ids of one text with the raw characters each came from.
 
-    ``text[starts[i]:ends[i]]`` is the raw text of piece i without the space before it; a piece that
-    stands for that space alone is empty.
+    ``text[starts[i]:ends[i]]`` is piece i without the space before it, which may leave nothing.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -90,19 +85,18 @@ class Encoding:
 
 
 class Tokenizer(Protocol):
-    """Text to piece ids and back, with raw offsets.
-
-    Attributes:
-        settings: what it does beside its vocabulary.
-        model: the vocabulary as bytes: with the settings, all there is to it.
-        vocab_size: number of pieces V; ids are 0 to V - 1.
-        pad_id, unk_id, cls_id, sep_id, mask_id: the special pieces, 0 to 4 in official models.
-    """
+    """Text to piece ids and back, with raw offsets."""
 
     settings: TokenizerSettings
     model: bytes
+    """the vocabulary: with the settings, all there is to it"""
     vocab_size: int
+    """number of pieces V; ids are 0 to V - 1"""
+    is_wordpiece: bool = False
+    """pieces inside a word are marked (``##ing``) instead of those that begin one (``▁the``)"""
+    _pieces: list[str]
     pad_id: int
+    """the special pieces are 0 to 4 in official models"""
     unk_id: int
     cls_id: int
     sep_id: int
@@ -110,10 +104,7 @@ class Tokenizer(Protocol):
 
     @staticmethod
     def load(folder: Path | str) -> Tokenizer:
-        """Open a tokenizer folder: ``spiece.model``, ``vocab.txt``, or ``tokenizer.json`` alone.
-
-        One with only ``spiece.model`` gets the official settings.
-        """
+        """Open a folder with ``spiece.model``, ``vocab.txt``, or ``tokenizer.json`` alone."""
         from litebert.text.foreign import check_same_pieces, read_vocabulary
 
         folder = Path(folder)
@@ -129,10 +120,8 @@ class Tokenizer(Protocol):
             names = f"{MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}"
             raise DataError(f"{folder} has no {names}; {remedy}")
         if pieces.is_file() and words.is_file():
-            raise DataError(
-                f"{folder} holds two vocabularies, {MODEL_FILE} and {VOCABULARY_FILE}; remove the "
-                "one that is not the model's"
-            )
+            both = f"{MODEL_FILE} and {VOCABULARY_FILE}; remove the one that is not the model's"
+            raise DataError(f"{folder} holds two vocabularies, {both}")
         config = folder / CONFIG_FILE
         settings = TokenizerSettings.read(config) if config.is_file() else TokenizerSettings()
         if words.is_file() and not fast.is_file():
@@ -147,6 +136,9 @@ class Tokenizer(Protocol):
 
     def save(self, folder: Path | str) -> None:
         """Write the files of a tokenizer folder that other tools read too."""
+        from litebert.text.folder import save_tokenizer
+
+        save_tokenizer(self, Path(folder))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the piece ids of many texts, without special tokens."""
@@ -164,11 +156,15 @@ class Tokenizer(Protocol):
         """Return the text of piece ids; control pieces such as ``[CLS]`` are left out."""
 
     def id_to_piece(self, piece_id: int) -> str:
-        """Return the piece of an id, such as ``▁the``."""
+        """Return the piece of an id, such as ``▁the``; nothing for an id between pieces."""
+        return self._pieces[int(piece_id)]
 
     def spell(self, piece_id: int) -> tuple[bool, str]:
         """Return whether a piece begins after a space, and its text without the mark for that."""
         piece = self.id_to_piece(piece_id)
+        if self.is_wordpiece:
+            word = piece.removeprefix(WORDPIECE_PREFIX)
+            return piece == word, word
         word = piece.lstrip(WORD_MARK)
         return piece != word, word
 
@@ -183,10 +179,15 @@ class Tokenizer(Protocol):
     @property
     def word_rule(self) -> WordRule:
         """The rule for whole words that suits it: the official one knows English letters only."""
+        is_ours = not self.is_wordpiece and self.settings.normalization == "official"
+        return "official" if is_ours else "unicode"
 
-    @property
+    @cached_property
     def word_starts(self) -> npt.NDArray[np.bool_]:
-        """For each id whether it starts a word by the official rule; bool [V]."""
+        """For each id whether it starts a word, by the official rule or by WordPiece; bool [V]."""
+        if self.is_wordpiece:
+            return np.array([self.spell(index)[0] for index in range(self.vocab_size)])
+        return official_borders(self._pieces, self.special_ids)
 
     def encode(self, text: str) -> list[int]:
         """Return the piece ids of a text, without special tokens."""
@@ -198,24 +199,16 @@ class Tokenizer(Protocol):
         return self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
 
     def agrees_with(self, other: Tokenizer) -> bool:
-        """Whether two tokenizers give the same ids, as far as their files tell.
-
-        A folder that another tool saved again is read by another library, so its hash differs:
-        then pieces and settings must be equal.
-        """
+        """Whether ids are the same; by pieces and settings if two libraries read them."""
         if self.fingerprint == other.fingerprint:
             return True
-        sizes = replace(self.settings, model_max_length=other.settings.model_max_length)
-        if type(self) is type(other) or sizes != other.settings:
-            return False
-        ids = range(max(self.vocab_size, other.vocab_size))
-        return self.vocab_size == other.vocab_size and all(
-            self.id_to_piece(index) == other.id_to_piece(index) for index in ids
-        )
+        ours = replace(self.settings, model_max_length=other.settings.model_max_length)
+        is_other_kind = type(self) is not type(other)
+        return is_other_kind and ours == other.settings and self._pieces == other._pieces
 
     def word_borders(self, rule: WordRule) -> Borders:
         """Where words begin when they are masked whole, for :func:`begins_words`; [V]."""
-        if rule == "official":
+        if rule == "official" or self.is_wordpiece:
             return self.word_starts
         return unicode_borders(map(self.spell, range(self.vocab_size)), self.special_ids)
 
@@ -240,9 +233,7 @@ def special_names(
     values: Mapping[str, object], names: Sequence[str] = SPECIAL_PIECES
 ) -> tuple[str, ...]:
     """The names of the special pieces in a ``tokenizer_config.json``, or else the usual ones."""
-    found = []
-    for key, usual in zip(SPECIAL_KEYS, names, strict=True):
-        value = values.get(key)
-        value = value.get("content") if isinstance(value, dict) else value
-        found.append(value if isinstance(value, str) else usual)
-    return tuple(found)
+    found = [values.get(key) for key in SPECIAL_KEYS]
+    found = [value.get("content") if isinstance(value, dict) else value for value in found]
+    both = zip(found, names, strict=True)
+    return tuple(value if isinstance(value, str) else usual for value, usual in both)

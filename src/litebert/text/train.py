@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -35,11 +35,7 @@ _DIGIT_COMMA = re.compile(r"(?<=\d),")
 
 @dataclass(frozen=True)
 class TokenizerTrainConfig:
-    """How a vocabulary is learnt; the defaults are the official command's.
-
-    >>> TokenizerTrainConfig((Path("wiki.txt.xz"),), out=Path("tok"), vocab_size=8000).cased
-    False
-    """
+    """How a vocabulary is learnt; the defaults are the official command's."""
 
     input: tuple[Path, ...]
     """files, folders or quoted globs of plain text, .jsonl or .parquet, also .gz, .xz or .zst"""
@@ -84,17 +80,15 @@ class TokenizerTrainConfig:
         if self.max_sentences <= 100:
             raise ConfigError(f"max_sentences {self.max_sentences} is too small; choose over 100")
         if self.language and not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)*", self.language):
-            raise ConfigError(
-                f"language {self.language!r} is not an ISO 639 code; write one such as de or zh"
-            )
+            problem = f"language {self.language!r} is not an ISO 639 code"
+            raise ConfigError(f"{problem}; write one such as de or zh")
 
     @property
     def settings(self) -> TokenizerSettings:
         """What the tokenizer will do beside its pieces; text as it is keeps its case too."""
-        rule = self.choice[0]
-        lower = not self.cased and rule != "none"
-        settings = TokenizerSettings(lower, self.digit_comma, self.max_length, rule)
-        return replace(settings, language=self.language)
+        rule, _ = self.choice
+        lower, language = not self.cased and rule != "none", self.language
+        return TokenizerSettings(lower, self.digit_comma, self.max_length, rule, language=language)
 
     @property
     def choice(self) -> tuple[Normalization, str]:
@@ -109,11 +103,7 @@ class TokenizerTrainConfig:
 
 
 def train_tokenizer(config: TokenizerTrainConfig) -> SentencePieceTokenizer:
-    """Learn a unigram vocabulary from text and write it as a tokenizer folder.
-
-    The result depends on the text and the settings alone: the sample is always the same, and the
-    number of cores plays no part.
-    """
+    """Learn a unigram vocabulary and write its folder; the number of cores plays no part."""
     files = find_files(config.input)
     size = total_bytes(files)
     rule, reason = config.choice
@@ -126,8 +116,8 @@ def train_tokenizer(config: TokenizerTrainConfig) -> SentencePieceTokenizer:
         with progress(description, None if size is None else size / 1e6, "MB") as bar:
             model = _train(_shuffle(_sentences(lines, config, bar)), config)
         if lines.num_broken:
-            where = f"the first at {lines.first_broken}"
-            say(f"left out {lines.num_broken:,} lines that are not text, {where}")
+            broken = f"{lines.num_broken:,} lines that are not text"
+            say(f"left out {broken}, the first at {lines.first_broken}")
         tokenizer = SentencePieceTokenizer(model, config.settings)
         tokenizer.save(folder)
     return tokenizer
@@ -137,9 +127,8 @@ def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) ->
     """Yield normalised training sentences.
 
     A symbol put between a digit and a comma keeps the two in different pieces, for SentencePiece
-    cuts the training text at symbols. The official vocabulary has 141 pieces that end so: its own
-    digit-comma rule splits each of them again, so they are dead weight, and inside a word that rule
-    inserts a word mark that other tools do not (see `Tokenizer`).
+    cuts the training text at symbols. The 141 official pieces that end so are dead weight: the
+    digit-comma rule splits them again, inside a word with a word mark that other tools do not add.
     """
     separate = config.digit_comma != "off" and bool(config.symbols)
     boundary = f"{config.symbols[0]}," if separate else ","
@@ -167,10 +156,9 @@ def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) ->
 
 
 def _shuffle(sentences: Iterator[str]) -> Iterator[str]:
-    """Shuffle within groups.
+    """Shuffle within groups: SentencePiece takes quadratic time over repeated documents in order.
 
-    SentencePiece takes quadratic time over long repetitions, and repeated documents in order, as
-    every large corpus has them, are such: a file of 0.2 MB with some took five times as long.
+    Every large corpus has some; a file of 0.2 MB took five times as long.
     """
     groups = iter(lambda: list(islice(sentences, _SHUFFLED_SENTENCES)), [])
     for number, group in enumerate(groups):
@@ -225,15 +213,11 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
 def _explain(message: str, config: TokenizerTrainConfig) -> ConfigError | DataError:
     """Turn SentencePiece's check failures into a line that says what to do."""
     if found := re.search(r"Vocabulary size too high.*<= (\d+)", message):
-        return DataError(
-            f"the text is too small for {config.vocab_size:,} pieces; "
-            f"set --vocab-size {found[1]} or less, give more text, or add --shrink"
-        )
+        remedy = f"set --vocab-size {found[1]} or less, give more text, or add --shrink"
+        return DataError(f"the text is too small for {config.vocab_size:,} pieces; {remedy}")
     if found := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", message):
-        return ConfigError(
-            f"vocab_size {config.vocab_size} does not hold the text's characters; set at least "
-            f"{found[2]}, or lower --character-coverage"
-        )
+        problem = f"vocab_size {config.vocab_size} does not hold the text's characters"
+        return ConfigError(f"{problem}; set at least {found[2]}, or lower --character-coverage")
     if "sentences_.empty()" in message:
         return DataError(f"no text in {', '.join(map(str, config.input))}")
     return DataError(f"SentencePiece cannot train: {' '.join(message.split())}")

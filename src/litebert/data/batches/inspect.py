@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
@@ -30,11 +30,7 @@ Kind = Literal["plain", "special", "masked", "kept", "random"]
 
 OPEN = 1 << 40
 """Upper edge of a bin without an upper end."""
-SENTENCE_EDGES = (1, *range(10, 101, 10), OPEN)
-DOCUMENT_EDGES = (1, *(1 << power for power in range(5, 16)), OPEN)
-LENGTH_BINS = 16
-
-PLOTTED_WORDS, SHOWN_WORDS = 8, 24
+LENGTH_BINS, PLOTTED_WORDS, SHOWN_WORDS = 16, 8, 24
 COLORS = ("#4878a8", "#d08c3c")
 
 
@@ -42,8 +38,6 @@ COLORS = ("#4878a8", "#d08c3c")
 class Histogram:
     """Counts of values in [edge, next edge); the last bin may be open.
 
-    >>> Histogram.of([np.array([1, 2]), np.array([7])], (1, 5, 10))
-    Histogram(edges=(1, 5, 10), counts=(2, 1))
     >>> Histogram((1, 5, OPEN), (3, 4)).names
     ['1-4', '5+']
     """
@@ -183,8 +177,8 @@ def corpus_statistics(shards: ShardSet) -> CorpusStatistics:
         tokens=shards.num_tokens,
         vocab_size=shards.vocab_size,
         pieces_used=int((shards.unigram_counts() > 0).sum()),
-        sentence_tokens=Histogram.of(sentences, SENTENCE_EDGES),
-        document_tokens=Histogram.of(documents, DOCUMENT_EDGES),
+        sentence_tokens=Histogram.of(sentences, (1, *range(10, 101, 10), OPEN)),
+        document_tokens=Histogram.of(documents, (1, *(1 << n for n in range(5, 16)), OPEN)),
     )
 
 
@@ -219,14 +213,10 @@ def example_statistics(
 
 
 def kinds_of_masks(batch: Batch, mask_id: int) -> list[Kind]:
-    """What stands at each predicted place of a batch: masked, kept or random.
-
-    A random token that is the original one counts as kept.
-    """
+    """What stands at each predicted place: masked, kept (also if drawn at random) or random."""
     seen = batch.input_ids.reshape(-1)[batch.masked_positions]
     kept = np.where(seen == batch.masked_labels, "kept", "random")
-    kinds: list[Kind] = np.where(seen == mask_id, "masked", kept).tolist()
-    return kinds
+    return cast(list[Kind], np.where(seen == mask_id, "masked", kept).tolist())
 
 
 def words_of_runs(batch: Batch, word_starts: Borders) -> Ints:
@@ -245,8 +235,11 @@ def show_examples(
         for batch in batches:
             if row < len(batch.lengths):
                 ids = batch.originals()[row, : batch.lengths[row]]
-                words = islice(words_of(ids, tokenizer, vocabulary), SHOWN_WORDS)
-                yield _show_example(batch, row, tokenizer, tuple(words))
+                words = tuple(islice(words_of(ids, tokenizer, vocabulary), SHOWN_WORDS))
+                address, label = batch.addresses[row].tolist(), int(batch.sentence_labels[row])
+                shown_label = None if label == IGNORED_LABEL else label
+                spans = _spans(batch, row, tokenizer)
+                yield ShownExample(tuple(address), shown_label, tuple(spans), words)
 
 
 def words_of(ids: Ints, tokenizer: Tokenizer, vocabulary: Vocabulary) -> Iterator[str]:
@@ -263,9 +256,7 @@ def words_of(ids: Ints, tokenizer: Tokenizer, vocabulary: Vocabulary) -> Iterato
         yield word
 
 
-def _show_example(
-    batch: Batch, row: int, tokenizer: Tokenizer, words: tuple[str, ...]
-) -> ShownExample:
+def _spans(batch: Batch, row: int, tokenizer: Tokenizer) -> list[tuple[str, Kind]]:
     places = batch.masked_positions - row * batch.input_ids.shape[1]
     marks = zip(batch.masked_labels.tolist(), kinds_of_masks(batch, tokenizer.mask_id), strict=True)
     masks = dict(zip(places.tolist(), marks, strict=True))  # those of other rows lie outside
@@ -274,26 +265,19 @@ def _show_example(
         original, kind = masks.get(place, (seen, "plain"))
         if kind == "plain" and seen in (tokenizer.cls_id, tokenizer.sep_id):
             kind = "special"
-        text = _show_token(original, seen, kind, tokenizer)
+        marked, word = tokenizer.spell(original)
+        if kind not in ("plain", "special"):
+            other = tokenizer.spell(seen)[1] or "▁"
+            mark = {"masked": "", "kept": "=", "random": f"→{other}"}[kind]
+            word = f"[{word or '▁'}{mark}]"
+        text = f" {word}" if marked or kind == "special" else word
         if spans and spans[-1][1] == "special":  # spaces stand around specials
             text = " " + text.lstrip()
         if spans and spans[-1][1] == kind:
             spans[-1] = (spans[-1][0] + text, kind)
         else:
             spans.append((text if spans else text.lstrip(), kind))
-    label = int(batch.sentence_labels[row])
-    shown_label = None if label == IGNORED_LABEL else label
-    return ShownExample(tuple(batch.addresses[row].tolist()), shown_label, tuple(spans), words)
-
-
-def _show_token(original: int, seen: int, kind: Kind, tokenizer: Tokenizer) -> str:
-    marked, word = tokenizer.spell(original)
-    space = " " if marked or kind == "special" else ""
-    if kind in ("plain", "special"):
-        return space + word
-    other = tokenizer.spell(seen)[1] or "▁"
-    mark = {"masked": "", "kept": "=", "random": f"→{other}"}[kind]
-    return f"{space}[{word or '▁'}{mark}]"
+    return spans
 
 
 def plot_inspection(inspection: Inspection, path: Path) -> None:
@@ -302,6 +286,7 @@ def plot_inspection(inspection: Inspection, path: Path) -> None:
 
     figure = Figure(figsize=(15, 8), layout="constrained")
     axes, corpus, examples = figure.subplots(2, 3), inspection.corpus, inspection.examples
+    max_ngram = inspection.config.mask.max_ngram
     for axis, title, histogram in (
         (axes[0, 0], "Sentences by tokens", corpus.sentence_tokens),
         (axes[0, 1], "Documents by tokens", corpus.document_tokens),
@@ -310,7 +295,14 @@ def plot_inspection(inspection: Inspection, path: Path) -> None:
         axis.bar(histogram.names, histogram.counts, color=COLORS[0])
         axis.tick_params("x", rotation=60, labelsize=8)
         _label(axis, title, lambda value, _: f"{value:,.0f}")
-    _plot_runs(axes[1, 0], examples.run_words, inspection.config.mask.max_ngram)
+    # Runs found beside the law that spans are drawn from; neighbouring spans make longer runs.
+    runs, axis, law = examples.run_words, axes[1, 0], ngram_probabilities(max_ngram).tolist()
+    words = range(min(runs, default=1), min(PLOTTED_WORDS, max(runs, default=1)) + 1)
+    axis.bar([w - 0.2 for w in words], [runs.get(w, 0) for w in words], 0.4, color=COLORS[0])
+    axis.bar([n + 1.2 for n in range(max_ngram)], law, 0.4, color=COLORS[1])
+    axis.legend(["runs found", "drawn: p(n) ~ 1/n"])
+    axis.set_xticks(words)
+    _label(axis, "Masked runs by words", lambda value, _: f"{value:.0%}")
     labels = {("in order", "negative")[k]: v for k, v in examples.label_shares.items()}
     for axis, title, shares in (
         (axes[1, 1], "At predicted places", examples.replacement_shares),
@@ -327,17 +319,6 @@ def plot_inspection(inspection: Inspection, path: Path) -> None:
     )
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format=path.suffix.lstrip("."), dpi=110)
-
-
-def _plot_runs(axes: Axes, shares: dict[int, float], max_ngram: int) -> None:
-    """Runs found beside the law that spans are drawn from; neighbouring spans make longer runs."""
-    words = range(min(shares, default=1), min(PLOTTED_WORDS, max(shares, default=1)) + 1)
-    law = ngram_probabilities(max_ngram).tolist()
-    axes.bar([w - 0.2 for w in words], [shares.get(w, 0) for w in words], 0.4, color=COLORS[0])
-    axes.bar([n + 1.2 for n in range(len(law))], law, 0.4, color=COLORS[1])
-    axes.legend(["runs found", "drawn: p(n) ~ 1/n"])
-    axes.set_xticks(words)
-    _label(axes, "Masked runs by words", lambda value, _: f"{value:.0%}")
 
 
 def _label(axes: Axes, title: str, number: Callable[[float, float], str]) -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import numpy as np
@@ -38,10 +39,8 @@ class Loader:
     The position of a batch is one integer and the only state: ranks, workers and resumed runs that
     ask for the same position get the same batch. A batch has about ``micro_batch_size * length``
     tokens, so every step costs the same; how many examples that is depends on their length.
-    Several corpora are mixed batch by batch: a batch holds examples of one of them.
-
-    Each stage of a curriculum has a loader of its own, which begins at position 0 and draws an
-    order of its own.
+    Several corpora are mixed batch by batch: a batch holds examples of one of them. Each stage of
+    a curriculum has a loader and an order of its own, from position 0 on.
     """
 
     def __init__(
@@ -53,28 +52,20 @@ class Loader:
         stage: int = 0,
     ) -> None:
         if len(sources) > MIXTURE_PERIOD:
-            raise ConfigError(
-                f"{len(sources):,} corpora are too many to mix; join them to {MIXTURE_PERIOD:,}"
-            )
+            many = f"{len(sources):,} corpora are too many to mix"
+            raise ConfigError(f"{many}; join them to {MIXTURE_PERIOD:,}")
         for shards, weight in sources:
             if not weight > 0:
                 raise ConfigError(f"weight {weight} of {shards.folder} must be above 0")
         self.config, self.vocabulary, self.seed, self.stage = config, vocabulary, seed, stage
-        self.corpora = tuple(
-            Corpus(shards, config, seed, stage, number)
-            for number, (shards, _) in enumerate(sources)
-        )
+        numbered = enumerate(shards for shards, _ in sources)
+        self.corpora = tuple(Corpus(s, config, seed, stage, number) for number, s in numbered)
         self._shares = _shares([weight for _, weight in sources])
         self._pattern: tuple[int, Ints, Ints] | None = None
 
     @classmethod
     def open(
-        cls,
-        folders: Sequence[Path | str],
-        config: ExampleConfig,
-        seed: int,
-        *,
-        split: Split = "train",
+        cls, folders: Sequence[Path | str], config: ExampleConfig, seed: int, split: Split = "train"
     ) -> Loader:
         """Open prepared folders of one tokenizer; each counts by its tokens."""
         sources = [ShardSet.open(folder, split) for folder in folders]
@@ -98,10 +89,7 @@ class Loader:
         return self._assemble(source, own_position, position)
 
     def iterate(self, start: int = 0, *, stride: int = 1, num_workers: int = 0) -> Iterator[Batch]:
-        """Yield the batches at ``start``, ``start + stride``, ... without end, in this order.
-
-        Worker processes prepare batches ahead; closing the iterator stops them.
-        """
+        """Yield the batches at ``start``, ``start + stride``, ...; closing it stops the workers."""
         if num_workers:
             return _iterate_with_workers(self, start, stride, num_workers)
         return (self.batch(position) for position in count(start, stride))
@@ -135,16 +123,16 @@ class Loader:
         corpus = self.corpora[source]
         epoch, number, batch = corpus.locate(own_position)
         buffer = corpus.buffer(epoch, number)
-        examples = buffer.batch(batch)
+        first, last = buffer.bounds[batch]
+        examples = buffer.order[first:last]
         segment_lengths = buffer.pairs.lengths[examples]
         starts = buffer.pairs.starts[examples]
         indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
         content = buffer.tokens[indices].astype(np.int64)
         if content.max() >= self.vocabulary.size:
-            raise DataError(
-                f"{corpus.shards.folder} holds token {content.max()} but its vocabulary has "
-                f"{self.vocabulary.size} pieces: a shard is damaged; run `litebert prepare` again"
-            )
+            sizes = f"token {content.max()} but its vocabulary has {self.vocabulary.size} pieces"
+            problem = f"{corpus.shards.folder} holds {sizes}: a shard is damaged"
+            raise DataError(f"{problem}; run `litebert prepare` again")
         masked, replacements = draw_masks(
             content,
             segment_lengths,
@@ -157,7 +145,6 @@ class Loader:
         labels = content[masked]
         content[masked] = replacements
         input_ids, token_type_ids, places = self._lay_out(content, segment_lengths)
-        addresses = np.stack(np.broadcast_arrays(epoch, number, examples), axis=1)
         return Batch(
             input_ids=input_ids,
             token_type_ids=token_type_ids,
@@ -165,7 +152,7 @@ class Loader:
             masked_positions=places[masked],
             masked_labels=labels,
             sentence_labels=buffer.pairs.labels[examples],
-            addresses=addresses,
+            addresses=np.stack(np.broadcast_arrays(epoch, number, examples), axis=1),
             position=position,
             source=source,
             first_position=self._first_position(input_ids.shape[1], position),
@@ -180,10 +167,7 @@ class Loader:
         return int(generator.integers(0, last + 1)) if generator.random() < 0.5 else 0
 
     def _lay_out(self, content: Ints, segment_lengths: Ints) -> tuple[Ints, Ints, Ints]:
-        """Put specials around the segments and pad.
-
-        Returns input ids [B, S], token types [B, S] and the flat place of each content token [T].
-        """
+        """Add specials and pad: ids [B, S], token types [B, S], flat place of each token [T]."""
         num_specials = self.config.num_specials
         lengths = segment_lengths.sum(axis=1) + num_specials
         size = int(lengths.max())
@@ -219,45 +203,40 @@ def _shares(weights: Sequence[float]) -> Ints:
 def _iterate_with_workers(
     loader: Loader, start: int, stride: int, num_workers: int
 ) -> Iterator[Batch]:
-    """Yield the batches at ``start``, ``start + stride``, ...; worker w makes every n-th of them.
+    """Let each worker make every n-th batch.
 
-    Each worker has a pipe and waits with a finished batch until it is read, so memory is bounded;
-    when this process goes away, however it goes, the pipe breaks and the worker ends.
+    A worker waits with a finished batch until its pipe is read, so memory is bounded; when this
+    process goes away, however it goes, the pipe breaks and the worker ends.
     """
     # Spawned, not forked: the parent may have threads (torch), and no worker holds another's pipe.
     context = multiprocessing.get_context("spawn")
-    processes, connections = [], []
+    workers: list[tuple[SpawnProcess, Connection]] = []
     try:
         for worker in range(num_workers):
             receiver, sender = context.Pipe(duplex=False)
-            process = context.Process(
-                target=_work,
-                args=(loader, sender, start + worker * stride, num_workers * stride),
-                daemon=True,
-                name=f"litebert-loader-{worker}",
-            )
+            args = (loader, sender, start + worker * stride, num_workers * stride)
+            name = f"litebert-loader-{worker}"
+            process = context.Process(target=_work, args=args, daemon=True, name=name)
             with interrupts_held():
                 process.start()
             sender.close()
-            processes.append(process)
-            connections.append(receiver)
+            workers.append((process, receiver))
         while True:
-            for process, connection in zip(processes, connections, strict=True):
+            for process, connection in workers:
                 try:
                     message = connection.recv()
                 except (EOFError, OSError):
                     process.join()
-                    raise DataError(
-                        f"loader worker {process.name} ended with exit code {process.exitcode}; "
-                        "free memory or use fewer workers"
-                    ) from None
+                    ended = f"{process.name} ended with exit code {process.exitcode}"
+                    remedy = "free memory or use fewer workers"
+                    raise DataError(f"loader worker {ended}; {remedy}") from None
                 if isinstance(message, Exception):
                     raise message
                 yield message
     finally:
-        for connection in connections:
+        for _, connection in workers:
             connection.close()
-        for process in processes:
+        for process, _ in workers:
             process.terminate()
             process.join()
 

@@ -58,10 +58,10 @@ def draw_masks(
     order = np.argsort(first)
     first, size = words.first[first[order]], size[order]
     places = ranges(first, size)
-    per_token = config.replace == "token"
-    fate = generator.random(len(places) if per_token else len(size))
-    if not per_token:
-        fate = np.repeat(fate, size)
+    if config.replace == "token":
+        fate = generator.random(len(places))
+    else:
+        fate = np.repeat(generator.random(len(size)), size)
     replacements = np.where(fate < MASK_SHARE, vocabulary.mask_id, content[places])
     random = np.flatnonzero(fate >= MASK_SHARE + KEEP_SHARE)
     # As in the official code any piece may come, specials and the original one included.
@@ -70,11 +70,7 @@ def draw_masks(
 
 
 def budgets(lengths: Ints, config: MaskConfig) -> Ints:
-    """Most predicted tokens of examples with these lengths, int64 [B].
-
-    >>> budgets(np.array([512, 10, 3]), MaskConfig())
-    array([77,  2,  1])
-    """
+    """Most predicted tokens of examples with these lengths, int64 [B]."""
     budget: Ints = np.maximum(1, np.rint(config.rate * lengths).astype(np.int64))
     if config.max_predictions is not None:
         budget = np.minimum(budget, config.max_predictions)
@@ -82,11 +78,7 @@ def budgets(lengths: Ints, config: MaskConfig) -> Ints:
 
 
 def ngram_probabilities(max_ngram: int) -> npt.NDArray[np.float64]:
-    """p(n) for n = 1 .. max_ngram, proportional to 1/n.
-
-    >>> ngram_probabilities(3).round(4)
-    array([0.5455, 0.2727, 0.1818])
-    """
+    """p(n) for n = 1 .. max_ngram, proportional to 1/n."""
     weights: npt.NDArray[np.float64] = 1 / np.arange(1, max_ngram + 1)
     weights /= weights.sum()
     return weights
@@ -138,7 +130,7 @@ def choose_spans(
     active = np.flatnonzero((np.diff(words.offsets) > 0) & (left > 0))
     candidate, last = words.offsets[active], words.offsets[active + 1]
     steps = np.arange(max_ngram)
-    chosen_words, chosen_sizes = [], []
+    chosen_words, chosen_sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     while active.size:
         word, n, room = order[candidate], wanted[candidate], left[active]
         begin = words.first[word]
@@ -157,8 +149,6 @@ def choose_spans(
         go_on = np.flatnonzero((left[active] > 0) & (candidate < last))
         if len(go_on) < len(active):
             active, candidate, last = active[go_on], candidate[go_on], last[go_on]
-    if not chosen_words:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return np.concatenate(chosen_words), np.concatenate(chosen_sizes)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from litebert.common.errors import DataError
 from litebert.common.rng import rng
 from litebert.data.batches.example import ExampleConfig, Ints
 from litebert.data.batches.pairs import Pairs, form_pairs
-from litebert.data.corpus.shards import Shard, ShardSet, Tokens, offsets_of
+from litebert.data.corpus.shards import Documents, Shard, ShardSet, Tokens, offsets_of
 
 # The batches of a buffer differ from the wanted size as the buffer's mixture of documents differs
 # from the sample's; aiming a little lower keeps most of them at or below it.
@@ -42,14 +42,8 @@ class Buffer:
     bounds: Ints
     """int64 [num_batches, 2]: range of ``order`` of each batch; the batches are shuffled"""
 
-    def batch(self, number: int) -> Ints:
-        """Examples of a batch, int64 [B]."""
-        first, last = self.bounds[number]
-        return self.order[first:last]
 
-
-@dataclass(frozen=True)
-class _Stretch:
+class _Stretch(NamedTuple):
     shard: Shard
     first_document: int
     last_document: int
@@ -63,18 +57,13 @@ class Corpus:
         self, shards: ShardSet, config: ExampleConfig, seed: int, stage: int = 0, source: int = 0
     ) -> None:
         if not shards.num_tokens:
-            raise DataError(
-                f"{shards.folder} has no {shards.split} documents; prepare it with more text"
-            )
+            remedy = "prepare it with more text"
+            raise DataError(f"{shards.folder} has no {shards.split} documents; {remedy}")
         if config.task in ("nsp", "both") and shards.num_documents < 2:
-            raise DataError(
-                f"{shards.folder} has one {shards.split} document, but task {config.task} needs "
-                "another one for its negatives; use task sop"
-            )
-        self.shards = shards
-        self._config = config
-        self._seed = seed
-        self._address = (stage, source)
+            needed = f"but task {config.task} needs another one for its negatives; use task sop"
+            raise DataError(f"{shards.folder} has one {shards.split} document, {needed}")
+        self.shards, self._config = shards, config
+        self._seed, self._address = seed, (stage, source)
         self._stretches = _cut_stretches(shards, config)
         self._quotas = self._batches_of_stretches()
         num_buffers = max(1, len(self._stretches) // config.buffer_stretches)
@@ -122,10 +111,9 @@ class Corpus:
         generator = rng(self._seed, "pairs", *self._address, epoch, number)
         tokens, pairs = self._form_pairs(chosen, generator)
         if not len(pairs):
-            raise DataError(
-                f"{self.shards.folder}: {len(tokens)} tokens around document "
-                f"{self._stretches[chosen[0]].first_document} make no pair; the text is too short"
-            )
+            document = self._stretches[chosen[0]].first_document
+            where = f"{self.shards.folder}: {len(tokens)} tokens around document {document}"
+            raise DataError(f"{where} make no pair; the text is too short")
         lengths = pairs.lengths.sum(axis=1) + self._config.num_specials
         shuffled = generator.permutation(len(pairs))
         order = shuffled[np.argsort(lengths[shuffled], kind="stable")]
@@ -134,24 +122,18 @@ class Corpus:
 
     def _form_pairs(self, chosen: Ints, generator: np.random.Generator) -> tuple[Tokens, Pairs]:
         """Read stretches, one after the other; returns their tokens and examples."""
-        stretches = [self._stretches[i] for i in chosen]
-        tokens, sentence_lengths, document_lengths = [], [], []
+        stretches, found = [self._stretches[i] for i in chosen], list[Documents]()
         for shard in dict.fromkeys(stretch.shard for stretch in stretches):
             mapped, sentences, documents = shard.read()
             for stretch in stretches:
                 if stretch.shard == shard:
                     bounds = documents[stretch.first_document : stretch.last_document + 1]
                     offsets = sentences[bounds[0] : bounds[-1] + 1]
-                    tokens.append(mapped[offsets[0] : offsets[-1]])
-                    sentence_lengths.append(np.diff(offsets))
-                    document_lengths.append(np.diff(bounds))
-        pairs = form_pairs(
-            offsets_of(np.concatenate(sentence_lengths)),
-            offsets_of(np.concatenate(document_lengths)),
-            self._config,
-            generator,
-        )
-        return cast(Tokens, np.concatenate(tokens)), pairs
+                    tokens = mapped[offsets[0] : offsets[-1]]
+                    found.append(Documents(tokens, np.diff(offsets), np.diff(bounds)))
+        text = Documents.join(found)
+        both = (offsets_of(text.sentence_lengths), offsets_of(text.document_lengths))
+        return text.tokens, form_pairs(*both, self._config, generator)
 
     def _batches_of_stretches(self) -> Ints:
         """How many batches each stretch stands for, int64 [num_stretches], at least one.

@@ -10,6 +10,7 @@ is left with following pointers from one beginning to the next.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,13 @@ class Pairs:
         return len(self.labels)
 
 
+class _Text(NamedTuple):
+    sentences: Ints
+    """where they begin and end among the tokens"""
+    documents: Ints
+    """where they begin and end among the sentences"""
+
+
 def form_pairs(
     sentence_offsets: Ints,
     document_offsets: Ints,
@@ -57,29 +65,26 @@ def form_pairs(
         document_offsets: int64 [num_documents + 1], into sentences; no document is empty.
     """
     cut = _cut_from_either_end if config.rules == "balanced" else _cut
-    return cut(sentence_offsets, document_offsets, config, generator)
+    return cut(_Text(sentence_offsets, document_offsets), config, generator)
 
 
 def _cut_from_either_end(
-    sentence_offsets: Ints,
-    document_offsets: Ints,
-    config: ExampleConfig,
-    generator: np.random.Generator,
+    text: _Text, config: ExampleConfig, generator: np.random.Generator
 ) -> Pairs:
     """Cut documents, half of them mirrored: lengths of segments do not tell their order.
 
     The sentence that reaches the target is longer than most, and it is the last of its chunk: the
     later segment is the longer one too often. In a mirrored document it is the first.
     """
-    borders = sentence_offsets[document_offsets]
+    borders = text.sentences[text.documents]
     mirrored = generator.random(len(borders) - 1) < 0.5
-    counts = np.diff(document_offsets)
-    sentence = np.arange(len(sentence_offsets) - 1)
-    opposite = np.repeat(document_offsets[:-1] + document_offsets[1:] - 1, counts) - sentence
-    lengths = np.diff(sentence_offsets)
+    counts = np.diff(text.documents)
+    sentence = np.arange(len(text.sentences) - 1)
+    opposite = np.repeat(text.documents[:-1] + text.documents[1:] - 1, counts) - sentence
+    lengths = np.diff(text.sentences)
     lengths = np.where(np.repeat(mirrored, counts), lengths[opposite], lengths)
-    offsets = sentence_offsets[0] + np.concatenate(([0], np.cumsum(lengths)))
-    pairs = _cut(offsets, document_offsets, config, generator)
+    offsets = text.sentences[0] + np.concatenate(([0], np.cumsum(lengths)))
+    pairs = _cut(_Text(offsets, text.documents), config, generator)
 
     document = np.searchsorted(borders[:-1], pairs.starts, side="right") - 1
     ends = pairs.starts + pairs.lengths
@@ -90,28 +95,23 @@ def _cut_from_either_end(
     turned = np.flatnonzero(turned & (pairs.lengths[:, 1] > 0))
     starts[turned] = starts[turned, ::-1]
     pairs.lengths[turned] = pairs.lengths[turned, ::-1]
-    own = np.searchsorted(document_offsets, pairs.chunks[:, :1], side="right") - 1
-    mirror = document_offsets[own] + document_offsets[own + 1]
+    own = np.searchsorted(text.documents, pairs.chunks[:, :1], side="right") - 1
+    mirror = text.documents[own] + text.documents[own + 1]
     chunks = np.where(mirrored[own], mirror - pairs.chunks[:, ::-1], pairs.chunks)
     return Pairs(starts, pairs.lengths, pairs.labels, chunks)
 
 
-def _cut(
-    sentence_offsets: Ints,
-    document_offsets: Ints,
-    config: ExampleConfig,
-    generator: np.random.Generator,
-) -> Pairs:
+def _cut(text: _Text, config: ExampleConfig, generator: np.random.Generator) -> Pairs:
     """Cut documents into chunks, and chunks into segments that fit an example."""
     room = config.length - config.num_specials
-    sentences_of_document = np.diff(document_offsets)
+    sentences_of_document = np.diff(text.documents)
     target = _targets(sentences_of_document, room, config, generator)
-    end = np.searchsorted(sentence_offsets, sentence_offsets[:-1] + target)
-    end = np.minimum(end, np.repeat(document_offsets[1:], sentences_of_document))
+    end = np.searchsorted(text.sentences, text.sentences[:-1] + target)
+    end = np.minimum(end, np.repeat(text.documents[1:], sentences_of_document))
     if config.task == "none":
-        pairs = _one_segment(sentence_offsets, end)
+        pairs = _one_segment(text.sentences, end)
     else:
-        pairs = _two_segments(sentence_offsets, document_offsets, target, end, config, generator)
+        pairs = _two_segments(text, target, end, config, generator)
     return _truncate(pairs, room, generator)
 
 
@@ -150,12 +150,7 @@ def _one_segment(sentence_offsets: Ints, end: Ints) -> Pairs:
 
 
 def _two_segments(
-    sentence_offsets: Ints,
-    document_offsets: Ints,
-    target: Ints,
-    end: Ints,
-    config: ExampleConfig,
-    generator: np.random.Generator,
+    text: _Text, target: Ints, end: Ints, config: ExampleConfig, generator: np.random.Generator
 ) -> Pairs:
     """Cut chunks in two; ``target`` and ``end`` are those of a chunk begun at each sentence."""
     num_sentences = len(end)
@@ -172,18 +167,15 @@ def _two_segments(
 
     chosen = _follow(after)
     negative, elsewhere = negative[chosen], elsewhere[chosen]
-    begin, middle = sentence_offsets[chosen], sentence_offsets[cut[chosen]]
-    stop = sentence_offsets[end[chosen]]
+    begin, middle = text.sentences[chosen], text.sentences[cut[chosen]]
+    stop = text.sentences[end[chosen]]
     between_tokens = begin + 1 + _below(stop - begin - 1, generator)
     middle = np.where((middle == stop) & ~elsewhere, between_tokens, middle)
     starts, ends = np.stack([begin, middle], axis=1), np.stack([middle, stop], axis=1)
-
     away = np.flatnonzero(elsewhere)
-    document = np.searchsorted(document_offsets, chosen[away], side="right") - 1
+    document = np.searchsorted(text.documents, chosen[away], side="right") - 1
     spare = (target[chosen] - (middle - begin))[away]
-    starts[away, 1], ends[away, 1] = _elsewhere(
-        sentence_offsets, document_offsets, document, spare, generator
-    )
+    starts[away, 1], ends[away, 1] = _elsewhere(text, document, spare, generator)
     swapped = np.flatnonzero(negative & ~elsewhere)
     starts[swapped], ends[swapped] = starts[swapped, ::-1], ends[swapped, ::-1]
 
@@ -198,10 +190,7 @@ def _two_segments(
 
 
 def _follow(after: Ints) -> Ints:
-    """Chunk beginnings: from sentence 0 on, each leads to the one ``after`` it.
-
-    A document's last chunk leads to the first sentence of the next document.
-    """
+    """Chunk beginnings: from sentence 0 on, each leads to the one ``after`` it."""
     following, chosen, sentence = after.tolist(), [], 0
     while sentence < len(following):
         chosen.append(sentence)
@@ -215,32 +204,25 @@ def _below(limits: Ints, generator: np.random.Generator) -> Ints:
 
 
 def _elsewhere(
-    sentence_offsets: Ints,
-    document_offsets: Ints,
-    document: Ints,
-    spare: Ints,
-    generator: np.random.Generator,
+    text: _Text, document: Ints, spare: Ints, generator: np.random.Generator
 ) -> tuple[Ints, Ints]:
     """Token ranges in other documents: from a random sentence until ``spare`` tokens are reached.
 
     The other document is uniform over all but the own one (which serves only if it is alone).
     """
-    num_documents = len(document_offsets) - 1
+    num_documents = len(text.documents) - 1
     step = 1 + _below(np.full(len(document), num_documents - 1), generator)
     other = (document + step) % num_documents
-    size = document_offsets[other + 1] - document_offsets[other]
-    first = document_offsets[other] + _below(size, generator)
-    start = sentence_offsets[first]
-    end = np.searchsorted(sentence_offsets, start + spare)
-    end = np.minimum(np.maximum(end, first + 1), document_offsets[other + 1])
-    return start, sentence_offsets[end]
+    size = text.documents[other + 1] - text.documents[other]
+    first = text.documents[other] + _below(size, generator)
+    start = text.sentences[first]
+    end = np.searchsorted(text.sentences, start + spare)
+    end = np.minimum(np.maximum(end, first + 1), text.documents[other + 1])
+    return start, text.sentences[end]
 
 
 def _truncate(pairs: Pairs, room: int, generator: np.random.Generator) -> Pairs:
-    """Drop tokens until a pair fits, each from the front or the back with equal probability.
-
-    How many a segment loses is settled by the lengths; how many of them at its front is binomial.
-    """
+    """Drop tokens until a pair fits; how many of them at the front of a segment is binomial."""
     lengths = np.stack(truncated_lengths(pairs.lengths[:, 0], pairs.lengths[:, 1], room), axis=1)
     starts = pairs.starts + generator.binomial(pairs.lengths - lengths, 0.5)
     return Pairs(starts, lengths, pairs.labels, pairs.chunks)

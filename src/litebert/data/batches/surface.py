@@ -11,10 +11,7 @@ from litebert.model.config import IGNORED_LABEL
 
 
 def length_rule(batches: Sequence[Batch]) -> float | None:
-    """Accuracy of "the first segment is longer, so they are swapped"; None without labels.
-
-    Segments of one length are a guess: they count a half.
-    """
+    """Accuracy of "the longer one first: swapped" (as long: a half); None without labels."""
     right = count = 0.0
     for batch in batches:
         labelled = batch.sentence_labels != IGNORED_LABEL
@@ -42,16 +39,12 @@ def overlap_rule(batches: Sequence[Batch]) -> float | None:
             second = set(ids[row, borders[row] : batch.lengths[row] - 1].tolist())
             shares.append(len(first & second) / max(1, min(len(first), len(second))))
             labels.append(int(batch.sentence_labels[row]))
-    return _best_threshold(np.array(shares), np.array(labels)) if labels else None
-
-
-def _best_threshold(shares: np.ndarray, labels: np.ndarray) -> float:
-    """Largest accuracy of "label 1 where the share is below a threshold"."""
+    if not labels:
+        return None
     order = np.argsort(shares, kind="stable")
-    shares, labels = shares[order], labels[order]
+    ascending = np.array(shares)[order]
     # With the first k below the threshold: their ones and the others' zeros are right.
-    ones = np.concatenate(([0], np.cumsum(labels)))
+    ones = np.concatenate(([0], np.cumsum(np.array(labels)[order])))
     zeros_above = (len(labels) - ones[-1]) - (np.arange(len(ones)) - ones)
-    right = ones + zeros_above
-    possible = np.concatenate(([True], shares[1:] != shares[:-1], [True]))
-    return float(right[possible].max() / len(labels))
+    possible = np.concatenate(([True], ascending[1:] != ascending[:-1], [True]))
+    return float((ones + zeros_above)[possible].max() / len(labels))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -18,7 +19,7 @@ from litebert.common.errors import blame
 from litebert.common.files import read_json, write_json, write_json_lines
 from litebert.data.corpus.build import PROBLEMS, BuildFolder
 from litebert.data.corpus.ingest import Problem
-from litebert.data.corpus.parts import Part, read_hashes, read_part
+from litebert.data.corpus.parts import read_hashes, read_part
 from litebert.data.corpus.shards import Documents, cut_shards, shard_path, write_shard
 from litebert.text.coverage import Coverage
 
@@ -41,96 +42,67 @@ class PartRange:
     """exclusive"""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Assembly:
     """How parts become shards, and the counts that are lost with the parts."""
 
-    groups: tuple[PartRange, ...]
     first_documents: tuple[int, ...]
     """number of each part's first document, and of all documents at the end"""
-    text_bytes: int
-    train_documents: int
     duplicate_documents: int
-    empty_documents: int
-    problems: dict[str, int]
+    groups: tuple[PartRange, ...] = ()
+    text_bytes: int = 0
+    train_documents: int = 0
+    empty_documents: int = 0
+    problems: dict[str, int] = field(default_factory=dict)
     coverage: tuple[int, ...] = (0, 0)
     """tokens that count, and those that the vocabulary lacks"""
 
 
-@dataclass
-class _Tally:
-    """What is counted while parts go by."""
-
-    tokens_of_parts: list[int] = field(default_factory=list)
-    """of training documents"""
-    train_documents: int = 0
-    text_bytes: int = 0
-    empty_documents: int = 0
-    problems: Counter[str] = field(default_factory=Counter)
-    named_problems: list[Problem] = field(default_factory=list)
-    coverage: Coverage = field(default_factory=Coverage)
-
-    def add(self, part: Part, is_train: NDArray[np.bool_]) -> None:
-        summary = part.summary
-        self.tokens_of_parts.append(int(part.documents.document_tokens[is_train].sum()))
-        self.train_documents += int(is_train.sum())
-        self.text_bytes += summary.text_bytes
-        self.empty_documents += summary.empty_documents
-        self.problems.update(summary.problem_counts)
-        self.named_problems += summary.problems[: _NAMED_PROBLEMS - len(self.named_problems)]
-        self.coverage += Coverage(*summary.coverage)
-
-
 def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens: int) -> Assembly:
-    """Find duplicates, write the dev shards, and decide which parts make which train shard.
-
-    What it returns is stored last: if it is there, the rest is done.
-    """
+    """Find duplicates, write dev shards, plan the train shards; the plan is stored last of all."""
     if build.assembly.is_file():
         return from_dict(Assembly, read_json(build.assembly), str(build.assembly))
     parts = [build.part(index) for index in range(num_parts)]
     first_documents = [0, *accumulate(len(read_hashes(path)) for path in parts)]
     num_duplicates = _mark_duplicates(build, parts, first_documents[-1]) if dedup else 0
-    tally = _Tally()
+    assembly = Assembly(tuple(first_documents), num_duplicates)
+    train_tokens, problems, named = list[int](), Counter[str](), list[Problem]()
 
     def dev_documents() -> Iterator[Documents]:
         for path, first in zip(parts, first_documents, strict=False):
-            part = read_part(path)
-            keep = _kept(build, first, len(part.is_dev))
-            tally.add(part, keep & ~part.is_dev)
-            yield part.documents.select(keep & part.is_dev)
+            documents, is_dev, summary = read_part(path)
+            keep = _kept(build, first, len(is_dev))
+            is_train = keep & ~is_dev
+            train_tokens.append(int(documents.document_tokens[is_train].sum()))
+            problems.update(summary.problem_counts)
+            named.extend(summary.problems[: _NAMED_PROBLEMS - len(named)])
+            assembly.train_documents += int(is_train.sum())
+            assembly.text_bytes += summary.text_bytes
+            assembly.empty_documents += summary.empty_documents
+            coverage = Coverage(*assembly.coverage) + Coverage(*summary.coverage)
+            assembly.coverage = astuple(coverage)
+            yield documents.select(keep & is_dev)
 
     for index, shard in enumerate(cut_shards(dev_documents(), shard_tokens)):
         write_shard(shard_path(build.out, "dev", index), shard)
-    write_json_lines(build.out / PROBLEMS, map(asdict, tally.named_problems))
-    assembly = Assembly(
-        groups=tuple(_groups(tally.tokens_of_parts, shard_tokens)),
-        first_documents=tuple(first_documents),
-        text_bytes=tally.text_bytes,
-        train_documents=tally.train_documents,
-        duplicate_documents=num_duplicates,
-        empty_documents=tally.empty_documents,
-        problems=dict(sorted(tally.problems.items())),
-        coverage=astuple(tally.coverage),
-    )
+    write_json_lines(build.out / PROBLEMS, map(asdict, named))
+    assembly.groups = tuple(_groups(train_tokens, shard_tokens))
+    assembly.problems = dict(sorted(problems.items()))
     write_json(build.assembly, to_dict(assembly))
     return assembly
 
 
 def write_train_shards(build: BuildFolder, assembly: Assembly) -> Iterator[int]:
-    """Join parts to train shards and remove them; yields each shard's number when it is there.
-
-    Shards that an earlier run wrote are kept.
-    """
+    """Join parts to those train shards that are missing, and remove them; yields shard numbers."""
     for index, group in enumerate(assembly.groups):
         path = shard_path(build.out, "train", index)
         numbers = range(group.first_part, group.last_part)
         if not path.with_suffix(".idx").is_file():  # it is written after the .bin
             selected: list[Documents] = []
             for number in numbers:
-                part = read_part(build.part(number))
-                keep = _kept(build, assembly.first_documents[number], len(part.is_dev))
-                selected.append(part.documents.select(keep & ~part.is_dev))
+                documents, is_dev, _ = read_part(build.part(number))
+                keep = _kept(build, assembly.first_documents[number], len(is_dev))
+                selected.append(documents.select(keep & ~is_dev))
             write_shard(path, Documents.join(selected))
         for number in numbers:
             build.part(number).unlink(missing_ok=True)
@@ -164,10 +136,7 @@ def _kept(build: BuildFolder, first: int, number: int) -> NDArray[np.bool_]:
 
 
 def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[PartRange]:
-    """Cut the parts into shards: one ends with the part that fills it.
-
-    Cutting between parts, not between documents, lets a part be removed once its shard is there.
-    """
+    """Cut between parts, so that one can be removed once the shard that it fills is there."""
     first = tokens = 0
     for index, num_tokens in enumerate(tokens_of_parts, start=1):
         tokens += num_tokens
@@ -191,28 +160,20 @@ def find_duplicates(
     num_partitions = min(_MAX_PARTITIONS, -(-num_documents // partition_records))
     shutil.rmtree(spill_folder, ignore_errors=True)
     spill_folder.mkdir(parents=True)
-    files = [(spill_folder / f"{i:03d}").open("wb") for i in range(num_partitions)]
-    try:
-        for array in _numbered(hashes):
-            partition = array["low"] % np.uint64(num_partitions)
+    paths, first = [spill_folder / f"{index:03d}" for index in range(num_partitions)], 0
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("wb")) for path in paths]
+        for array in hashes:
+            records = np.empty(len(array), _RECORD)
+            records["high"], records["low"] = array[:, 0], array[:, 1]
+            records["document"] = np.arange(first, first + len(array))
+            first += len(array)
+            partition = records["low"] % np.uint64(num_partitions)
             for index in np.unique(partition):
-                files[int(index)].write(array[partition == index].tobytes())
-    finally:
-        for file in files:
-            file.close()
-    for file in files:
-        yield _repeated(np.fromfile(file.name, _RECORD))
+                files[int(index)].write(records[partition == index].tobytes())
+    for path in paths:
+        yield _repeated(np.fromfile(path, _RECORD))
     shutil.rmtree(spill_folder)
-
-
-def _numbered(hashes: Iterable[NDArray[np.uint64]]) -> Iterator[NDArray[np.void]]:
-    first = 0
-    for array in hashes:
-        records = np.empty(len(array), _RECORD)
-        records["high"], records["low"] = array[:, 0], array[:, 1]
-        records["document"] = np.arange(first, first + len(array))
-        first += len(array)
-        yield records
 
 
 def _repeated(records: NDArray[np.void]) -> NDArray[np.int64]:

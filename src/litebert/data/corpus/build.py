@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from litebert.common.config import from_dict
@@ -43,10 +44,9 @@ class BuildRequest:
         if [source.path for source in self.sources] != [source.path for source in old.sources]:
             counts = f"{len(old.sources)} then, {len(self.sources)} now"
             return f"it was of other source files ({counts})"
-        for new_source, old_source in zip(self.sources, old.sources, strict=True):
-            if new_source.record() != old_source.record():
-                return f"source {new_source.path} changed"
-        return None
+        pairs = zip(self.sources, old.sources, strict=True)
+        changed = (now.path for now, before in pairs if now.record() != before.record())
+        return next((f"source {path} changed" for path in changed), None)
 
 
 class BuildFolder:
@@ -57,8 +57,7 @@ class BuildFolder:
     """
 
     def __init__(self, out: Path) -> None:
-        self.out = out
-        self.work = out / _WORK
+        self.out, self.work = out, out / _WORK
         self.parts = self.work / "parts"
         self.assembly = self.work / "assembly.json"
         """says how parts become shards; it appears once all parts are there"""
@@ -89,10 +88,8 @@ class BuildFolder:
         if old is not None and (difference := request.difference(old)) is not None:
             if self.is_finished or any(self.parts.glob("*.npz")) or self.assembly.is_file():
                 kind = "a finished" if self.is_finished else "an unfinished"
-                raise DataError(
-                    f"{self.out} holds {kind} build: {difference}; choose another --out, or "
-                    "discard what it holds with --restart"
-                )
+                remedy = "choose another --out, or discard what it holds with --restart"
+                raise DataError(f"{self.out} holds {kind} build: {difference}; {remedy}")
             self._discard()  # nothing was done yet: nothing is lost
         if self.is_finished:
             shutil.rmtree(self.work, ignore_errors=True)
@@ -103,9 +100,8 @@ class BuildFolder:
             remove(path)
         self.parts.mkdir(parents=True, exist_ok=True)
         write_sources(self.work / SOURCES, request.sources, times=True)
-        write_json(
-            self.work / _REQUEST, {"tokenizer": request.tokenizer, "settings": request.settings}
-        )
+        values = {"tokenizer": request.tokenizer, "settings": request.settings}
+        write_json(self.work / _REQUEST, values)
 
     def part(self, index: int) -> Path:
         """Return the file of a part."""
@@ -118,14 +114,7 @@ class BuildFolder:
 
     def num_leading_parts(self) -> int:
         """Return how many parts are finished without a gap from the first on."""
-        index = 0
-        while self.part(index).is_file():
-            index += 1
-        return index
-
-    def close(self) -> None:
-        """Remove what only an unfinished build needs."""
-        shutil.rmtree(self.work)
+        return next(index for index in count() if not self.part(index).is_file())
 
     def _old_request(self) -> BuildRequest | None:
         """What the build that the folder holds was started with, if it holds one."""

@@ -15,11 +15,7 @@ EngineName = Literal["local", "ray"]
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """How raw text becomes token shards.
-
-    >>> PrepareConfig((Path("wiki.txt.xz"),), Path("tokenizer"), Path("shards")).dev_share
-    0.005
-    """
+    """How raw text becomes token shards."""
 
     input: tuple[Path, ...]
     """files, folders, quoted globs or addresses (s3://, hf://) of plain text, .jsonl, .parquet, \

@@ -49,11 +49,7 @@ def num_cores() -> int:
 
 
 def on_ray(raw_parts: Iterable[RawPart], settings: PartSettings, workers: int | None) -> Results:
-    """Let a Ray cluster do the work.
-
-    Text and parts travel through Ray, so the nodes need litebert but neither the input nor a
-    shared disk.
-    """
+    """Let a Ray cluster do the work; its nodes need litebert, but neither input nor shared disk."""
     with joined_ray(workers) as ray:
         function, shared_settings = ray.remote(build_part), ray.put(settings)
 
@@ -81,10 +77,9 @@ def joined_ray(cpus: int | None = None) -> Iterator[Any]:
         ray.init(address=address, num_cpus=cpus if address == "local" else None, **quiet)
     except (OSError, RuntimeError, ValueError) as error:  # ConnectionError is an OSError
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(
-            f"Ray cannot be reached at RAY_ADDRESS={address}: {reason.rstrip('.')}; start a "
-            "cluster with `ray start --head`, or unset RAY_ADDRESS to use this machine"
-        ) from None
+        problem = f"Ray cannot be reached at RAY_ADDRESS={address}: {reason.rstrip('.')}"
+        remedy = "start a cluster with `ray start --head`, or unset RAY_ADDRESS to use this machine"
+        raise ConfigError(f"{problem}; {remedy}") from None
     try:
         yield ray
     finally:
@@ -108,9 +103,9 @@ def _in_processes(raw_parts: Iterable[RawPart], settings: PartSettings, workers:
     try:
         yield from _queued(raw_parts, submit, first, workers)
     except BrokenProcessPool:
+        remedy = f"run the same command again, with fewer --workers than {workers}"
         raise DataError(
-            "a worker process died, perhaps out of memory; run the same command again, "
-            f"with fewer --workers than {workers}: finished work is kept"
+            f"a worker process died, perhaps out of memory; {remedy}: finished work is kept"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)

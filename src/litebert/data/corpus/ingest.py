@@ -57,7 +57,6 @@ class Position(NamedTuple):
     """A place between two documents of the corpus."""
 
     source: int = 0
-    """which source"""
     offset: int = 0
     """bytes (decompressed) or Parquet rows before the place"""
     line: int = 1
@@ -78,11 +77,8 @@ class Excerpt:
     """lines as bytes, or rows"""
     num_bytes: int
     """size of its text"""
-    end_offset: int
-    end_line: int
+    end: Position
     problems: tuple[Problem, ...] = ()
-    ends_source: bool = False
-    """nothing more is read of the source, whatever it still holds"""
 
 
 @dataclass(frozen=True)
@@ -109,111 +105,161 @@ def read_raw_parts(
     A part has half of ``part_bytes`` to four times as many. ``group`` is a second column to read.
     """
     index, excerpts, num_bytes = first_index, list[Excerpt](), 0
-    end = start
     for number in range(start.source, len(sources)):
-        source = sources[number]
-        offset, line = (start.offset, start.line) if number == start.source else (0, 1)
-        for found in _excerpts(source, column, group, offset, line, part_bytes):
+        reader = _Reader(sources[number], number, column, group, part_bytes)
+        for found in reader.excerpts(start if number == start.source else Position(number)):
             excerpts.append(found)
             num_bytes += found.num_bytes
-            end = Position(number, found.end_offset, found.end_line)
-            if found.ends_source:
-                end = Position(number + 1)
             if num_bytes >= part_bytes // 2:
-                yield RawPart(index, tuple(excerpts), end, num_bytes)
+                yield RawPart(index, tuple(excerpts), found.end, num_bytes)
                 index, excerpts, num_bytes = index + 1, [], 0
     if excerpts:
-        yield RawPart(index, tuple(excerpts), end, num_bytes)
+        yield RawPart(index, tuple(excerpts), excerpts[-1].end, num_bytes)
 
 
-def _excerpts(
-    source: Source, column: str, group: str | None, offset: int, line: int, part_bytes: int
-) -> Iterator[Excerpt]:
-    if source.bytes == 0:
-        yield _failure(source, "empty_file", 0, "0 bytes")
-        return
-    if source.format == "parquet":
-        yield from _parquet_excerpts(source, column, group, offset, part_bytes)
-        return
-    if source.format == "squad":
-        yield from _squad_excerpts(source, column, offset, part_bytes)
-        return
-    end_line = line
-    try:
-        with open_binary(source.path) as stream:
-            _skip(stream, offset, Path(source.path).suffix.lower() in COMPRESSIONS)
-            for found in _text_excerpts(stream, source, offset, line, part_bytes):
-                end_line = found.end_line
+@dataclass(frozen=True)
+class _Reader:
+    """One source, its place among all of them, and what is read of it."""
+
+    source: Source
+    number: int
+    column: str
+    group: str | None
+    part_bytes: int
+
+    def excerpts(self, start: Position) -> Iterator[Excerpt]:
+        """Yield what comes after a place; the last excerpt of a damaged file says so."""
+        if self.source.bytes == 0:
+            yield self._failure("empty_file", 0, "0 bytes")
+            return
+        read = {"parquet": self._parquet, "squad": self._squad}.get(self.source.format, self._text)
+        end = start
+        try:
+            for found in read(start):
+                end = found.end
                 yield found
-    except READ_ERRORS as error:
-        _raise_if_the_machine_failed(error)
-        detail = f"{str(error) or type(error).__name__}; the rest of the file is left out"
-        yield _failure(source, "unreadable_file", end_line, detail)
+        except READ_ERRORS as error:
+            # A full or failing disk carries an error number, a damaged file does not. Only the
+            # file's own damage may leave its text out: the rest must end the build.
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            reason = " ".join(str(error).split()) or type(error).__name__
+            detail = f"{reason}; the rest of the file is left out"
+            yield self._failure("unreadable_file", end.line, detail)
 
+    def _failure(self, kind: ProblemKind, line: int, detail: str) -> Excerpt:
+        """Report a source of which nothing more is read, whatever it still holds."""
+        problem = Problem(kind, self.source.path, line, detail)
+        return Excerpt(self.source, 1, b"", 0, Position(self.number + 1), (problem,))
 
-def _raise_if_the_machine_failed(error: Exception) -> None:
-    """A full or failing disk carries an error number, a damaged file does not.
+    def _text(self, start: Position) -> Iterator[Excerpt]:
+        """Yield lines of plain text or JSON, cut where a document ends.
 
-    Only the file's own damage may leave its text out: the rest must end the build.
-    """
-    if isinstance(error, OSError) and error.errno is not None:
-        raise error
+        The buffer is filled to an exact size before a cut is sought, so that the cuts depend on the
+        text and on the beginning alone.
+        """
+        source, largest = self.source, LARGEST * self.part_bytes
+        first_size = largest if source.layout == "files" else self.part_bytes
+        buffer, size, is_fresh = b"", first_size, start.offset == 0
+        with open_binary(source.path) as stream:
+            _skip(stream, start.offset, Path(source.path).suffix.lower() in COMPRESSIONS)
+            while True:
+                buffer += stream.read(max(0, size - len(buffer)))
+                if is_fresh and (not buffer or b"\0" in buffer[:_BINARY_BYTES]):
+                    kind: ProblemKind = "binary_file" if buffer else "empty_file"
+                    detail = "NUL bytes; if it is UTF-16, convert it to UTF-8"
+                    yield self._failure(kind, 0, detail if buffer else "no text")
+                    return
+                is_fresh = False
+                if len(buffer) < size:
+                    if buffer:
+                        yield self._lines(start, buffer, len(buffer), buffer.count(b"\n"))
+                    return
+                end, problems = self._last_document_end(buffer), list[Problem]()
+                if end == 0 and size < largest:
+                    size = min(2 * size, largest)
+                    continue
+                if end == 0:
+                    end = buffer.rfind(b"\n") + 1
+                    excess = f"longer than {largest:,} bytes"
+                    detail = f"{excess}; the rest becomes a document of its own"
+                    problems = [Problem("document_cut", source.path, start.line, detail)]
+                data, num_lines, buffer = buffer[:end], buffer.count(b"\n", 0, end), buffer[end:]
+                if end == 0:
+                    end, buffer = _skip_line(stream, len(buffer))
+                    num_lines = 1
+                    detail = f"{end:,} bytes, more than {largest:,}; the line is left out"
+                    problems = [Problem("overlong_line", source.path, start.line, detail)]
+                found = self._lines(start, data, end, num_lines, problems)
+                yield found
+                start, size = found.end, first_size
 
+    def _lines(
+        self, start: Position, data: bytes, size: int, lines: int, problems: Sequence[Problem] = ()
+    ) -> Excerpt:
+        """Return the excerpt of some lines, of which ``data`` is what is kept."""
+        end = Position(self.number, start.offset + size, start.line + lines)
+        return Excerpt(self.source, start.line, data, len(data), end, tuple(problems))
 
-def _text_excerpts(
-    stream: IO[bytes], source: Source, offset: int, line: int, part_bytes: int
-) -> Iterator[Excerpt]:
-    """Yield lines of plain text or JSON, cut where a document ends.
+    def _last_document_end(self, buffer: bytes) -> int:
+        """Return where the last whole document of a buffer ends, or 0."""
+        if self.source.format == "jsonl":
+            return buffer.rfind(b"\n") + 1
+        if self.source.layout == "files":
+            return 0
+        found = buffer.rfind(b"\n\n")
+        if found >= 0:
+            return found + 2
+        # Blank lines with spaces or carriage returns: slower to find, and rare.
+        return max((match.end() for match in _BLANK_LINE.finditer(buffer)), default=0)
 
-    The buffer is filled to an exact size before a cut is sought, so that the cuts depend on the
-    text and on the beginning alone.
-    """
-    largest = LARGEST * part_bytes
-    first_size = largest if source.layout == "files" else part_bytes
-    buffer, size, is_fresh = b"", first_size, offset == 0
-    while True:
-        buffer += stream.read(max(0, size - len(buffer)))
-        if is_fresh and (not buffer or b"\0" in buffer[:_BINARY_BYTES]):
-            detail = "NUL bytes; if it is UTF-16, convert it to UTF-8" if buffer else "no text"
-            yield _failure(source, "binary_file" if buffer else "empty_file", 0, detail)
-            return
-        is_fresh = False
-        if len(buffer) < size:
-            if buffer:
-                size, end_line = len(buffer), line + buffer.count(b"\n")
-                yield Excerpt(source, line, buffer, size, offset + size, end_line)
-            return
-        end, problems = _last_document_end(buffer, source), tuple[Problem, ...]()
-        if end == 0 and size < largest:
-            size = min(2 * size, largest)
-            continue
-        if end == 0:
-            end = buffer.rfind(b"\n") + 1
-            detail = f"longer than {largest:,} bytes; the rest becomes a document of its own"
-            problems = (Problem("document_cut", source.path, line, detail),)
-        data, num_lines = buffer[:end], buffer.count(b"\n", 0, end)
-        if end == 0:
-            end, buffer = _skip_line(stream, len(buffer))
-            num_lines = 1
-            detail = f"{end:,} bytes, more than {largest:,}; the line is left out"
-            problems = (Problem("overlong_line", source.path, line, detail),)
+    def _parquet(self, start: Position) -> Iterator[Excerpt]:
+        """Yield values of the columns; offsets are rows."""
+        with needs("data", f"{self.source.path}: reading Parquet"):
+            import pyarrow
+        try:
+            with open_parquet(Path(self.source.path)) as file:
+                names = file.schema_arrow.names
+                columns = [self.column] if self.group is None else [self.column, self.group]
+                if missing := [name for name in columns if name not in names]:
+                    detail = f"no '{missing[0]}' among: {', '.join(names)}"
+                    yield self._failure("missing_column", 0, detail)
+                    return
+                rows = parquet_rows(file, start.offset, columns)
+                named = ({self.column: r} if isinstance(r, DataError) else r for r in rows)
+                yield from self._rows(named, start.offset)
+        except pyarrow.ArrowException as error:
+            raise OSError(str(error)) from None
+
+    def _squad(self, start: Position) -> Iterator[Excerpt]:
+        """Yield the articles of the file, their passages as paragraphs; offsets are articles."""
+        try:
+            with blame("the file"):
+                articles = [
+                    "\n".join(" ".join(part["context"].split()) for part in article["paragraphs"])
+                    for article in read_json(self.source.path, machine_memory() // 2)["data"]  # type: ignore[attr-defined]
+                ]
+        except DataError as error:
+            detail = f"not a SQuAD file: {error}; it is left out"
+            yield self._failure("broken_json", 0, detail)
         else:
-            buffer = buffer[end:]
-        yield Excerpt(source, line, data, len(data), offset + end, line + num_lines, problems)
-        offset, line, size = offset + end, line + num_lines, first_size
+            rows = ({self.column: article} for article in articles[start.offset :])
+            yield from self._rows(rows, start.offset)
 
-
-def _last_document_end(buffer: bytes, source: Source) -> int:
-    """Return where the last whole document of a buffer ends, or 0."""
-    if source.format == "jsonl":
-        return buffer.rfind(b"\n") + 1
-    if source.layout == "files":
-        return 0
-    found = buffer.rfind(b"\n\n")
-    if found >= 0:
-        return found + 2
-    # Blank lines with spaces or carriage returns: slower to find, and rare.
-    return max((match.end() for match in _BLANK_LINE.finditer(buffer)), default=0)
+    def _rows(self, rows: Iterable[Mapping[str, object]], first_row: int) -> Iterator[Excerpt]:
+        """Yield rows from ``first_row`` on, in excerpts of about a part each."""
+        kept, size = list[Mapping[str, object]](), 0
+        for last, row in enumerate(rows, start=first_row + 1):
+            kept.append(row)
+            text = row[self.column]
+            size += len(text) if isinstance(text, str) else 0
+            if size >= self.part_bytes:
+                end = Position(self.number, last, last + 1)
+                yield Excerpt(self.source, first_row + 1, tuple(kept), size, end)
+                first_row, kept, size = last, [], 0
+        if kept:
+            end = Position(self.number, last, last + 1)
+            yield Excerpt(self.source, first_row + 1, tuple(kept), size, end)
 
 
 def _skip(stream: IO[bytes], num_bytes: int, is_compressed: bool) -> None:
@@ -228,80 +274,7 @@ def _skip(stream: IO[bytes], num_bytes: int, is_compressed: bool) -> None:
 def _skip_line(stream: IO[bytes], num_bytes: int) -> tuple[int, bytes]:
     """Read past the end of a line; returns its length and what was read beyond it."""
     while data := stream.read(_SKIP_BYTES):
-        end = data.find(b"\n") + 1
-        if end:
+        if end := data.find(b"\n") + 1:
             return num_bytes + end, data[end:]
         num_bytes += len(data)
     return num_bytes, b""
-
-
-def _failure(source: Source, kind: ProblemKind, line: int, detail: str) -> Excerpt:
-    """Report a source of which nothing more is read."""
-    problem = Problem(kind, source.path, line, detail)
-    return Excerpt(source, 1, b"", 0, 0, 1, (problem,), ends_source=True)
-
-
-def _parquet_excerpts(
-    source: Source, column: str, group: str | None, offset: int, part_bytes: int
-) -> Iterator[Excerpt]:
-    """Yield values of the columns; offsets are rows."""
-    with needs("data", f"{source.path}: reading Parquet"):
-        import pyarrow
-    first_row = offset
-    try:
-        with open_parquet(Path(source.path)) as file:
-            schema = file.schema_arrow
-            columns = [column] if group is None else [column, group]
-            if missing := [name for name in columns if name not in schema.names]:
-                names = ", ".join(schema.names)
-                yield _failure(source, "missing_column", 0, f"no '{missing[0]}' among: {names}")
-                return
-            rows: Iterable[Mapping[str, object]] = (
-                {column: row} if isinstance(row, DataError) else row
-                for row in parquet_rows(file, offset, columns)
-            )
-            for found in _excerpts_of_rows(source, rows, column, offset, part_bytes):
-                first_row = found.end_offset
-                yield found
-    except (*READ_ERRORS, pyarrow.ArrowException) as error:
-        _raise_if_the_machine_failed(error)
-        detail = f"{' '.join(str(error).split())}; the rest of the file is left out"
-        yield _failure(source, "unreadable_file", first_row + 1, detail)
-
-
-def _squad_excerpts(source: Source, column: str, offset: int, part_bytes: int) -> Iterator[Excerpt]:
-    """Yield the articles of a SQuAD file, their passages as paragraphs; offsets are articles."""
-    try:
-        with blame("the file"):
-            articles = [
-                "\n".join(" ".join(part["context"].split()) for part in article["paragraphs"])
-                for article in read_json(source.path, machine_memory() // 2)["data"]  # type: ignore[attr-defined]
-            ]
-    except DataError as error:
-        yield _failure(source, "broken_json", 0, f"not a SQuAD file: {error}; it is left out")
-    except READ_ERRORS as error:
-        _raise_if_the_machine_failed(error)
-        yield _failure(source, "unreadable_file", 0, f"{error}; it is left out")
-    else:
-        rows = ({column: article} for article in articles[offset:])
-        yield from _excerpts_of_rows(source, rows, column, offset, part_bytes)
-
-
-def _excerpts_of_rows(
-    source: Source,
-    rows: Iterable[Mapping[str, object]],
-    column: str,
-    first_row: int,
-    part_bytes: int,
-) -> Iterator[Excerpt]:
-    """Yield rows from ``first_row`` on, in excerpts of about a part each."""
-    kept, size = list[Mapping[str, object]](), 0
-    for last, row in enumerate(rows, start=first_row + 1):
-        kept.append(row)
-        text = row[column]
-        size += len(text) if isinstance(text, str) else 0
-        if size >= part_bytes:
-            yield Excerpt(source, first_row + 1, tuple(kept), size, last, last + 1)
-            first_row, kept, size = last, [], 0
-    if kept:
-        yield Excerpt(source, first_row + 1, tuple(kept), size, last, last + 1)

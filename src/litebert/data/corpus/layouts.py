@@ -70,9 +70,9 @@ def detect_layout(samples: Sequence[str], language: str) -> tuple[TextLayout, st
         return "files", "a blank line after every line, in several files"
     some_lines = lines[:: max(1, len(lines) // _SPLIT_LINES)]
     per_line = float(np.mean([len(split_sentences(line, language)) for line in some_lines]))
-    reason = f"{per_line:.1f} sentences a line, "
+    layout: TextLayout = "paragraphs"
+    gaps = f"a blank line after every {lines_per_group:.0f}"
     if len(groups) == len(samples):
-        layout: TextLayout = "files" if per_line > _SENTENCES_PER_LINE else "sentences"
-        return layout, reason + "no blank lines"
-    layout = "paragraphs" if per_line > _SENTENCES_PER_LINE else "sentences"
-    return layout, reason + f"a blank line after every {lines_per_group:.0f}"
+        layout, gaps = "files", "no blank lines"
+    reason = f"{per_line:.1f} sentences a line, {gaps}"
+    return layout if per_line > _SENTENCES_PER_LINE else "sentences", reason

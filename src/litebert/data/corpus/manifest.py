@@ -93,10 +93,8 @@ class Manifest:
         if not folder.is_dir():
             raise DataError(f"{folder} does not exist; make shards with `litebert prepare`")
         if not path.is_file():
-            raise DataError(
-                f"{folder} has no {MANIFEST}: it holds no shards or an unfinished build; "
-                "run `litebert prepare` (again)"
-            )
+            problem = f"has no {MANIFEST}: it holds no shards or an unfinished build"
+            raise DataError(f"{folder} {problem}; run `litebert prepare` (again)")
         values = read_json(path)
         if values.get("format") != FORMAT or values.get("version") != VERSION:
             raise DataError(f"{path} is not a {FORMAT} manifest of version {VERSION}")
@@ -106,10 +104,9 @@ class Manifest:
             raise DataError(f"{error}; run `litebert prepare` again") from None
         for name, split in manifest.splits.items():
             if split != SplitEntry.of(split.shards):
-                raise DataError(
-                    f"{path}: the counts of {name} are not the sums of its shards': the file was "
-                    "changed; put it back, or run `litebert prepare` into a new folder"
-                )
+                problem = f"the counts of {name} are not the sums of its shards'"
+                remedy = "put it back, or run `litebert prepare` into a new folder"
+                raise DataError(f"{path}: {problem}: the file was changed; {remedy}")
         return manifest
 
     def write(self, folder: Path) -> None:

@@ -6,9 +6,9 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, field
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
@@ -31,7 +31,7 @@ from litebert.data.corpus.ingest import (
 )
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.manifest import Manifest
-from litebert.data.corpus.shards import Documents, Tokens, token_dtype
+from litebert.data.corpus.shards import Documents, Tokens, TokenType, token_dtype
 from litebert.data.corpus.sources import Source, read_sources
 from litebert.text.coverage import Coverage
 from litebert.text.sentences import split_sentences
@@ -70,32 +70,6 @@ class PartSummary:
     """tokens that count, and those that the vocabulary lacks"""
 
 
-@dataclass(frozen=True)
-class Part:
-    """The documents of one part in order, duplicates and both splits included."""
-
-    documents: Documents
-    hashes: NDArray[np.uint64]
-    """128-bit hash of each document's text, uint64 [D, 2]"""
-    is_dev: NDArray[np.bool_]
-    """which documents belong to the dev split, bool [D]"""
-    summary: PartSummary
-
-    def to_bytes(self) -> bytes:
-        """Return the content of a part's file."""
-        file = io.BytesIO()
-        np.savez(
-            file,
-            tokens=self.documents.tokens,
-            sentence_lengths=self.documents.sentence_lengths.astype(np.uint32),
-            document_lengths=self.documents.document_lengths.astype(np.uint32),
-            hashes=self.hashes,
-            is_dev=self.is_dev,
-            summary=np.frombuffer(json.dumps(asdict(self.summary)).encode(), np.uint8),
-        )
-        return file.getvalue()
-
-
 @contextmanager
 def _arrays(file: Path | io.BytesIO) -> Iterator[Mapping[str, NDArray[Any]]]:
     source = f"{file}: `litebert prepare --restart` builds anew; the part"
@@ -108,19 +82,16 @@ def _arrays(file: Path | io.BytesIO) -> Iterator[Mapping[str, NDArray[Any]]]:
         raise DataError(f"{source} is damaged: {error}") from None
 
 
-def read_part(path: Path) -> Part:
-    """Read a part's file."""
+def read_part(path: Path) -> tuple[Documents, NDArray[np.bool_], PartSummary]:
+    """Read the documents of a part, which of them belong to the dev split (bool [D]), and more."""
     with _arrays(path) as arrays:
-        documents = Documents(
-            arrays["tokens"],
-            arrays["sentence_lengths"].astype(np.int64),
-            arrays["document_lengths"].astype(np.int64),
-        )
-        return Part(documents, arrays["hashes"], arrays["is_dev"], _summary(arrays["summary"]))
+        lengths = (arrays[f"{kind}_lengths"].astype(np.int64) for kind in ("sentence", "document"))
+        documents = Documents(arrays["tokens"], *lengths)
+        return documents, arrays["is_dev"], _summary(arrays["summary"])
 
 
 def read_hashes(path: Path) -> NDArray[np.uint64]:
-    """Read only the hashes of a part's documents, uint64 [D, 2]."""
+    """Read only the 128-bit hash of each document's text, uint64 [D, 2]."""
     with _arrays(path) as arrays:
         return cast(NDArray[np.uint64], arrays["hashes"])
 
@@ -141,36 +112,39 @@ def _summary(data: NDArray[np.uint8]) -> PartSummary:
 def build_part(raw: RawPart, settings: PartSettings) -> bytes:
     """Turn raw text into its part's file: the function that runs on every worker."""
     tokenizer = _tokenizer(settings.model, settings.tokenizer)
-    problems: list[Problem] = []
-    sentences: list[str] = []
-    lengths: list[int] = []
-    hashes: list[bytes] = []
-    is_dev: list[bool] = []
+    parser = _Parser(settings.column, settings.held_out, tokenizer if settings.ids else None)
+    sentences, lengths, keys, is_dev = list[str](), list[int](), list[bytes](), list[bool]()
     text_bytes = 0
-    reader = _Ids(tokenizer) if settings.ids else None
-    for document in _documents(raw, settings.column, settings.held_out, problems, reader):
+    for document in parser.documents(raw):
         text_bytes += len(document.text)
-        hashes.append(document.key)
+        keys.append(document.key)
         is_dev.append(document.is_dev)
-        num_before = len(sentences)
-        if document.source.layout == "sentences" or settings.ids:
-            sentences.extend(document.paragraphs)
-        else:
-            for paragraph in document.paragraphs:
-                sentences.extend(split_sentences(paragraph, settings.language))
-        lengths.append(len(sentences) - num_before)
-    packed, keep = _encode(reader or tokenizer, sentences, lengths)
-    keys = np.frombuffer(b"".join(hashes), "<u8").reshape(-1, 2)
-    counts = Counter[str](problem.kind for problem in problems)
+        found = document.paragraphs
+        if document.source.layout != "sentences" and not settings.ids:
+            found = [s for part in found for s in split_sentences(part, settings.language)]
+        sentences.extend(found)
+        lengths.append(len(found))
+    encode = _numbers if settings.ids else tokenizer.encode_batch
+    packed, keep = _encode(encode, token_dtype(tokenizer.vocab_size), sentences, lengths)
     summary = PartSummary(
         end=raw.end,
         text_bytes=text_bytes,
         empty_documents=int((~keep).sum()),
-        problem_counts=dict(counts),
-        problems=tuple(problems[:_NAMED_PROBLEMS]),
+        problem_counts=dict(Counter[str](problem.kind for problem in parser.problems)),
+        problems=tuple(parser.problems[:_NAMED_PROBLEMS]),
         coverage=astuple(Coverage.of([packed.tokens], tokenizer)),
     )
-    return Part(packed, keys[keep], np.array(is_dev, np.bool_)[keep], summary).to_bytes()
+    file = io.BytesIO()
+    np.savez(
+        file,
+        tokens=packed.tokens,
+        sentence_lengths=packed.sentence_lengths.astype(np.uint32),
+        document_lengths=packed.document_lengths.astype(np.uint32),
+        hashes=np.frombuffer(b"".join(keys), "<u8").reshape(-1, 2)[keep],
+        is_dev=np.array(is_dev, np.bool_)[keep],
+        summary=np.frombuffer(json.dumps(asdict(summary)).encode(), np.uint8),
+    )
+    return file.getvalue()
 
 
 @dataclass(frozen=True)
@@ -190,7 +164,7 @@ class HeldOut:
         """Say whether a document is held out, given its hash and its column's value."""
         if self.group is not None:
             whole = source.sha256 if self.group == "file" else str(group)
-            key = hashlib.blake2b(whole.encode(errors="replace"), digest_size=16).digest()
+            key = _hash(whole.encode(errors="replace"))
         limit = int(self.share * (1 << 53)) << 11
         return source.split == "dev" or int.from_bytes(key[:8], "little") < limit
 
@@ -206,39 +180,16 @@ def raw_texts(
     sources: Sequence[Source], column: str = "text", held_out: HeldOut | None = None
 ) -> Iterator[str]:
     """Yield the documents of sources that belong to the dev split, by default all; each once."""
-    held_out = held_out or HeldOut()
-    seen = set[bytes]()
+    held_out, seen = held_out or HeldOut(), set[bytes]()
     for raw in read_raw_parts(sources, column, group=held_out.column):
-        for document in _documents(raw, column, held_out, []):
+        for document in _Parser(column, held_out).documents(raw):
             if document.is_dev and document.key not in seen:
                 seen.add(document.key)
                 yield document.text.decode()
 
 
-class _Document(NamedTuple):
-    source: Source
-    paragraphs: list[str]
-    text: bytes
-    key: bytes
-    """128-bit hash of the text"""
-    is_dev: bool
-
-
-def _documents(
-    raw: RawPart,
-    column: str,
-    held_out: HeldOut,
-    problems: list[Problem],
-    reader: _Ids | None = None,
-) -> Iterator[_Document]:
-    """Yield every document of a part."""
-    for excerpt in raw.excerpts:
-        problems.extend(excerpt.problems)
-        for paragraphs, group in _paragraphs(excerpt, column, held_out.column, problems, reader):
-            text = "\n".join(paragraphs).encode()
-            key = hashlib.blake2b(text, digest_size=16).digest()
-            is_dev = held_out.has(excerpt.source, key, group)
-            yield _Document(excerpt.source, paragraphs, text, key, is_dev)
+def _hash(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
 
 
 @lru_cache(maxsize=1)
@@ -247,48 +198,38 @@ def _tokenizer(model: bytes, settings: TokenizerSettings) -> Tokenizer:
     return open_tokenizer(model, settings)
 
 
-class _Ids:
-    """Documents of piece ids, each sentence as a line of numbers."""
+def _id_lines(record: object, tokenizer: Tokenizer) -> list[str]:
+    """Return the sentences of a document of ids as numbers; a ValueError says what is wrong."""
+    if not isinstance(record, list):
+        raise ValueError(f"expected a list of ids, found {type(record).__name__}")
+    if not any(isinstance(part, list) for part in record):
+        ends = [at for at, number in enumerate([*record, -1]) if number == -1]
+        record = [record[a + 1 : b] for a, b in pairwise([-1, *ends])]
+    size, special = tokenizer.vocab_size, set(tokenizer.special_ids) - {tokenizer.unk_id}
+    for part in record:
+        wrong = part
+        if isinstance(part, list):
+            wrong = [n for n in part if type(n) is not int or not 0 <= n < size or n in special]
+        if wrong != []:
+            raise ValueError(f"{str(wrong)[:40]}: ids are 0 to {size - 1}, not special ones")
+    return [" ".join(map(str, part)) for part in record]
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.vocab_size = tokenizer.vocab_size
-        self._allowed = set(range(self.vocab_size)) - set(tokenizer.special_ids)
-        self._allowed.add(tokenizer.unk_id)
 
-    def sentences(self, record: object) -> list[str]:
-        """Return a document's sentences; a ValueError says what is wrong with it."""
-        if not isinstance(record, list):
-            raise ValueError(f"expected a list of ids, found {type(record).__name__}")
-        if not any(isinstance(part, list) for part in record):
-            ends = [at for at, number in enumerate([*record, -1]) if number == -1]
-            record = [record[a + 1 : b] for a, b in pairwise([-1, *ends])]
-        for part in record:
-            wrong = part if not isinstance(part, list) else [
-                one for one in part if type(one) is not int or one not in self._allowed
-            ]  # fmt: skip
-            if wrong != []:
-                raise ValueError(
-                    f"{str(wrong)[:40]}: ids are 0 to {self.vocab_size - 1}, not special ones"
-                )
-        return [" ".join(map(str, part)) for part in record]
-
-    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return the numbers of each line."""
-        return [list(map(int, line.split())) for line in lines]
+def _numbers(lines: Sequence[str]) -> list[list[int]]:
+    return [list(map(int, line.split())) for line in lines]
 
 
 def _encode(
-    tokenizer: Tokenizer | _Ids, sentences: Sequence[str], lengths: Sequence[int]
+    encode_batch: Callable[[Sequence[str]], list[list[int]]],
+    dtype: TokenType,
+    sentences: Sequence[str],
+    lengths: Sequence[int],
 ) -> tuple[Documents, NDArray[np.bool_]]:
-    """Tokenise sentences; returns documents and which of the ``lengths`` were not empty.
-
-    Sentences without a token, and documents without a sentence, are left out.
-    """
-    dtype = token_dtype(tokenizer.vocab_size)
+    """Tokenise; returns what is not empty, and which of the documents (``lengths``) are not."""
     arrays = [np.empty(0, dtype)]
     sentence_lengths = np.zeros(len(sentences), np.int64)
     for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
-        batch = tokenizer.encode_batch(sentences[start : start + _SENTENCES_AT_ONCE])
+        batch = encode_batch(sentences[start : start + _SENTENCES_AT_ONCE])
         sentence_lengths[start : start + len(batch)] = [len(ids) for ids in batch]
         arrays.append(np.fromiter(chain.from_iterable(batch), dtype))
     document_of = np.repeat(np.arange(len(lengths)), lengths)
@@ -299,89 +240,110 @@ def _encode(
     return Documents(tokens, sentence_lengths[is_full], document_lengths[keep]), keep
 
 
+class _Document(NamedTuple):
+    source: Source
+    paragraphs: list[str]
+    """in the layout ``sentences`` and of ids: sentences"""
+    text: bytes
+    key: bytes
+    """128-bit hash of the text"""
+    is_dev: bool
+
+
 _Paragraphs = Iterator[tuple[list[str], object]]
+"""paragraphs of each document, and its group"""
 
 
-def _paragraphs(
-    excerpt: Excerpt,
-    column: str,
-    group: str | None,
-    problems: list[Problem],
-    reader: _Ids | None = None,
-) -> _Paragraphs:
-    """Yield paragraphs (in the layout ``sentences`` sentences) and group of each document."""
-    source = excerpt.source
-    if isinstance(excerpt.data, tuple):
-        for number, row in enumerate(excerpt.data, start=excerpt.line):
-            yield from _of_record(row, column, group, source.path, number, problems)
-        return
-    lines = _decode(excerpt, excerpt.data, problems)
-    if source.format == "jsonl":
-        for number, line in enumerate(lines, start=excerpt.line):
-            if line is None or not line.strip():
-                continue
+@dataclass
+class _Parser:
+    """Takes the documents out of raw parts, and notes what is wrong with them."""
+
+    column: str
+    held_out: HeldOut
+    ids_of: Tokenizer | None = None
+    """the vocabulary, where documents are piece ids"""
+    problems: list[Problem] = field(default_factory=list)
+
+    def documents(self, raw: RawPart) -> Iterator[_Document]:
+        """Yield every document of a part."""
+        for excerpt in raw.excerpts:
+            self.problems.extend(excerpt.problems)
+            for paragraphs, group in self._paragraphs(excerpt):
+                text = "\n".join(paragraphs).encode()
+                key = _hash(text)
+                is_dev = self.held_out.has(excerpt.source, key, group)
+                yield _Document(excerpt.source, paragraphs, text, key, is_dev)
+
+    def _paragraphs(self, excerpt: Excerpt) -> _Paragraphs:
+        source = excerpt.source
+        if isinstance(excerpt.data, tuple):
+            for number, row in enumerate(excerpt.data, start=excerpt.line):
+                yield from self._of_record(row, source.path, number)
+            return
+        lines = self._decode(excerpt, excerpt.data)
+        if source.format == "jsonl":
+            for number, line in enumerate(lines, start=excerpt.line):
+                if line is not None and line.strip():
+                    yield from self._of_json(line, source.path, number)
+        elif source.layout == "files":
+            yield paragraphs_of("\n".join(line for line in lines if line is not None)), None
+        else:
+            stripped = [line.strip() for line in lines if line is not None]
+            for paragraphs in documents_between_blank_lines(stripped):
+                yield paragraphs, None
+
+    def _of_json(self, line: str, path: str, number: int) -> _Paragraphs:
+        try:
+            record = parse_json(line)
+            if self.ids_of is not None:
+                yield _id_lines(record, self.ids_of), None
+                return
+        except ValueError as error:
+            kind: ProblemKind = "broken_json" if self.ids_of is None else "broken_row"
+            self._note(kind, path, number, str(error))
+            return
+        if isinstance(record, dict) and record.get(self.column) is None and "questions" in record:
+            record[self.column] = record.get("article")  # a passage of RACE
+        yield from self._of_record(record, path, number)
+
+    def _of_record(self, record: object, path: str, line: int) -> _Paragraphs:
+        """Yield the document of a row, or note what is wrong with it."""
+        fields = record if isinstance(record, dict) else {}
+        group = self.held_out.column
+        value, whole = fields.get(self.column), fields.get(group)
+        if isinstance(value, DataError):
+            self._note("broken_row", path, line, f"{value}; row left out")
+        elif not isinstance(value, str):
+            found = "nothing" if value is None else type(value).__name__
+            detail = f"'{self.column}' holds {found}, expected text"
+            self._note("missing_column", path, line, detail)
+        elif group is not None and whole is None:
+            detail = f"no '{group}' to tell its group by; row left out"
+            self._note("missing_column", path, line, detail)
+        else:
+            yield paragraphs_of(value.encode(errors="replace").decode()), whole
+
+    def _decode(self, excerpt: Excerpt, data: bytes) -> list[str | None]:
+        """Return the lines of an excerpt; None stands for one that is binary or not UTF-8."""
+        if excerpt.line == 1:
+            data = data.removeprefix(_BYTE_ORDER_MARK)
+        if b"\0" not in data:
             try:
-                record = parse_json(line)
-                if reader is not None:
-                    yield reader.sentences(record), None
-                    continue
-            except ValueError as error:
-                kind: ProblemKind = "broken_json" if reader is None else "broken_row"
-                problems.append(Problem(kind, source.path, number, str(error)))
-                continue
-            if isinstance(record, dict) and record.get(column) is None and "questions" in record:
-                record[column] = record.get("article")  # a passage of RACE
-            yield from _of_record(record, column, group, source.path, number, problems)
-    elif source.layout == "files":
-        yield paragraphs_of("\n".join(line for line in lines if line is not None)), None
-    else:
-        stripped = [line.strip() for line in lines if line is not None]
-        for paragraphs in documents_between_blank_lines(stripped):
-            yield paragraphs, None
+                return list(data.decode().split("\n"))
+            except UnicodeDecodeError:
+                pass  # find the lines, one by one
+        lines: list[str | None] = []
+        for number, line in enumerate(data.split(b"\n"), start=excerpt.line):
+            kind: ProblemKind = "binary_line"
+            detail = "NUL bytes" if b"\0" in line else ""
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                kind, detail = "broken_utf8", f"{error.reason} at byte {error.start}"
+            if detail:
+                self._note(kind, excerpt.source.path, number, f"{detail}; line left out")
+            lines.append(None if detail else text)
+        return lines
 
-
-def _of_record(
-    record: object,
-    column: str,
-    group: str | None,
-    path: str,
-    line: int,
-    problems: list[Problem],
-) -> _Paragraphs:
-    """Yield the document of a row, or note what is wrong with it."""
-    fields = record if isinstance(record, dict) else {}
-    value, whole = fields.get(column), fields.get(group)
-    if isinstance(value, DataError):
-        problems.append(Problem("broken_row", path, line, f"{value}; row left out"))
-    elif not isinstance(value, str):
-        found = "nothing" if value is None else type(value).__name__
-        detail = f"'{column}' holds {found}, expected text"
-        problems.append(Problem("missing_column", path, line, detail))
-    elif group is not None and whole is None:
-        detail = f"no '{group}' to tell its group by; row left out"
-        problems.append(Problem("missing_column", path, line, detail))
-    else:
-        yield paragraphs_of(value.encode(errors="replace").decode()), whole
-
-
-def _decode(excerpt: Excerpt, data: bytes, problems: list[Problem]) -> list[str | None]:
-    """Return the lines of an excerpt; None stands for one that is binary or not UTF-8."""
-    if excerpt.line == 1:
-        data = data.removeprefix(_BYTE_ORDER_MARK)
-    if b"\0" not in data:
-        try:
-            return list(data.decode().split("\n"))
-        except UnicodeDecodeError:
-            pass  # find the lines, one by one
-    lines: list[str | None] = []
-    for number, line in enumerate(data.split(b"\n"), start=excerpt.line):
-        kind: ProblemKind = "binary_line"
-        detail = "NUL bytes" if b"\0" in line else ""
-        try:
-            text = line.decode()
-        except UnicodeDecodeError as error:
-            kind, detail = "broken_utf8", f"{error.reason} at byte {error.start}"
-        if detail:
-            problems.append(Problem(kind, excerpt.source.path, number, f"{detail}; line left out"))
-        lines.append(None if detail else text)
-    return lines
+    def _note(self, kind: ProblemKind, path: str, line: int, detail: str) -> None:
+        self.problems.append(Problem(kind, path, line, detail))

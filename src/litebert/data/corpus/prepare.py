@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import get_args
@@ -20,9 +21,9 @@ from litebert.data.corpus.assemble import begin_assembly, write_train_shards
 from litebert.data.corpus.build import PROBLEMS, SOURCES, BuildFolder, BuildRequest
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.engines import build_parts, num_cores
-from litebert.data.corpus.ingest import BEGINNING, RawPart, read_raw_parts
+from litebert.data.corpus.ingest import BEGINNING, Problem, RawPart, read_raw_parts
 from litebert.data.corpus.manifest import Manifest, SourceCounts, Split
-from litebert.data.corpus.parts import HeldOut, PartSettings, PartSummary, read_summary
+from litebert.data.corpus.parts import HeldOut, PartSettings, read_summary
 from litebert.data.corpus.shards import TOKENIZER_FOLDER, seal_split, token_dtype
 from litebert.data.corpus.sources import (
     Input,
@@ -76,10 +77,10 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     keep_inputs(config.out, [*named, ("--tokenizer", config.tokenizer)])
     tokenizer = Tokenizer.load(config.tokenizer)
     if not config.language:
-        of_tokenizer = tokenizer.settings.language
-        config = replace(config, language=of_tokenizer or "en")
-        if of_tokenizer and config.layout != "sentences":
-            say(f"sentences are split by the rules of {of_tokenizer}, the tokenizer's language")
+        language = tokenizer.settings.language
+        config = replace(config, language=language or "en")
+        if language and config.layout != "sentences":
+            say(f"sentences are split by the rules of {language}, the tokenizer's language")
     how = (config.layout, config.language, config.out.absolute())
     inputs = find_inputs(config.dev_input, "dev", *how) + find_inputs(config.input, "train", *how)
     group = HeldOut(group=config.dev_group).column
@@ -87,67 +88,62 @@ def prepare(config: PrepareConfig) -> PrepareReport:
         say(found.describe())
         formats = {format_of(path): path for path in found.files}
         if config.ids and (others := formats.keys() - {"jsonl"}):
-            path = formats[min(others)]
-            raise DataError(f"{path} is not JSON lines: --ids reads files named .jsonl")
+            problem = "is not JSON lines: --ids reads files named .jsonl"
+            raise DataError(f"{formats[min(others)]} {problem}")
         if group and (others := formats.keys() - {"jsonl", "parquet"}):
-            path = formats[min(others)]
-            raise DataError(f"{path} has no columns: --dev-group {group} needs one; use file")
+            problem = f"has no columns: --dev-group {group} needs one; use file"
+            raise DataError(f"{formats[min(others)]} {problem}")
     if config.layout != "sentences" and (note := splitting_note(config.language)):
         say(note)
     workers = config.workers or num_cores()
     with _keeping_what_is_done(config.out), BuildFolder.open(config.out) as build:
         sources = _hashed_sources(inputs, build)
-        request = BuildRequest(tokenizer.fingerprint, _settings(config), sources)
+        # The settings that change the output; layouts are kept with the sources.
+        keys = ["column", "language", "dev_share", "dedup", "shard_tokens", "part_bytes"]
+        keys += [key for key in ("dev_group", "ids") if getattr(config, key)]  # older folders hold
+        settings = {key: str(getattr(config, key)) for key in keys}
+        request = BuildRequest(tokenizer.fingerprint, settings, sources)
         build.begin(request, config.restart)
-        was_complete, work = build.is_finished, _Work()
+        was_complete = build.is_finished
+        num_parts = num_resumed = num_bytes = 0
         if not was_complete:
             if not build.assembly.is_file():
-                work = _tokenise(config, build, sources, tokenizer)
-            _assemble(config, build, request, tokenizer.vocab_size, work)
+                num_parts, num_resumed, num_bytes = _tokenise(config, build, sources, tokenizer)
+            _assemble(config, build, request, tokenizer.vocab_size, num_parts)
         return PrepareReport(
             out=config.out,
             manifest=Manifest.read(config.out),
             was_complete=was_complete,
-            resumed_parts=work.num_resumed,
+            resumed_parts=num_resumed,
             workers=workers,
             seconds=time.monotonic() - started,
-            processed_bytes=work.num_bytes,
+            processed_bytes=num_bytes,
             disk_bytes=sum(file_sizes(config.out).values()),
             peak_memory_bytes=_peak_memory_bytes(workers),
         )
 
 
 def _hashed_sources(inputs: Sequence[Input], build: BuildFolder) -> tuple[Source, ...]:
-    sizes = (path.stat().st_size for found in inputs for path in found.files)
+    size = sum(path.stat().st_size for found in inputs for path in found.files)
     sources: list[Source] = []
-    with progress("hashing sources", total=sum(sizes) / 1e6, unit="MB") as bar:
+    with progress("hashing sources", total=size / 1e6, unit="MB") as bar:
         for source in fingerprint_sources(inputs, build.known_sources()):
             sources.append(source)
             bar.advance(source.bytes / 1e6)
     return tuple(sources)
 
 
-@dataclass
-class _Work:
-    """Counts of one run's tokenisation."""
-
-    num_parts: int = 0
-    num_resumed: int = 0
-    num_bytes: int = 0
-    num_problems: int = 0
-    coverage: Coverage = field(default_factory=Coverage)
-
-
 def _tokenise(
     config: PrepareConfig, build: BuildFolder, sources: Sequence[Source], tokenizer: Tokenizer
-) -> _Work:
-    """Read all input and make those parts that are not there yet."""
-    held_out = HeldOut(config.dev_share, config.dev_group)
-    how = (config.language, config.column, held_out, config.ids)
-    settings = PartSettings(tokenizer.model, tokenizer.settings, *how)
+) -> tuple[int, int, int]:
+    """Make the parts that are not there yet; returns parts, those that were, and bytes of text."""
+    column, held_out = config.column, HeldOut(config.dev_share, config.dev_group)
+    vocabulary = (tokenizer.model, tokenizer.settings)
+    settings = PartSettings(*vocabulary, config.language, column, held_out, config.ids)
     leading = build.num_leading_parts()
     start = read_summary(build.part(leading - 1)).end if leading else BEGINNING
-    work = _Work(num_parts=leading, num_resumed=leading)
+    num_parts, num_resumed, num_bytes, num_problems = leading, leading, 0, 0
+    coverage = Coverage()
     if any(build.parts.glob("*.npz")):
         say(f"{config.out}: going on with an unfinished build")
     # How much text a compressed file holds is known only when it has been read.
@@ -155,11 +151,12 @@ def _tokenise(
     with progress("tokenising", total=left_mb, unit="MB") as bar:
 
         def missing_parts() -> Iterator[RawPart]:
-            where = (leading, start, config.part_bytes)
-            for raw in read_raw_parts(sources, config.column, *where, held_out.column):
-                work.num_parts += 1
+            nonlocal num_parts, num_resumed
+            size, group = config.part_bytes, held_out.column
+            for raw in read_raw_parts(sources, column, leading, start, size, group):
+                num_parts += 1
                 if build.part(raw.index).is_file():
-                    work.num_resumed += 1
+                    num_resumed += 1
                 else:
                     yield raw
 
@@ -167,36 +164,36 @@ def _tokenise(
         with closing(results):  # at once if something fails: workers end before the lock does
             for raw, data in results:
                 summary = read_summary(BytesIO(data))
-                _show_problems(summary, work, config.strict)
-                work.coverage += Coverage(*summary.coverage)
-                if work.coverage.tokens > _ENOUGH_TOKENS:  # wrong from the start: stop now
-                    work.coverage.check(str(config.input[0]), config.allow_unknown)
+                _show_problems(summary.problems, num_problems, config.strict)
+                num_problems += len(summary.problems)
+                coverage += Coverage(*summary.coverage)
+                if coverage.tokens > _ENOUGH_TOKENS:  # wrong from the start: stop now
+                    coverage.check(str(config.input[0]), config.allow_unknown)
                 build.write_part(raw.index, data)
-                work.num_bytes += summary.text_bytes
+                num_bytes += summary.text_bytes
                 done_mb = min(left_mb, raw.num_bytes / 1e6)
                 left_mb -= done_mb
                 bar.advance(done_mb)
-    return work
+    return num_parts, num_resumed, num_bytes
 
 
-def _show_problems(summary: PartSummary, work: _Work, strict: bool) -> None:
+def _show_problems(problems: Sequence[Problem], num_before: int, strict: bool) -> None:
     """Print the first problems as they are met; stop at one if asked to."""
-    for problem in summary.problems:
+    for number, problem in enumerate(problems, start=num_before):
         if strict:
             raise DataError(f"{problem.describe()}; fix it, or run without --strict")
-        if work.num_problems < _SHOWN_PROBLEMS:
+        if number < _SHOWN_PROBLEMS:
             say(problem.describe())
-        elif work.num_problems == _SHOWN_PROBLEMS:
+        elif number == _SHOWN_PROBLEMS:
             say(f"more problems: counted, and listed in {PROBLEMS} of the output")
-        work.num_problems += 1
 
 
 def _assemble(
-    config: PrepareConfig, build: BuildFolder, request: BuildRequest, vocab_size: int, work: _Work
+    config: PrepareConfig, build: BuildFolder, request: BuildRequest, vocab_size: int, parts: int
 ) -> None:
     """Make shards of the parts, and the manifest last."""
     sources = request.sources
-    assembly = begin_assembly(build, work.num_parts, config.dedup, config.shard_tokens)
+    assembly = begin_assembly(build, parts, config.dedup, config.shard_tokens)
     if config.strict and assembly.problems:
         raise DataError(f"--strict: an earlier run met problems: {_list(assembly.problems)}")
     if not assembly.train_documents:
@@ -228,14 +225,7 @@ def _assemble(
         problems=assembly.problems,
         settings=request.settings,
     ).write(build.out)
-    build.close()
-
-
-def _settings(config: PrepareConfig) -> dict[str, str]:
-    """Return the settings that change the output (layouts are kept with the sources)."""
-    keys = ["column", "language", "dev_share", "dedup", "shard_tokens", "part_bytes"]
-    keys += [key for key in ("dev_group", "ids") if getattr(config, key)]  # older folders hold
-    return {key: str(getattr(config, key)) for key in keys}
+    shutil.rmtree(build.work)
 
 
 @contextmanager
@@ -249,10 +239,8 @@ def _keeping_what_is_done(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise DataError(
-            f"no space left on the disk of {out}; free some and run the same command again: "
-            "finished parts are kept"
-        ) from None
+        remedy = "free some and run the same command again: finished parts are kept"
+        raise DataError(f"no space left on the disk of {out}; {remedy}") from None
 
 
 def _peak_memory_bytes(workers: int) -> int:

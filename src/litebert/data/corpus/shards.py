@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,7 @@ _MAX_OFFSET = (1 << 32) - 1
 _COUNTED_AT_ONCE = 1 << 22
 _REMEDY = "run `litebert prepare` into a new folder"
 
-READ_WHOLE_BYTES = 4 << 30
-"""Read in seconds; of a larger corpus a part is verified when a run starts."""
+READ_WHOLE_BYTES = 4 << 30  # in seconds; of a larger corpus a part is verified
 
 
 def token_dtype(vocab_size: int) -> TokenType:
@@ -49,8 +48,7 @@ def offsets_of(lengths: Integers) -> Integers:
     return offsets
 
 
-@dataclass(frozen=True)
-class Documents:
+class Documents(NamedTuple):
     """Whole documents as columns: cut, selected and joined without a loop over tokens."""
 
     tokens: Tokens
@@ -63,13 +61,7 @@ class Documents:
     @classmethod
     def join(cls, parts: Sequence[Documents]) -> Documents:
         """Concatenate at least one group of documents."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(
-            cast(Tokens, np.concatenate([part.tokens for part in parts])),
-            np.concatenate([part.sentence_lengths for part in parts]),
-            np.concatenate([part.document_lengths for part in parts]),
-        )
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     @property
     def document_tokens(self) -> Integers:
@@ -80,21 +72,16 @@ class Documents:
         """Return the documents for which ``keep``, bool [D], is true."""
         if keep.all():
             return self
-        keep_sentences = np.repeat(keep, self.document_lengths)
-        keep_tokens = np.repeat(keep_sentences, self.sentence_lengths)
-        return Documents(
-            self.tokens[keep_tokens],
-            self.sentence_lengths[keep_sentences],
-            self.document_lengths[keep],
-        )
+        sentences = np.repeat(keep, self.document_lengths)
+        tokens = self.tokens[np.repeat(sentences, self.sentence_lengths)]
+        return Documents(tokens, self.sentence_lengths[sentences], self.document_lengths[keep])
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One pair of ``.bin`` and ``.idx`` files. It holds no file open and no data in memory.
+    """One pair of ``.bin`` and ``.idx`` files; it holds no file open and no data in memory.
 
-    Each property maps or reads its file anew, so that thousands of shards cost nothing until they
-    are used; keep what it returns in a variable while you use it.
+    Each property maps or reads its file anew: keep what it returns while you use it.
     """
 
     path: Path
@@ -124,16 +111,16 @@ class Shard:
     @property
     def sentence_offsets(self) -> Integers:
         """Where each sentence begins in ``tokens``, int64 [num_sentences + 1]."""
-        return self._offsets(0, self.num_sentences + 1)
+        return self._offsets(0, self.num_sentences)
 
     @property
     def document_offsets(self) -> Integers:
         """Where each document begins among the sentences, int64 [num_documents + 1]."""
-        return self._offsets(self.num_sentences + 1, self.num_documents + 1)
+        return self._offsets(self.num_sentences + 1, self.num_documents)
 
     def _offsets(self, first: int, count: int) -> Integers:
         start = _HEADER_BYTES + 4 * first
-        return np.fromfile(self.idx_path, "<u4", count, offset=start).astype(np.int64)
+        return np.fromfile(self.idx_path, "<u4", count + 1, offset=start).astype(np.int64)
 
     def read(self) -> tuple[Tokens, Integers, Integers]:
         """Tokens, sentence offsets and document offsets; DataError if they make no sense."""
@@ -143,9 +130,8 @@ class Shard:
             raise DataError(f"shard {self.path} cannot be read ({error}); {_REMEDY}") from None
         for offsets, end in ((sentences, self.num_tokens), (documents, self.num_sentences)):
             if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] <= offsets[:-1]).any():
-                raise DataError(
-                    f"{self.idx_path} is damaged: its offsets are not in order; {_REMEDY}"
-                )
+                damage = "is damaged: its offsets are not in order"
+                raise DataError(f"{self.idx_path} {damage}; {_REMEDY}")
         return tokens, sentences, documents
 
     def check_content(self, vocab_size: int) -> None:
@@ -178,14 +164,12 @@ class ShardSet:
 
     def __init__(self, folder: Path, split: Split, manifest: Manifest) -> None:
         entry, dtype = manifest.split(split), token_dtype(manifest.vocab_size)
-        self.folder = folder
-        self.split = split
-        self.vocab_size = manifest.vocab_size
+        self.folder, self.split, self.vocab_size = folder, split, manifest.vocab_size
         self.fingerprint = manifest.fingerprint(split)
+        self.tokenizer_folder = folder / TOKENIZER_FOLDER
         self.tokenizer_fingerprint = manifest.tokenizer
         """Of the tokenizer that made the tokens; empty if it is not known."""
-        self.num_documents = entry.documents
-        self.num_sentences = entry.sentences
+        self.num_documents, self.num_sentences = entry.documents, entry.sentences
         self.num_tokens = entry.tokens
         self.shards = tuple(
             Shard(shard_path(folder, split, i), row.documents, row.sentences, row.tokens, dtype)
@@ -195,20 +179,12 @@ class ShardSet:
 
     @classmethod
     def open(cls, folder: Path | str, split: Split) -> ShardSet:
-        """Open a split; the sizes of all files are checked, their content is not read.
-
-        A corpus that was prepared without a dev split has an empty one: ``shards == ()``.
-        """
+        """Open a split, which may be empty; sizes of files are checked, not their content."""
         folder = Path(folder)
         opened = cls(folder, split, Manifest.read(folder))
         for shard in opened.shards:
             shard.check()
         return opened
-
-    @property
-    def tokenizer_folder(self) -> Path:
-        """The copy of the tokenizer that made the tokens."""
-        return self.folder / TOKENIZER_FOLDER
 
     def unigram_counts(self) -> Integers:
         """Return how often each piece occurs, int64 [V]."""
@@ -225,19 +201,13 @@ class ShardSet:
             raise DataError(f"{path} is missing or damaged; {_REMEDY}") from None
 
     def verify(self, numbers: Iterable[int] | None = None) -> None:
-        """Read shards and compare them with the manifest's hashes; DataError on damage.
-
-        ``numbers`` says which; by default all. Tokens and offsets must also make sense, for a
-        manifest may be wrong as well.
-        """
+        """Compare shards, by default all, with their hashes; their content must make sense."""
         for number in range(len(self.shards)) if numbers is None else numbers:
             shard, entry = self.shards[number], self._entries[number]
             for path, expected in ((shard.bin_path, entry.bin), (shard.idx_path, entry.idx)):
                 if sha256_file(path) != expected:
-                    raise DataError(
-                        f"{path} is damaged: it is not what `litebert prepare` wrote; copy it "
-                        f"again, or {_REMEDY}"
-                    )
+                    damage = "is damaged: it is not what `litebert prepare` wrote"
+                    raise DataError(f"{path} {damage}; copy it again, or {_REMEDY}")
             shard.check_content(self.vocab_size)
 
 
@@ -246,21 +216,18 @@ def verify_shards(
 ) -> str | None:
     """Verify shards before they are used: all up to 4 GB, of more a tenth unless ``everything``.
 
-    Which tenth is drawn by the seed. Returns a line about what was not read, or None.
-    ``part`` of ``parts`` is for processes that share the work.
+    The seed draws the tenth; ``part`` of ``parts`` is for processes that share the work. Returns a
+    line about what was not read, or None.
     """
     found = [(shards, number) for shards in sets for number in range(len(shards.shards))]
     num_bytes = sum(sum(shard.sizes.values()) for shards in sets for shard in shards.shards)
-    chosen, note = list(range(len(found))), None
+    total, note = len(found), None
     if num_bytes > READ_WHOLE_BYTES and not everything:
-        count = -(-len(found) // 10)
-        chosen = sorted(rng(seed, "verify").permutation(len(found))[:count].tolist())
-        note = (
-            f"{count:,} of {len(found):,} shards were checked against their checksums; --verify "
-            f"checks all {num_bytes / 1e9:,.0f} GB"
-        )
-    for index in chosen[part::parts]:
-        shards, number = found[index]
+        chosen = sorted(rng(seed, "verify").permutation(total)[: -(-total // 10)].tolist())
+        found = [found[index] for index in chosen]
+        checked = f"{len(found):,} of {total:,} shards were checked against their checksums"
+        note = f"{checked}; --verify checks all {num_bytes / 1e9:,.0f} GB"
+    for shards, number in found[part::parts]:
         shards.verify([number])
     return note
 
@@ -272,20 +239,15 @@ def tokenizer_of(sources: Sequence[ShardSet]) -> Tokenizer:
     tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in sources]
     for shards, tokenizer in zip(sources, tokenizers, strict=True):
         if shards.tokenizer_fingerprint not in ("", tokenizer.fingerprint):
-            raise DataError(
-                f"{shards.tokenizer_folder} holds another tokenizer than the one that made the "
-                "tokens: put that one back, or prepare the text again"
-            )
+            problem = "holds another tokenizer than the one that made the tokens"
+            remedy = "put that one back, or prepare the text again"
+            raise DataError(f"{shards.tokenizer_folder} {problem}: {remedy}")
         if tokenizer.fingerprint != tokenizers[0].fingerprint:
-            raise DataError(
-                f"{shards.folder} was prepared with another tokenizer than {sources[0].folder}: "
-                "prepare both with the same one"
-            )
+            problem = f"was prepared with another tokenizer than {sources[0].folder}"
+            raise DataError(f"{shards.folder} {problem}: prepare both with the same one")
         if tokenizer.vocab_size != shards.vocab_size:
-            raise DataError(
-                f"{shards.folder} has tokens of {shards.vocab_size} pieces but its tokenizer has "
-                f"{tokenizer.vocab_size}: prepare it again"
-            )
+            sizes = f"{shards.vocab_size} pieces but its tokenizer has {tokenizer.vocab_size}"
+            raise DataError(f"{shards.folder} has tokens of {sizes}: prepare it again")
     return tokenizers[0]
 
 
@@ -299,13 +261,9 @@ def write_shard(path: Path, documents: Documents) -> None:
     sentences = offsets_of(documents.sentence_lengths)
     assert sentences[-1] == len(documents.tokens) <= _MAX_OFFSET, "offsets must fit uint32"
     counts = (len(documents.document_lengths), len(documents.sentence_lengths), sentences[-1])
+    offsets = np.concatenate((sentences, offsets_of(documents.document_lengths))).astype("<u4")
     _write(path.with_suffix(".bin"), documents.tokens)
-    _write(
-        path.with_suffix(".idx"),
-        np.array([_MAGIC, *counts], "<u8"),
-        sentences.astype("<u4"),
-        offsets_of(documents.document_lengths).astype("<u4"),
-    )
+    _write(path.with_suffix(".idx"), np.array([_MAGIC, *counts], "<u8"), offsets)
 
 
 def _write(path: Path, *arrays: NDArray[np.generic]) -> None:
@@ -316,10 +274,7 @@ def _write(path: Path, *arrays: NDArray[np.generic]) -> None:
 
 
 def cut_shards(groups: Iterable[Documents], shard_tokens: int) -> Iterator[Documents]:
-    """Cut a stream of documents into shards: one ends with the document that fills it.
-
-    Where it cuts depends on the documents alone, not on how they are grouped.
-    """
+    """Cut documents, however they are grouped, into shards that end with what fills them."""
     waiting, missing = list[Documents](), shard_tokens
     for documents in groups:
         while len(documents.document_lengths):
@@ -343,16 +298,16 @@ def seal_split(folder: Path, split: Split, vocab_size: int) -> SplitEntry:
     entries: list[ShardEntry] = []
     while (path := shard_path(folder, split, len(entries))).with_suffix(".idx").is_file():
         header = np.fromfile(path.with_suffix(".idx"), "<u8", 4)
-        magic, num_documents, num_sentences, num_tokens = header.tolist()
-        shard = Shard(path, num_documents, num_sentences, num_tokens, dtype)
+        magic, documents, sentences, tokens = header.tolist()
+        shard = Shard(path, documents, sentences, tokens, dtype)
         shard.check()
         assert magic == _MAGIC, "only shards of this version are sealed"
-        tokens = shard.tokens
+        mapped = shard.tokens
         for start in range(0, shard.num_tokens, _COUNTED_AT_ONCE):
-            counted = tokens[start : start + _COUNTED_AT_ONCE]
+            counted = mapped[start : start + _COUNTED_AT_ONCE]
             counts += np.bincount(counted, minlength=vocab_size)
         hashes = sha256_file(shard.bin_path), sha256_file(shard.idx_path)
-        entries.append(ShardEntry(num_documents, num_sentences, num_tokens, *hashes))
+        entries.append(ShardEntry(documents, sentences, tokens, *hashes))
     if entries:
         file = io.BytesIO()
         np.save(file, counts)

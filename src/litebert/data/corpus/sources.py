@@ -24,13 +24,7 @@ from litebert.text.corpus import find_files
 
 Format = Literal["text", "jsonl", "parquet", "squad"]
 
-_FORMATS: dict[str, Format] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-}
-
+_JSON_LINES = (".jsonl", ".ndjson", ".json")
 _SQUAD_MARK = b'"paragraphs"'
 """A SQuAD file is one JSON object; that its articles have paragraphs stands near its beginning."""
 _MARK_BYTES = 4096
@@ -87,22 +81,19 @@ class Input:
 
 
 def format_of(path: Path) -> Format:
-    """Return the format that a file's name says; what is not known is plain text.
-
-    Only SQuAD's files are known by their content: others named .json hold an object a line.
-    """
-    if plain_suffix(path) == ".json" and _SQUAD_MARK in _head(path, _MARK_BYTES):
+    """Return the format by a file's name, else plain text; SQuAD's .json is told by its content."""
+    suffix = plain_suffix(path)
+    if suffix == ".json" and _SQUAD_MARK in _head(path, _MARK_BYTES):
         return "squad"
-    return _FORMATS.get(plain_suffix(path), "text")
+    if suffix in _JSON_LINES:
+        return "jsonl"
+    return "parquet" if suffix == ".parquet" else "text"
 
 
 def find_inputs(
     patterns: Iterable[Path], split: Split, layout: Layout, language: str, skip: Path
 ) -> list[Input]:
-    """Resolve files, folders and globs, and detect the layout of each where it is ``auto``.
-
-    The output folder, ``skip``, is never taken as input.
-    """
+    """Find the files of each pattern, not those below ``skip``, and their layout if ``auto``."""
     inputs: list[Input] = []
     for pattern in patterns:
         found = find_files([pattern])
@@ -121,9 +112,8 @@ def find_inputs(
 def fingerprint_sources(inputs: Sequence[Input], known: Iterable[Source]) -> Iterator[Source]:
     """Yield the sources in order, each file once, hashed.
 
-    Args:
-        inputs: dev inputs first: of a document that is in both, the dev split keeps its copy.
-        known: sources hashed before; one of equal size and time is not read again.
+    Dev inputs come first: of a document that is in both, the dev split keeps its copy. Of the
+    ``known``, which were hashed before, one of equal size and time is not read again.
     """
     hashes = {(source.path, source.bytes, source.mtime_ns): source.sha256 for source in known}
     seen: set[Path] = set()
@@ -134,23 +124,13 @@ def fingerprint_sources(inputs: Sequence[Input], known: Iterable[Source]) -> Ite
                 continue
             seen.add(resolved)
             kind, status = format_of(path), path.stat()
-            old = hashes.get((str(path), status.st_size, status.st_mtime_ns))
-            yield Source(
-                path=str(path),
-                format=kind,
-                layout=group.layout if kind == "text" else None,
-                split=group.split,
-                bytes=status.st_size,
-                sha256=old or _hash(path),
-                mtime_ns=status.st_mtime_ns,
-            )
-
-
-def _hash(path: Path) -> str:
-    try:
-        return sha256_file(path)
-    except OSError as error:
-        raise DataError(f"input {path} cannot be read: {error.strerror}") from None
+            layout = group.layout if kind == "text" else None
+            size, time = status.st_size, status.st_mtime_ns
+            try:
+                sha256 = hashes.get((str(path), size, time)) or sha256_file(path)
+            except OSError as error:
+                raise DataError(f"input {path} cannot be read: {error.strerror}") from None
+            yield Source(str(path), kind, layout, group.split, size, sha256, time)
 
 
 def write_sources(path: Path, sources: Iterable[Source], *, times: bool) -> None:
