@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
@@ -197,7 +197,7 @@ class Form(ABC):
     multi_label: ClassVar[bool] = False
     """Whether an example may have several labels at once."""
 
-    labels: tuple[str, ...] = field(default=(), kw_only=True)
+    labels: tuple[str, ...] = ()
     """Label names in the order of the logits; empty for regression, choices and spans."""
 
     @property

@@ -10,14 +10,8 @@ from litebert.common.errors import DataError
 from litebert.common.files import READ_ERRORS, open_binary, write_text
 from litebert.tasks.base import Example, Examples, Form, Prediction, Predictions
 from litebert.tasks.benchmarks.locate import find_file
-from litebert.tasks.forms.requests import RowError
-from litebert.tasks.forms.texts import (
-    ClassificationForm,
-    RegressionForm,
-    finite_number,
-    gold_and_predicted,
-    label_index,
-)
+from litebert.tasks.forms.requests import RowError, finite_number, label_index
+from litebert.tasks.forms.texts import ClassificationForm, RegressionForm, gold_and_predicted
 from litebert.tasks.metrics import Values, accuracy, f1, matthews, pearson, spearman
 from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems

@@ -12,8 +12,7 @@ from litebert.common.files import read_json, write_json
 from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Examples, Predictions
 from litebert.tasks.benchmarks.locate import with_compressions
-from litebert.tasks.forms.choices import ChoiceForm, option_index
-from litebert.tasks.forms.texts import gold_and_predicted
+from litebert.tasks.forms.texts import ChoiceForm, gold_and_predicted, option_index
 from litebert.tasks.metrics import accuracy
 from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems

@@ -23,9 +23,16 @@ from litebert.tasks.base import (
     Predictions,
 )
 from litebert.tasks.forms.arrays import mean_log_probability, require_labels, softmax
-from litebert.tasks.forms.requests import Cells, RowError, required_list, required_text, split_cell
+from litebert.tasks.forms.requests import (
+    Cells,
+    RowError,
+    label_index,
+    required_list,
+    required_text,
+    split_cell,
+)
 from litebert.tasks.forms.rows import encode_unique, single_row
-from litebert.tasks.forms.texts import label_index, num_wrong
+from litebert.tasks.forms.texts import num_wrong
 from litebert.tasks.metrics import entities, entity_scores
 from litebert.text.tokenizer import Tokenizer
 
@@ -42,7 +49,6 @@ class TagForm(Form):
     how_bad = "wrong tags"
     needs_labels = True
 
-    labels: tuple[str, ...]
     split_punctuation: bool = True
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
