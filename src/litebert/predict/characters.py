@@ -36,12 +36,9 @@ _SEED = 20190926
 class CharacterLoss:
     """What a model makes of hidden words, and what its vocabulary makes of the text."""
 
-    loss_per_character: float
-    """nats"""
-    pieces_per_word: float
-    """of all words; a stretch without spaces counts as one"""
-    unknown_share: float
-    """of all pieces"""
+    loss_per_character: float  # nats
+    pieces_per_word: float  # of all words; a stretch without spaces counts as one
+    unknown_share: float  # of all pieces
     hidden_words: int
     hidden_characters: int
 

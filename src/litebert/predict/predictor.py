@@ -188,11 +188,7 @@ class Predictor:
         outputs = tuple(dict.fromkeys(name for question in group for name in question.outputs))
         owners = [index for index, question in enumerate(group) for _ in question.features]
         said: list[dict[int, Outputs]] = [{} for _ in group]
-        answers = {
-            index: question.decode(())
-            for index, question in enumerate(group)
-            if not question.features
-        }
+        answers = {at: asked.decode(()) for at, asked in enumerate(group) if not asked.features}
         for place, heard in run_features(
             self.backend, features, outputs, self.tokenizer.pad_id, self.max_tokens, self.depth
         ):

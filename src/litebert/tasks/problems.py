@@ -15,8 +15,6 @@ MAX_WORDS = 20_000
 BAD_ROWS_FILE = "bad_rows.jsonl"
 """Lists every bad row in a run folder, and beside predictions."""
 
-_SHOWN_PER_REASON = 3
-
 
 @dataclass(frozen=True)
 class RowProblem:
@@ -94,17 +92,15 @@ class RowProblems:
         """Return lines for people: the first rows of each reason, then the counts."""
         if not self.problems:
             return []
-        shown: Counter[str] = Counter()
-        lines = []
+        shown, lines = Counter[str](), []
         for problem in self.problems:
             shown[problem.reason] += 1
-            if shown[problem.reason] <= _SHOWN_PER_REASON:
+            if shown[problem.reason] <= 3:
                 lines.append(problem.line())
         rows = "bad row" if len(self.problems) == 1 else "bad rows"
         counts = ", ".join(f"{count:,} {reason}" for reason, count in self.counts().items())
-        wrong = Counter(p.detail.partition(" is not ")[0] for p in self.problems
-                        if p.reason == "unknown label")  # fmt: skip
-        if wrong:
+        unknown = (p.detail for p in self.problems if p.reason == "unknown label")
+        if wrong := Counter(detail.partition(" is not ")[0] for detail in unknown):
             named = ", ".join(f"{label} {count:,}" for label, count in wrong.most_common(10))
             lines.append(f"unknown labels by their number: {named}")
         return [*lines, f"{len(self.problems):,} {rows}: {counts}"]

@@ -48,14 +48,8 @@ _GUESSED_WORDS = 3
 class SpanForm(Form):
     """Question and passage -> the words of the passage that answer, or no answer.
 
-    Args:
-        stride: pieces between the starts of two windows.
-        max_question_length: pieces of the question that are kept, at most half of the input.
-        max_answer_length: longest answer in pieces.
-        num_best: candidates kept per question.
-        no_answer_threshold: probability of "no answer" above which it is the prediction.
-        ensemble: how models with the paper's head are averaged: as the official code does, over
-            the models that hold a span, or by probabilities, where a model without it gives none.
+    Models with the paper's head are averaged (``ensemble``) as the official code does, over the
+    models that hold a span, or by probabilities, where a model without it gives none.
     """
 
     kind = "span_extraction"
@@ -65,11 +59,11 @@ class SpanForm(Form):
     main_metric = "f1"
 
     may_be_unanswerable: bool = False
-    stride: int = 128
-    max_question_length: int = 64
-    max_answer_length: int = 30
-    num_best: int = 20
-    no_answer_threshold: float = 0.5
+    stride: int = 128  # pieces between the starts of two windows
+    max_question_length: int = 64  # pieces of it that are kept, at most half of the input
+    max_answer_length: int = 30  # pieces
+    num_best: int = 20  # candidates kept per question
+    no_answer_threshold: float = 0.5  # probability above which "no answer" is the prediction
     ensemble: EnsembleRule = "official"
 
     def head(self, choice: Literal["auto", "paper", "classic"] = "auto") -> Head:

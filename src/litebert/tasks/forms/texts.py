@@ -257,18 +257,14 @@ class RegressionForm(TextForm):
 
 @dataclass(frozen=True)
 class ChoiceForm(OneOfSeveral):
-    """Passage, question and options -> the index of the best option.
-
-    Args:
-        max_question_length: pieces of question and option that are kept, from their end.
-    """
+    """Passage, question and options -> the index of the best option."""
 
     kind = "multiple_choice"
     heads = ("multiple_choice",)
     recipe = "choice"
     columns = ("text", "options", "label")
 
-    max_question_length: int = 128
+    max_question_length: int = 128  # pieces of question and option that are kept, from their end
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``text`` (the passage), ``question`` (may be left out) and ``options``."""
@@ -366,14 +362,10 @@ def gold_and_predicted(examples: Examples, predictions: Predictions) -> tuple[Fl
 def fill_question(question: str, option: str) -> str:
     """Return the question with each blank ``_`` filled, or followed by the option if it has none.
 
-    >>> fill_question("We can _ it.", "see")
-    'We can see it.'
-    >>> fill_question("What is it?", "A light")
-    'What is it? A light'
+    >>> fill_question("We can _ it.", "see"), fill_question("What is it?", "A light")
+    ('We can see it.', 'What is it? A light')
     """
-    if "_" in question:
-        return question.replace("_", option)
-    return f"{question} {option}".strip()
+    return question.replace("_", option) if "_" in question else f"{question} {option}".strip()
 
 
 def option_index(value: object, num_options: int) -> int | None:
