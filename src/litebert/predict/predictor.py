@@ -39,11 +39,8 @@ Result = TypeVar("Result")
 Record = Mapping[str, object]
 Json = dict[str, object]
 
-_GROUP_TOKENS = 65_536
-"""Tokens that are sorted by length together when a stream is predicted: bounds the memory."""
-
-_GROUP_QUESTIONS = 4096
-"""Questions of a group at most: rows that cannot be answered have no tokens."""
+_GROUP_TOKENS = 65_536  # sorted by length together when a stream is predicted: bounds the memory
+_GROUP_QUESTIONS = 4096  # at most: rows that cannot be answered have no tokens
 
 
 class Predictor:

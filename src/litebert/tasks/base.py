@@ -31,6 +31,7 @@ FloatArray = npt.NDArray[np.float32]
 Outputs = Mapping[str, FloatArray]
 """What the model said about one feature: the outputs of :mod:`litebert.model.head_table` by name,
 without padding and without the axis of the batch."""
+Said = Sequence[Outputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +172,7 @@ class Form(ABC):
         """Make model inputs of at most ``max_length`` tokens, in the order of the examples."""
 
     @abstractmethod
-    def decode(
-        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Make one prediction per example from one :data:`Outputs` per feature."""
 
     def condensed(self, outputs: Outputs) -> Outputs:
@@ -181,7 +180,7 @@ class Form(ABC):
         return outputs
 
     @abstractmethod
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Average what several models said about the same feature."""
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from litebert.tasks.metrics import Floats
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+    Matrix: TypeAlias = FloatArray | csr_matrix
+
 _WORD = r"\w+|[^\w\s]"
-_MOST_WORDS = 200_000
-"""Columns of a bag of words at most, the most frequent ones: bounds the memory."""
+_MOST_WORDS = 200_000  # columns of a bag of words, the most frequent ones: bounds the memory
 
 
 def is_linear(form: Form) -> bool:
@@ -78,11 +79,7 @@ def baseline_of(
 
 
 def linear_predictions(
-    form: Form,
-    train: Examples,
-    examples: Examples,
-    train_vectors: FloatArray | csr_matrix,
-    vectors: FloatArray | csr_matrix,
+    form: Form, train: Examples, examples: Examples, train_vectors: Matrix, vectors: Matrix
 ) -> list[Prediction]:
     """Fit logistic regression, or ridge for numbers, on training examples, and predict others.
 

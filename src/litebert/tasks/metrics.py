@@ -14,9 +14,7 @@ import numpy.typing as npt
 from litebert.common.errors import DataError
 
 Floats = npt.NDArray[np.float64]
-LOWER_IS_BETTER = ("mae", "rmse")
-"""Scores that are errors: they do not pick a checkpoint."""
-
+LOWER_IS_BETTER = ("mae", "rmse")  # scores that are errors: they do not pick a checkpoint
 Values = Sequence[float] | Sequence[int] | npt.NDArray[np.generic]
 
 

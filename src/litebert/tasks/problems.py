@@ -9,11 +9,8 @@ from pathlib import Path
 from litebert.common.errors import DataError
 from litebert.common.files import write_json_lines
 
-MAX_WORDS = 20_000
-"""A text of more words is taken for a broken row: no task has passages a tenth as long."""
-
-BAD_ROWS_FILE = "bad_rows.jsonl"
-"""Lists every bad row in a run folder, and beside predictions."""
+MAX_WORDS = 20_000  # more mean a broken row: no task has passages a tenth as long
+BAD_ROWS_FILE = "bad_rows.jsonl"  # every bad row, in a run folder and beside predictions
 
 
 @dataclass(frozen=True)

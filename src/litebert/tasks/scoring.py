@@ -11,16 +11,7 @@ from pathlib import Path
 
 from litebert.common.errors import InputError, MissingFileError
 from litebert.common.rng import rng
-from litebert.tasks.base import (
-    Example,
-    Examples,
-    Features,
-    Form,
-    Outputs,
-    Prediction,
-    Predictions,
-    Task,
-)
+from litebert.tasks.base import Example, Examples, Features, Form, Outputs, Prediction, Task
 from litebert.tasks.metrics import precision_recall_f1
 from litebert.tasks.problems import RowProblems
 from litebert.text.coverage import Coverage
@@ -148,7 +139,7 @@ def in_order(outputs: Outputs, order: Sequence[int] | None) -> Outputs:
 
 
 def scores_by_class(
-    form: Form, examples: Examples, predictions: Predictions
+    form: Form, examples: Examples, predictions: Sequence[Prediction]
 ) -> list[dict[str, object]]:
     """Return precision, recall, F1 and the number of each class, label or type of entity."""
     right, said, gold = Counter[object](), Counter[object](), Counter[object]()
@@ -165,7 +156,7 @@ def scores_by_class(
 
 
 def worst_mistakes(
-    form: Form, examples: Examples, predictions: Predictions, count: int = 20
+    form: Form, examples: Examples, predictions: Sequence[Prediction], count: int = 20
 ) -> list[dict[str, object]]:
     """Return the wrong predictions the model was surest of, worst first."""
     judged = [

@@ -11,6 +11,8 @@ from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Examples, Prediction, Task, Value
 from litebert.tasks.problems import RowProblems
 
+ReadPrediction = Callable[[object, Example], Value]
+
 
 def with_compressions(name: str) -> tuple[str, ...]:
     """Return a file name with and without each compression suffix."""
@@ -62,12 +64,7 @@ def require_gold(examples: Examples, row: str, gold: str) -> None:
 
 
 def score_by_row(
-    task: Task,
-    file: Path,
-    data: Path,
-    split: str,
-    problems: RowProblems,
-    read: Callable[[object, Example], Value],
+    task: Task, file: Path, data: Path, split: str, problems: RowProblems, read: ReadPrediction
 ) -> dict[str, float]:
     """Score a predictions file by its rows; ``read`` makes a prediction's value of one of them.
 

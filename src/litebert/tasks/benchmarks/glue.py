@@ -101,9 +101,8 @@ class GlueTask:
         self, folder: Path, split: str, examples: Examples, predictions: Predictions
     ) -> list[Path]:
         """Write the table that the leaderboard takes, such as ``MNLI-m.tsv``."""
-        names = dict(
-            zip(self.test_splits, self.leaderboard or (f"{self.folder}.tsv",), strict=True)
-        )
+        files = self.leaderboard or (f"{self.folder}.tsv",)
+        names = dict(zip(self.test_splits, files, strict=True))
         path = folder / names.get(split, f"{self.folder}-{split}.tsv")
         rows = (f"{p.id}\t{self._written(p, split in names)}\n" for p in predictions)
         write_text(path, "index\tprediction\n" + "".join(rows))

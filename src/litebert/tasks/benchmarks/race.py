@@ -30,8 +30,7 @@ class RaceTask:
     max_length: int = 512
     main_metric: str = "accuracy"
     eval_splits: tuple[str, ...] = ("dev",)
-    test_splits: tuple[str, ...] = ()
-    """none: the answers of the test split are public"""
+    test_splits: tuple[str, ...] = ()  # none: the answers of the test split are public
 
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read ``<split>/<level>/*.txt``, ``<split>.<level>.jsonl`` or a file; rows are lines.

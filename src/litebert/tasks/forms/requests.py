@@ -57,8 +57,7 @@ class Cells:
 
     row: Mapping[str, object]
     columns: Columns
-    separator: str = ","
-    """between the labels of a cell that is not a list"""
+    separator: str = ","  # between the labels of a cell that is not a list
 
     def has(self, name: str) -> bool:
         """Whether the task names such a column."""

@@ -25,6 +25,7 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
+    Said,
 )
 from litebert.tasks.forms.requests import Cells, RowError, finite_number, required_text
 from litebert.tasks.forms.rows import encode_unique, single_row
@@ -34,12 +35,8 @@ from litebert.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-CORPUS = "corpus"
-"""Group of an example that is only a text to be found, of no query."""
-
-EQUAL = 1
-"""Gold of two texts that mean the same, where there are no scores."""
-
+CORPUS = "corpus"  # group of an example that is only a text to be found, of no query
+EQUAL = 1  # gold of two texts that mean the same, where there are no scores
 _QUERIES_AT_ONCE = 512
 _VECTORS = "vectors"
 
@@ -59,8 +56,7 @@ class Vectors:
     """Texts compared by the product of their vectors, dense or sparse."""
 
     places: Mapping[str, int]
-    rows: FloatArray | csr_array
-    """[N, H], each of length 1"""
+    rows: FloatArray | csr_array  # [N, H], each of length 1
 
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
         """Their cosines."""
@@ -92,8 +88,7 @@ class SimilarityForm(Form):
     how_bad = "error"
 
     pooling: Pooling = "mean"
-    score_range: tuple[float, float] | None = None
-    """scores that mean nothing in common, and the same; None: cosines as they are"""
+    score_range: tuple[float, float] | None = None  # of nothing in common, of the same; or cosines
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``text`` and ``text_pair``."""
@@ -157,20 +152,18 @@ class SimilarityForm(Form):
         pooled = states_SH.mean(axis=0) if self.pooling == "mean" else states_SH[0]
         return {_VECTORS: (pooled / max(float(np.linalg.norm(pooled)), 1e-12))[None]}
 
-    def decode(
-        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Compare the vectors of the texts."""
         places: dict[str, int] = {}
         found: list[FloatArray] = []
-        for feature, said in zip(features, outputs, strict=True):
+        for feature, output in zip(features, said, strict=True):
             texts = self.texts_of(examples[feature.example])
-            for text, vector in zip(texts, said[_VECTORS], strict=True):
+            for text, vector in zip(texts, output[_VECTORS], strict=True):
                 if places.setdefault(text, len(found)) == len(found):
                     found.append(vector)
         return compared(examples, Vectors(places, np.stack(found)))
 
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Put the vectors side by side: their cosine is the mean of the models'."""
         joined = np.concatenate([said[_VECTORS] for said in outputs], axis=1)
         return {_VECTORS: np.asarray(joined / math.sqrt(len(outputs)), np.float32)}

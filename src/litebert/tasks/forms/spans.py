@@ -27,6 +27,7 @@ from litebert.tasks.base import (
     Prediction,
     Predictions,
     Row,
+    Said,
     Span,
 )
 from litebert.tasks.forms.arrays import SMALLEST_PROBABILITY, mean_of, sigmoid, softmax
@@ -40,8 +41,7 @@ Candidates = tuple[IntArray, IntArray, FloatArray]
 """First and last positions in the row of a window's spans, and the sums of their two scores."""
 
 _IMPOSSIBLE = -1e30
-_GUESSED_WORDS = 3
-"""Words of a guessed span: about the median answer of SQuAD."""
+_GUESSED_WORDS = 3  # about the median answer of SQuAD
 
 
 @dataclass(frozen=True)
@@ -106,16 +106,14 @@ class SpanForm(Form):
                 features.append(Feature(index, (Row(ids, first),), target, window))
         return features
 
-    def decode(
-        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Take the best span over all windows of each example, or no answer."""
         windows: dict[int, list[tuple[Feature, Outputs]]] = defaultdict(list)
-        for feature, output in zip(features, outputs, strict=True):
+        for feature, output in zip(features, said, strict=True):
             windows[feature.example].append((feature, output))
         return [self._predict(example, windows[index]) for index, example in enumerate(examples)]
 
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Average the scores of spans and of "no answer"."""
         if "start_logits" in outputs[0]:
             return {name: mean_of(outputs, name) for name in ("start_logits", "end_logits")}
@@ -224,9 +222,8 @@ class SpanForm(Form):
             passage = feature.passage
             assert passage is not None, "a span feature has a passage"
             if "start_logits" in output:
-                start, end = output["start_logits"], output["end_logits"]
-                firsts, lasts, scores = self._classic_candidates(passage, start, end)
-                no_answer_logits.append(start[0] + end[0])
+                firsts, lasts, scores = self._classic_candidates(passage, output)
+                no_answer_logits.append(output["start_logits"][0] + output["end_logits"][0])
             else:
                 firsts, lasts, scores = self._beam_candidates(passage, output)
                 no_answer_logits.append(output["answer_logits"])
@@ -256,17 +253,16 @@ class SpanForm(Form):
         value = "" if no_answer > self.no_answer_threshold else answer
         return Prediction(example.id, value, spans=best, no_answer=no_answer)
 
-    def _classic_candidates(
-        self, passage: Passage, start: FloatArray, end: FloatArray
-    ) -> Candidates:
+    def _classic_candidates(self, passage: Passage, output: Outputs) -> Candidates:
         """Search all spans of allowed length; the official code looks at 20 x 20 ends only."""
         first, num_pieces = passage.first, len(passage.starts)
         longest = min(self.max_answer_length, num_pieces)
         if num_pieces == 0:
             return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
-        start_scores = np.where(passage.max_context, start[first : first + num_pieces], _IMPOSSIBLE)
+        pieces = slice(first, first + num_pieces)
+        start_scores = np.where(passage.max_context, output["start_logits"][pieces], _IMPOSSIBLE)
         padded = np.full(num_pieces + longest - 1, _IMPOSSIBLE)
-        padded[:num_pieces] = end[first : first + num_pieces]
+        padded[:num_pieces] = output["end_logits"][pieces]
         ends_by_length = np.lib.stride_tricks.sliding_window_view(padded, longest)
         scores = start_scores[:, None] + ends_by_length  # [pieces, longest]: start and length - 1
         flat = scores.ravel()
@@ -308,9 +304,7 @@ def _first_answer(example: Example) -> Answer | None:
     return next((answer for answer in answers if isinstance(answer, Answer)), None)
 
 
-def _combine_beams(
-    outputs: Sequence[Outputs], score: Callable[[Sequence[float]], float]
-) -> Outputs:
+def _combine_beams(outputs: Said, score: Callable[[Sequence[float]], float]) -> Outputs:
     """The spans of several models, each with a score of what those that hold it say."""
     said: dict[tuple[int, int], list[float]] = defaultdict(list)
     for output in outputs:

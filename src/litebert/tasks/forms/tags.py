@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -21,6 +21,7 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
+    Said,
 )
 from litebert.tasks.forms.arrays import mean_log_probability, require_labels, softmax
 from litebert.tasks.forms.requests import (
@@ -97,13 +98,11 @@ class TagForm(Form):
                 begin = end
         return features
 
-    def decode(
-        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Take the likeliest tag of each word; ``scores`` holds its probability."""
         tags: dict[int, list[int]] = defaultdict(list)
         scores: dict[int, list[float]] = defaultdict(list)
-        for feature, output in zip(features, outputs, strict=True):
+        for feature, output in zip(features, said, strict=True):
             assert feature.word_positions is not None, "a tag feature has word positions"
             logits = output["token_logits"][feature.word_positions]
             require_labels(logits.shape[-1], self.labels)
@@ -115,7 +114,7 @@ class TagForm(Form):
             for index, example in enumerate(examples)
         ]
 
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Average probabilities."""
         return {"token_logits": mean_log_probability(outputs, "token_logits")}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import string
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
@@ -24,6 +24,7 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
+    Said,
 )
 from litebert.tasks.forms import arrays
 from litebert.tasks.forms.requests import (
@@ -70,16 +71,14 @@ class TextForm(Form):
             features.append(Feature(index, (row,), target))
         return features
 
-    def decode(
-        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Read the logits of each example."""
         return [
             self.predict(examples[feature.example].id, output["logits"])
-            for feature, output in zip(features, outputs, strict=True)
+            for feature, output in zip(features, said, strict=True)
         ]
 
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Average logits or numbers."""
         return {"logits": arrays.mean_of(outputs, "logits")}
 
@@ -113,7 +112,7 @@ class OneOfSeveral(TextForm):
         probabilities = arrays.softmax(logits)
         return Prediction(id, int(probabilities.argmax()), tuple(probabilities.tolist()))
 
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Average probabilities."""
         return {"logits": arrays.mean_log_probability(outputs, "logits")}
 
