@@ -31,7 +31,7 @@ class BackendInfo:
 
     runtime: str  # torch or onnx, with its precision: "torch float32", "onnx int8"
     head: Head
-    outputs: frozenset[str]  # names that :meth:`Backend.run` can compute
+    outputs: frozenset[str]  # names that `Backend.run` can compute
     max_length: int
     num_layers: int  # those that run if no depth is asked for
     has_fixed_depth: bool  # whether no depth can be asked for

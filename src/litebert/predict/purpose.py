@@ -49,10 +49,9 @@ class Purpose:
 
     def form(self) -> Form:
         """Return the form that the model was fine-tuned for, or else the one of its head."""
-        folder = self.folder
-        form = form_of_head(folder.head, folder.classes, multi_label=folder.is_multi_label)
-        if self.task is not None:
-            form = self.task.form()
+        folder, form = self.folder, None if self.task is None else self.task.form()
+        if self.task is None:
+            form = form_of_head(folder.head, folder.classes, multi_label=folder.is_multi_label)
         if form is None:
             raise InputError(
                 f"this model is for {self.head}, not for a task; fine-tune it with "
