@@ -29,20 +29,14 @@ ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 class BackendInfo:
     """What a loaded model can do."""
 
-    runtime: str
-    """``torch`` or ``onnx``, with its precision: ``torch float32``, ``onnx int8``."""
+    runtime: str  # torch or onnx, with its precision: "torch float32", "onnx int8"
     head: Head
-    outputs: frozenset[str]
-    """Names that :meth:`Backend.run` can compute."""
+    outputs: frozenset[str]  # names that `Backend.run` can compute
     max_length: int
-    num_layers: int
-    """Layers that run if no depth is asked for."""
-    has_fixed_depth: bool
-    """Whether no depth can be asked for."""
-    pads: bool
-    """Whether padding in a batch is computed, so that its inputs should be of nearly one length."""
-    vocab_size: int
-    """Pieces that it has rows for."""
+    num_layers: int  # those that run if no depth is asked for
+    has_fixed_depth: bool  # whether no depth can be asked for
+    pads: bool  # whether padding in a batch is computed: its inputs should be of nearly one length
+    vocab_size: int  # pieces that it has rows for
 
     def require(self, outputs: Sequence[str]) -> None:
         """Raise InputError if the model has no head for these outputs."""
@@ -130,13 +124,10 @@ def open_backend(
 ) -> Backend:
     """Load a model folder (``model.safetensors``) or an ONNX folder (``model.onnx``).
 
-    Args:
-        runtime: ``auto`` takes the ONNX file if the folder has one, else torch.
-        device: ``auto`` takes a GPU if there is one and the runtime has it.
-        packed: bring torch's weights into the processor's own order: faster, rounded otherwise.
+    ``auto`` takes the ONNX file if there is one, and a GPU if there is one that the runtime has;
+    ``packed`` brings torch's weights into the processor's own order: faster, rounded otherwise.
     """
-    files = (folder / name for name in ONNX_FILES)
-    found = next((file for file in files if file.is_file()), None)
+    found = next((folder / name for name in ONNX_FILES if (folder / name).is_file()), None)
     if runtime == "onnx" and found is None:
         raise CheckpointError(
             f"{folder} holds no model.onnx; make one with `litebert export onnx {folder} OUT`"

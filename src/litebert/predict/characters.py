@@ -21,12 +21,9 @@ from litebert.tasks.base import Feature, Outputs
 from litebert.tasks.forms.rows import single_row
 from litebert.text.words import words_in
 
-WINDOW_CHARACTERS = 256
-"""A stretch of text that is read at once ends with the word that reaches so far."""
-WINDOWS = 1024
-"""Stretches that are measured at most, the first ones."""
-HIDDEN_SHARE = 0.15
-"""Of the words of a stretch, at least one."""
+WINDOW_CHARACTERS = 256  # a stretch that is read at once ends with the word that reaches so far
+WINDOWS = 1024  # stretches that are measured at most, the first ones
+HIDDEN_SHARE = 0.15  # of the words of a stretch, at least one
 UNKNOWN_NATS = float(np.log(150_000))
 """What each character of an unknown piece costs besides the piece: any character of Unicode."""
 _SEED = 20190926
@@ -36,12 +33,9 @@ _SEED = 20190926
 class CharacterLoss:
     """What a model makes of hidden words, and what its vocabulary makes of the text."""
 
-    loss_per_character: float
-    """nats"""
-    pieces_per_word: float
-    """of all words; a stretch without spaces counts as one"""
-    unknown_share: float
-    """of all pieces"""
+    loss_per_character: float  # nats
+    pieces_per_word: float  # of all words; a stretch without spaces counts as one
+    unknown_share: float  # of all pieces
     hidden_words: int
     hidden_characters: int
 

@@ -30,12 +30,9 @@ class TaskEvaluation:
     """Scores of one split, and which of the models gave them."""
 
     split: str
-    scores: dict[str, float]
-    """empty for a split without labels"""
-    models: tuple[str, ...]
-    """the members of the ensemble"""
-    files: tuple[Path, ...] = ()
-    """predictions files that were written"""
+    scores: dict[str, float]  # empty for a split without labels
+    models: tuple[str, ...]  # the members of the ensemble
+    files: tuple[Path, ...] = ()  # predictions files that were written
 
 
 def evaluate_models(
@@ -99,16 +96,15 @@ def evaluate_models(
     ]
     rule = task.form.changed(ensemble=ensemble)
     members = list(range(len(models)))
-    judge = num_asked if len(splits) > num_asked else 0
+    has_dev = len(splits) > num_asked
+    judge = num_asked if has_dev else 0
     if choose and len(models) > 1:
         members = _choose_ensemble(task, splits[judge], [found[judge] for found in outputs], rule)
-    averaged = [
-        _average(rule, [outputs[member][number] for member in members])
-        for number in range(len(splits))
-    ]
+    chosen = zip(*(outputs[member] for member in members), strict=True)
+    averaged = [_average(rule, of_split) for of_split in chosen]
     described = purposes[members[0]].task
     threshold = None if described is None else described.no_answer_threshold
-    if len(splits) > num_asked:
+    if has_dev:
         scores, _ = score_split(task, splits[judge], averaged[judge])
         threshold = scores.get("best_f1_thresh")
     tuned = task.form.changed(no_answer_threshold=threshold)  # tuned on dev
@@ -163,14 +159,13 @@ def _dev_beside(
     name = task.eval_splits[0]
     if where.is_file() and must:
         raise ConfigError(f"--choose needs the {name} split: give the folder as --data")
-    if where.is_file() or not (must or task.form.may_be_unanswerable):
-        return []
     try:
-        return [(name, task.read(where, name, problems))]
+        if not where.is_file() and (must or task.form.may_be_unanswerable):
+            return [(name, task.read(where, name, problems))]
     except MissingFileError:
         if must:
             raise
-        return []
+    return []
 
 
 def _average(form: Form, outputs: Sequence[Sequence[Outputs]]) -> list[Outputs]:
@@ -185,18 +180,16 @@ def _choose_ensemble(
 ) -> list[int]:
     """Return the models of the best ensemble found by adding the most helpful one at a time.
 
-    ``outputs`` are those of each model for the features of a split with labels; ``form`` says how
-    to average them.
+    ``outputs`` are each model's for a split with labels; ``form`` says how to average them.
     """
     chosen: list[int] = []
     best = float("-inf")
     while len(chosen) < len(outputs):
         scores = {}
-        for candidate in range(len(outputs)):
-            if candidate not in chosen:
-                members = [outputs[member] for member in (*chosen, candidate)]
-                found, _ = score_split(task, split, _average(form, members))
-                scores[candidate] = found[task.main_metric]
+        for candidate in [one for one in range(len(outputs)) if one not in chosen]:
+            members = [outputs[member] for member in (*chosen, candidate)]
+            found, _ = score_split(task, split, _average(form, members))
+            scores[candidate] = found[task.main_metric]
         candidate = max(scores, key=scores.__getitem__)
         if scores[candidate] <= best:
             break
@@ -229,14 +222,11 @@ def _shared_tokenizer(
     """Return the tokenizer of all models; they must agree, and be able to do the task."""
     tokenizers = [Tokenizer.load(folder) for folder in folders]
     for folder, purpose, tokenizer in zip(folders, purposes, tokenizers, strict=True):
+        reason = purpose.mismatch(task)
         if not tokenizer.agrees_with(tokenizers[0]):
-            raise CheckpointError(
-                f"{folder} has another tokenizer than {folders[0]}: an ensemble needs one"
-            )
-        if (reason := purpose.mismatch(task)) is not None:
+            reason = f"{folder} has another tokenizer than {folders[0]}: an ensemble needs one"
+        elif reason is None and purpose.head != purposes[0].head:
+            reason = f"{folder} has another head than {folders[0]}: an ensemble needs one"
+        if reason is not None:
             raise CheckpointError(reason)
-        if purpose.head != purposes[0].head:
-            raise CheckpointError(
-                f"{folder} has another head than {folders[0]}: an ensemble needs one"
-            )
     return tokenizers[0]

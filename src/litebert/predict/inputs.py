@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -19,34 +20,20 @@ BoolArray = npt.NDArray[np.bool_]
 class PaddedBatch:
     """A padded batch; R rows is B features times the number of choices (usually 1)."""
 
-    input_ids: IntArray
-    """int64 [R, S]"""
-    attention_mask: BoolArray | None
-    """bool [R, S], True for real tokens; None if nothing is padded"""
-    token_type_ids: IntArray
-    """int64 [R, S]"""
-    masked_positions: IntArray
-    """int64 [M], where a word is asked for, as index into the flattened R * S"""
-    forbidden: BoolArray | None
-    """bool [R, S], True where no answer may be, padding included; None without spans"""
-    targets: npt.NDArray[np.generic] | None
-    """what the features' targets stack to, [B, ...]; None without gold"""
-    teacher: FloatArray | None
-    """what a teacher says about them, [B, ...]"""
-    num_choices: int
-    """rows per feature"""
-    num_labels: int
-    """what a mean loss is over: features, or tagged words"""
-    num_tokens: int
-    """tokens that are not padding"""
+    input_ids: IntArray  # [R, S]
+    attention_mask: BoolArray | None  # [R, S], True for real tokens; None if nothing is padded
+    token_type_ids: IntArray  # [R, S]
+    masked_positions: IntArray  # [M], where a word is asked for: index into the flattened R * S
+    forbidden: BoolArray | None  # [R, S], where no answer may be, as in padding; None: no spans
+    targets: npt.NDArray[np.generic] | None  # of the features, stacked [B, ...]; None: no gold
+    teacher: FloatArray | None  # what a teacher says about them, [B, ...]
+    num_choices: int  # rows per feature
+    num_labels: int  # what a mean loss is over: features, or tagged words
+    num_tokens: int  # without padding
 
 
 def pad(features: Sequence[Feature], pad_id: int) -> PaddedBatch:
-    """Pad features, all of equally many rows, to the longest of them.
-
-    ``attention_mask`` is None when all rows are equally long, so that a model can take its faster
-    unmasked way.
-    """
+    """Pad features, all of equally many rows, to the longest of them."""
     rows = [row for feature in features for row in feature.rows]
     num_choices = len(features[0].rows)
     lengths = [len(row) for row in rows]
@@ -75,7 +62,7 @@ def pad(features: Sequence[Feature], pad_id: int) -> PaddedBatch:
         num_labels = int(np.count_nonzero(targets != IGNORED_LABEL))
     return PaddedBatch(
         input_ids=input_ids,
-        attention_mask=None if bool(mask.all()) else mask,
+        attention_mask=None if bool(mask.all()) else mask,  # without one a model is faster
         token_type_ids=token_type_ids,
         masked_positions=np.array(masked, np.int64),
         forbidden=forbidden,
@@ -118,16 +105,12 @@ def single_rows(features: Sequence[Feature]) -> list[Feature]:
 
 def join_rows(features: Sequence[Feature], said: Sequence[Outputs]) -> list[Outputs]:
     """Return one :data:`Outputs` per feature from those of its single rows: scores side by side."""
+    left = iter(said)
     joined: list[Outputs] = []
-    start = 0
     for feature in features:
-        own = said[start : start + len(feature.rows)]
-        start += len(own)
-        joined.append(
-            own[0]
-            if len(own) == 1
-            else {name: np.concatenate([outputs[name] for outputs in own]) for name in own[0]}
-        )
+        own = list(islice(left, len(feature.rows)))
+        values = {name: [outputs[name] for outputs in own] for name in own[0]}
+        joined.append({n: np.concatenate(v) if len(v) > 1 else v[0] for n, v in values.items()})
     return joined
 
 

@@ -50,8 +50,7 @@ class Spread:
 class LayerMovement:
     """L2 distance and angle between what goes into a block and what comes out."""
 
-    layer: int
-    """number of the block, from 1 in order of execution"""
+    layer: int  # number of the block, from 1 in order of execution
     distance: Spread
     angle_degrees: Spread
 

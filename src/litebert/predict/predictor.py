@@ -39,11 +39,8 @@ Result = TypeVar("Result")
 Record = Mapping[str, object]
 Json = dict[str, object]
 
-_GROUP_TOKENS = 65_536
-"""Tokens that are sorted by length together when a stream is predicted: bounds the memory."""
-
-_GROUP_QUESTIONS = 4096
-"""Questions of a group at most: rows that cannot be answered have no tokens."""
+_GROUP_TOKENS = 65_536  # sorted by length together when a stream is predicted: bounds the memory
+_GROUP_QUESTIONS = 4096  # at most: rows that cannot be answered have no tokens
 
 
 class Predictor:
@@ -188,11 +185,7 @@ class Predictor:
         outputs = tuple(dict.fromkeys(name for question in group for name in question.outputs))
         owners = [index for index, question in enumerate(group) for _ in question.features]
         said: list[dict[int, Outputs]] = [{} for _ in group]
-        answers = {
-            index: question.decode(())
-            for index, question in enumerate(group)
-            if not question.features
-        }
+        answers = {at: asked.decode(()) for at, asked in enumerate(group) if not asked.features}
         for place, heard in run_features(
             self.backend, features, outputs, self.tokenizer.pad_id, self.max_tokens, self.depth
         ):

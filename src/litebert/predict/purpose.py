@@ -22,10 +22,8 @@ class Purpose:
     """What a model can be asked about, as its folder says."""
 
     folder: ModelFolder
-    task: TaskFile | None
-    """what it was fine-tuned for, if the folder says so"""
-    vectors: VectorRule
-    """how one vector is made of a text"""
+    task: TaskFile | None  # what it was fine-tuned for, if the folder says so
+    vectors: VectorRule  # how one vector is made of a text
 
     @classmethod
     def read(cls, folder: Path | str) -> Purpose:
@@ -51,11 +49,9 @@ class Purpose:
 
     def form(self) -> Form:
         """Return the form that the model was fine-tuned for, or else the one of its head."""
-        if self.task is not None:
-            form: Form | None = self.task.form()
-        else:
-            multi_label = self.folder.is_multi_label
-            form = form_of_head(self.head, self.folder.classes, multi_label=multi_label)
+        folder, form = self.folder, None if self.task is None else self.task.form()
+        if self.task is None:
+            form = form_of_head(folder.head, folder.classes, multi_label=folder.is_multi_label)
         if form is None:
             raise InputError(
                 f"this model is for {self.head}, not for a task; fine-tune it with "
@@ -89,10 +85,8 @@ class Purpose:
 
         The task's own form serves models without that file, with the names that the folder gives
         to its outputs, if it names them. Whether a question may have no answer is the task's to
-        say: a SQuAD 2.0 model can be asked SQuAD 1.1's questions.
-
-        Raises:
-            InputError: the model is for another kind of task, or has other labels.
+        say: a SQuAD 2.0 model can be asked SQuAD 1.1's questions. An InputError says that the
+        model is for another kind of task, or has other labels.
         """
         form = task.form
         if self.task is not None:

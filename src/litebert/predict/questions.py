@@ -27,32 +27,26 @@ _MASK = re.compile(r"(?<!\s)(\s*)\[MASK\]", re.IGNORECASE)
 class Candidate:
     """One word that may stand at a mask."""
 
-    token: str
-    """The piece as text, without the word-start marker."""
+    token: str  # the piece as text, without the word-start marker
     token_id: int
-    score: float
-    """Its probability at this position."""
-    is_continuation: bool = False
-    """Whether it continues the word before it, without a space between them."""
+    score: float  # its probability at this position
+    is_continuation: bool = False  # of the word before it, without a space between them
 
 
 @dataclass(frozen=True)
 class FilledText:
     """The candidates for every ``[MASK]`` of one text."""
 
-    text: str
-    """The text as it was given, with the best candidate at each mask."""
-    masks: list[list[Candidate]]
-    """For each mask, in the order of the text, the best candidates first."""
+    text: str  # as it was given, with the best candidate at each mask
+    masks: list[list[Candidate]]  # for each mask in the order of the text, the best first
 
 
 @dataclass(frozen=True)
 class SentenceOrder:
-    """How sure the model is that the first sentence comes first."""
+    """How sure the model is that the first sentence comes first: two probabilities."""
 
     in_order: float
     swapped: float
-    """The two probabilities add up to one."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +65,9 @@ class Question(Generic[Result_co]):
     The predictor and the server run the same questions; they differ only in who forms the batch.
     """
 
-    features: Sequence[Feature]
-    """the model inputs, of one row each"""
-    outputs: tuple[str, ...]
-    """the model outputs that ``decode`` reads"""
-    decode: Callable[[Sequence[Outputs]], Result_co]
-    """turns what the model said about each feature into the answer"""
+    features: Sequence[Feature]  # the model inputs, of one row each
+    outputs: tuple[str, ...]  # the model outputs that `decode` reads
+    decode: Callable[[Sequence[Outputs]], Result_co]  # from those of each feature to the answer
 
     @property
     def num_tokens(self) -> int:
@@ -131,23 +122,20 @@ def order(first: str, second: str, reader: Reader) -> Question[SentenceOrder]:
         raise InputError("sentence order needs two sentences; one of them is empty")
     _check_length(len(ids[0]) + len(ids[1]) + 3, reader)
     feature = Feature(0, (pair_row(ids[0], ids[1], reader.tokenizer, reader.max_length),))
-
-    def read(said: Sequence[Outputs]) -> SentenceOrder:
-        # Label 0 of the head means in order, label 1 swapped.
-        return SentenceOrder(*softmax(said[0]["sop_logits"]).tolist())
-
-    return Question([feature], ("sop_logits",), read)
+    # Label 0 of the head means in order, label 1 swapped.
+    logits = "sop_logits"
+    return Question(
+        [feature], (logits,), lambda said: SentenceOrder(*softmax(said[0][logits]).tolist())
+    )
 
 
 def embed(
     text: str, reader: Reader, rule: VectorRule, *, may_be_empty: bool = False
 ) -> Question[FloatArray]:
     """Ask for one vector; float32 [H]. An empty text has one too, of ``[CLS]`` and ``[SEP]``."""
-
-    def vector(said: Sequence[Outputs]) -> FloatArray:
-        return rule.vector(said[0]["last_hidden_state"])
-
-    return Question([plain(text, reader, may_be_empty)], ("last_hidden_state",), vector)
+    states = "last_hidden_state"
+    feature = plain(text, reader, may_be_empty)
+    return Question([feature], (states,), lambda said: rule.vector(said[0][states]))
 
 
 def layer_path(text: str, reader: Reader) -> Question[LayerPath]:

@@ -39,8 +39,7 @@ class TorchBackend:
         assert head is not None, "the model's class is in the table of heads"
         self.model = cast("Encoder | PretrainingModel | TaskModel", model)
         self.precision = precision
-        self.folder: Path | None = None
-        """Where a finished model comes from; one in training may diverge for a while."""
+        self.folder: Path | None = None  # of a finished model; one in training may diverge
         self.encoder = model if isinstance(model, Encoder) else cast(Encoder, model.encoder)
         self.device = self.encoder.embeddings.word.weight.device
         config = self.encoder.config

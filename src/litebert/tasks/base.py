@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
@@ -31,6 +31,7 @@ FloatArray = npt.NDArray[np.float32]
 Outputs = Mapping[str, FloatArray]
 """What the model said about one feature: the outputs of :mod:`litebert.model.head_table` by name,
 without padding and without the axis of the batch."""
+Said = Sequence[Outputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +44,21 @@ class Answer:
 
 Gold = int | float | tuple[int, ...] | tuple[Answer, ...] | None
 """Class or choice index; score; label flags or tag indices; answers (empty: unanswerable)."""
-
-
 Value = int | float | str | tuple[int, ...]
 """What is predicted: class or choice index; score; label flags or tag indices; answer text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example of any kind; ``id`` is unique within its file.
+    """One example of any kind."""
 
-    Args:
-        text: the sentence; the passage (multiple choice, spans); empty if ``words`` are given.
-        text_pair: the second sentence; the question (multiple choice, spans).
-        options: the choices (multiple choice).
-        words: the words to tag (token classification).
-        group: a part of the data with a score of its own, such as RACE's ``middle``.
-    """
-
-    id: str
-    text: str
-    text_pair: str | None = None
-    options: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
+    id: str  # unique within its file
+    text: str  # the sentence; the passage (choices, spans); empty if `words` are given
+    text_pair: str | None = None  # the second sentence; the question (choices, spans)
+    options: tuple[str, ...] = ()  # the choices
+    words: tuple[str, ...] = ()  # the words to tag
     gold: Gold = None
-    group: str = ""
+    group: str = ""  # a part of the data with a score of its own, such as RACE's middle
 
 
 Examples = Sequence[Example]
@@ -75,15 +66,10 @@ Examples = Sequence[Example]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One sequence for the encoder: ``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]``.
+    """One sequence for the encoder: ``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]``."""
 
-    Args:
-        ids: int32 [S] (half the memory of int64: RACE has 350,000 long rows).
-        second: position of the first token of segment B, or S if there is none.
-    """
-
-    ids: npt.NDArray[np.int32]
-    second: int
+    ids: npt.NDArray[np.int32]  # [S]; half the memory of int64: RACE has 350,000 long rows
+    second: int  # position of the first token of segment B, or S if there is none
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -91,44 +77,31 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Which positions of a row are pieces of the passage, and their raw characters.
+    """Which positions of a row are pieces of the passage, and their raw characters."""
 
-    Args:
-        first: position of the first passage piece in the row.
-        starts: int64 [n], first raw character of each piece.
-        ends: int64 [n], one past its last raw character.
-        max_context: bool [n]; False where another window shows more around this piece.
-    """
-
-    first: int
-    starts: IntArray
-    ends: IntArray
-    max_context: npt.NDArray[np.bool_]
+    first: int  # position of the first passage piece in the row
+    starts: IntArray  # [n], first raw character of each piece
+    ends: IntArray  # [n], one past its last raw character
+    max_context: npt.NDArray[np.bool_]  # [n]; False where another window shows more around it
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
     """The smallest unit with a loss of its own: one row, or one row per choice.
 
-    Args:
-        example: index of its example in the list the features were made from.
-        target: None without gold; else int64 [] (class, choice), float32 [] (regression),
-            float32 [num_labels] (multi-label), int64 [3] (start, end, 1 if this window has no
-            answer), int64 [S] (tags, :data:`IGNORED_LABEL` elsewhere) or, of texts to compare,
-            float32 [] (a score) or int64 [texts] (numbers that tell the texts apart).
-        passage: the passage pieces (spans).
-        word_positions: position of each word's first piece (token classification), int64 [W].
-        masked: positions whose word the masked-language-model head predicts.
-        teacher: float32, what a teacher says: logits [...], or a vector for each row [texts, H].
+    A target is int64 [] (class, choice), float32 [] (number), float32 [num_labels] (multi-label),
+    int64 [3] (start, end, 1 if this window has no answer), int64 [S] (tags, :data:`IGNORED_LABEL`
+    elsewhere) or, of texts to compare, float32 [] (a score) or int64 [texts] (numbers that tell
+    the texts apart).
     """
 
-    example: int
+    example: int  # index of its example in the list the features were made from
     rows: tuple[Row, ...]
-    target: npt.NDArray[np.generic] | None = None
-    passage: Passage | None = None
-    word_positions: IntArray | None = None
-    masked: tuple[int, ...] = ()
-    teacher: FloatArray | None = None
+    target: npt.NDArray[np.generic] | None = None  # None without gold
+    passage: Passage | None = None  # spans
+    word_positions: IntArray | None = None  # [W], of each word's first piece (tags)
+    masked: tuple[int, ...] = ()  # positions whose word the masked-word head predicts
+    teacher: FloatArray | None = None  # logits [...], or a vector for each row [texts, H]
 
     def __len__(self) -> int:
         return max(len(row) for row in self.rows)
@@ -158,19 +131,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What was predicted for one example.
-
-    Args:
-        scores: probability of each label or choice, where there are some.
-        spans: the n best answers, best first (spans).
-        no_answer: probability that the passage holds no answer (spans that may have none).
-    """
+    """What was predicted for one example."""
 
     id: str
     value: Value
-    scores: tuple[float, ...] = ()
-    spans: tuple[Span, ...] = ()
-    no_answer: float | None = None
+    scores: tuple[float, ...] = ()  # probability of each label or choice, where there are some
+    spans: tuple[Span, ...] = ()  # the n best answers, best first
+    no_answer: float | None = None  # probability that the passage holds none, where it may
 
 
 Predictions = Sequence[Prediction]
@@ -180,25 +147,16 @@ Predictions = Sequence[Prediction]
 class Form(ABC):
     """A kind of task, with all that kinds differ in; `tasks/forms/kinds.py` lists them."""
 
-    kind: ClassVar[str]
-    """What ``task.json`` and a task file call it."""
-    heads: ClassVar[tuple[Head, ...]]
-    """The heads that can do it; the first one unless another is asked for."""
-    recipe: ClassVar[str]
-    """The recipes ``small-`` and ``base-`` of ``configs/finetune`` that it learns by."""
-    columns: ClassVar[tuple[str, ...]]
-    """The columns that a task file must name."""
-    main_metric: ClassVar[str]
-    """The usual score to pick a checkpoint by."""
-    how_bad: ClassVar[str] = "how sure"
-    """What :meth:`badness` measures."""
-    needs_labels: ClassVar[bool] = False
-    """Whether a task must name its labels."""
-    multi_label: ClassVar[bool] = False
-    """Whether an example may have several labels at once."""
+    kind: ClassVar[str]  # what `task.json` and a task file call it
+    heads: ClassVar[tuple[Head, ...]]  # those that can do it; the first unless another is asked for
+    recipe: ClassVar[str]  # recipes small- and base- of `configs/finetune` that it learns by
+    columns: ClassVar[tuple[str, ...]]  # those that a task file must name
+    main_metric: ClassVar[str]  # the usual score to pick a checkpoint by
+    how_bad: ClassVar[str] = "how sure"  # what :meth:`badness` measures
+    needs_labels: ClassVar[bool] = False  # whether a task must name its labels
+    multi_label: ClassVar[bool] = False  # whether an example may have several labels at once
 
-    labels: tuple[str, ...] = field(default=(), kw_only=True)
-    """Label names in the order of the logits; empty for regression, choices and spans."""
+    labels: tuple[str, ...] = ()  # in the order of the logits; none for numbers, choices and spans
 
     @property
     def may_be_unanswerable(self) -> bool:
@@ -214,9 +172,7 @@ class Form(ABC):
         """Make model inputs of at most ``max_length`` tokens, in the order of the examples."""
 
     @abstractmethod
-    def decode(
-        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Make one prediction per example from one :data:`Outputs` per feature."""
 
     def condensed(self, outputs: Outputs) -> Outputs:
@@ -224,7 +180,7 @@ class Form(ABC):
         return outputs
 
     @abstractmethod
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Average what several models said about the same feature."""
 
     @abstractmethod

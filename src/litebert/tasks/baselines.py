@@ -5,23 +5,22 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from litebert.common.errors import ConfigError
-from litebert.tasks.base import Example, FloatArray, Form, Prediction
-from litebert.tasks.forms.similarity import compared
+from litebert.tasks.base import Examples, FloatArray, Form, Prediction
+from litebert.tasks.forms.similarity import Vectors, answer_of, compared
 from litebert.tasks.metrics import Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+    Matrix: TypeAlias = FloatArray | csr_matrix
+
 _WORD = r"\w+|[^\w\s]"
-_MOST_WORDS = 200_000
-"""Columns of a bag of words at most, the most frequent ones: bounds the memory."""
-_REGULARISATION = 1.0
-_ITERATIONS = 500
+_MOST_WORDS = 200_000  # columns of a bag of words, the most frequent ones: bounds the memory
 
 
 def is_linear(form: Form) -> bool:
@@ -29,35 +28,21 @@ def is_linear(form: Form) -> bool:
     return form.kind in ("classification", "regression")
 
 
-def word_predictions(
-    form: Form, train: Sequence[Example], examples: Sequence[Example]
-) -> list[Prediction]:
+def word_predictions(form: Form, train: Examples, examples: Examples) -> list[Prediction]:
     """Predict from counts of words in lower case, those of a pair's two texts apart."""
     return linear_predictions(form, train, examples, *bags_of_words(train, examples))
 
 
-class WordOverlap:
-    """Texts compared by the words they share, rare ones counting more: cosines of tf-idf."""
+def word_vectors(examples: Examples) -> Vectors:
+    """Compare texts by the words they share, rare ones counting more: cosines of tf-idf."""
+    from scipy.sparse import csr_array
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
-    def __init__(self, examples: Sequence[Example]) -> None:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        found = (text for e in examples for text in (e.text, e.text_pair, *e.options))
-        texts = list(dict.fromkeys(text for text in found if text is not None))
-        counter = TfidfVectorizer(token_pattern=_WORD, max_features=_MOST_WORDS)
-        self.places = {text: place for place, text in enumerate(texts)}
-        self.rows = counter.fit_transform(texts)
-
-    def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
-        """Their cosines."""
-        return np.asarray(self._of(first).multiply(self._of(second)).sum(axis=1)).ravel()
-
-    def matrix(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
-        """All cosines."""
-        return np.asarray((self._of(queries) @ self._of(documents).T).todense())
-
-    def _of(self, texts: Sequence[str]) -> csr_matrix:
-        return self.rows[[self.places[text] for text in texts]]
+    found = (text for e in examples for text in (e.text, e.text_pair, *e.options))
+    texts = list(dict.fromkeys(text for text in found if text is not None))
+    counter = TfidfVectorizer(token_pattern=_WORD, max_features=_MOST_WORDS)
+    places = {text: place for place, text in enumerate(texts)}
+    return Vectors(places, csr_array(counter.fit_transform(texts)))
 
 
 class Bm25:
@@ -74,31 +59,27 @@ class Bm25:
         except ModuleNotFoundError:
             raise ConfigError("baseline bm25 needs the package bm25s: pip install bm25s") from None
         index = bm25s.BM25()
-        words = [re.findall(_WORD, text.lower()) for text in documents]
+        words, asked = (
+            [re.findall(_WORD, text.lower()) for text in texts] for texts in (documents, queries)
+        )
         index.index(words, show_progress=False)
-        asked = (re.findall(_WORD, text.lower()) for text in queries)
         return np.stack([np.asarray(index.get_scores(one), np.float64) for one in asked])
 
 
 def baseline_of(
-    name: str, form: Form, train: Sequence[Example], examples: Sequence[Example]
+    name: str, form: Form, train: Examples, examples: Examples
 ) -> list[Prediction] | None:
     """Predict from words alone (``words``) or by BM25 (``bm25``); None where it does not apply."""
     if form.kind == "similarity" and name == "words":
-        return compared(examples, WordOverlap(examples))
+        return compared(examples, word_vectors(examples))
     if form.kind == "similarity":
-        is_ranked = not isinstance(examples[0].gold, float) and not examples[0].options
-        return compared(examples, Bm25()) if is_ranked else None
+        return compared(examples, Bm25()) if answer_of(examples[0]) == "rank" else None
     is_possible = name == "words" and is_linear(form)
     return word_predictions(form, train, examples) if is_possible else None
 
 
 def linear_predictions(
-    form: Form,
-    train: Sequence[Example],
-    examples: Sequence[Example],
-    train_vectors: FloatArray | csr_matrix,
-    vectors: FloatArray | csr_matrix,
+    form: Form, train: Examples, examples: Examples, train_vectors: Matrix, vectors: Matrix
 ) -> list[Prediction]:
     """Fit logistic regression, or ridge for numbers, on training examples, and predict others.
 
@@ -112,12 +93,12 @@ def linear_predictions(
         mean, deviation = train_vectors.mean(0), train_vectors.std(0) + 1e-6
         train_vectors, vectors = (train_vectors - mean) / deviation, (vectors - mean) / deviation
     if form.kind == "regression":
-        ridge = Ridge(alpha=_REGULARISATION).fit(train_vectors, golds)
+        ridge = Ridge(alpha=1.0).fit(train_vectors, golds)
         values = [float(value) for value in ridge.predict(vectors)]
     elif len(set(golds)) == 1:
         return form.baseline(train, examples)
     else:
-        model = LogisticRegression(C=_REGULARISATION, max_iter=_ITERATIONS)
+        model = LogisticRegression(C=1.0, max_iter=500)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a fit that ends at its last iteration is good enough
             model.fit(train_vectors, golds)
@@ -125,9 +106,7 @@ def linear_predictions(
     return [Prediction(e.id, value) for e, value in zip(examples, values, strict=True)]
 
 
-def bags_of_words(
-    train: Sequence[Example], examples: Sequence[Example]
-) -> tuple[csr_matrix, csr_matrix]:
+def bags_of_words(train: Examples, examples: Examples) -> tuple[csr_matrix, csr_matrix]:
     """Sparse word counts [N, words] of training and other examples; a pair's texts apart."""
     from scipy.sparse import hstack
     from sklearn.feature_extraction.text import CountVectorizer

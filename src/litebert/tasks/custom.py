@@ -20,8 +20,8 @@ from litebert.tasks.forms.kinds import FORMS
 from litebert.tasks.forms.requests import UNKNOWN_LABEL, Cells, Columns, RowError, split_cell
 from litebert.tasks.forms.similarity import CORPUS, EQUAL
 from litebert.tasks.metrics import check_tags
-from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems
+from litebert.tasks.task_data import require_gold, score_by_row
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Classification, correlation and tagging metrics, equal to scikit-learn's and scipy's.
 
-Written here with numpy alone, because neither library is a dependency of the package; the parity
-tests hold them against both.
+With numpy alone: neither library is a dependency; the parity tests hold them against both.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ import numpy.typing as npt
 from litebert.common.errors import DataError
 
 Floats = npt.NDArray[np.float64]
-LOWER_IS_BETTER = ("mae", "rmse")
-"""Scores that are errors: they do not pick a checkpoint."""
-
+LOWER_IS_BETTER = ("mae", "rmse")  # scores that are errors: they do not pick a checkpoint
 Values = Sequence[float] | Sequence[int] | npt.NDArray[np.generic]
 
 
@@ -42,11 +39,9 @@ def macro_f1(gold: Values, predicted: Values, num_labels: int) -> float:
 
 def matthews(gold: Values, predicted: Values) -> float:
     """Return the Matthews correlation of any number of classes; 0 if either side is constant."""
-    gold_array, predicted_array = _aligned(gold, predicted)
-    classes, codes = np.unique(np.concatenate([gold_array, predicted_array]), return_inverse=True)
-    size = len(classes)
-    gold_codes, predicted_codes = np.split(codes, [len(gold_array)])
-    confusion = np.array(confusion_matrix(gold_codes, predicted_codes, size), np.float64)
+    classes, codes = np.unique(np.stack(_aligned(gold, predicted)), return_inverse=True)
+    gold_codes, predicted_codes = codes.reshape(2, -1)
+    confusion = np.array(confusion_matrix(gold_codes, predicted_codes, len(classes)), np.float64)
     gold_counts, predicted_counts = confusion.sum(axis=1), confusion.sum(axis=0)
     total = float(confusion.sum())
     covariance = float(np.trace(confusion)) * total - gold_counts @ predicted_counts
@@ -60,8 +55,7 @@ def matthews(gold: Values, predicted: Values) -> float:
 def pearson(gold: Values, predicted: Values) -> float:
     """Return the linear correlation; 0 if either side is constant (scipy: nan)."""
     gold_array, predicted_array = _aligned(gold, predicted)
-    x = gold_array - gold_array.mean()
-    y = predicted_array - predicted_array.mean()
+    x, y = gold_array - gold_array.mean(), predicted_array - predicted_array.mean()
     norm = np.sqrt(x @ x) * np.sqrt(y @ y)
     # Equal values differ from their mean by rounding: their norm is not quite 0.
     is_constant = np.ptp(gold_array) == 0 or np.ptp(predicted_array) == 0 or norm == 0
@@ -89,8 +83,10 @@ def retrieval_scores(ranks: Sequence[Sequence[float]]) -> dict[str, float]:
     ``recall_at_k`` is the share of its documents among the first k, ``mrr`` one by the rank of the
     first of them, ``ndcg_at_10`` the gain of those among the first ten by the best there could be.
     """
-    found = {f"recall_at_{k}": [sum(r <= k for r in own) / len(own) for own in ranks]
-             for k in (1, 10, 100)}  # fmt: skip
+    found = {
+        f"recall_at_{k}": [sum(r <= k for r in own) / len(own) for own in ranks]
+        for k in (1, 10, 100)
+    }
     found["mrr"] = [1 / min(own) for own in ranks]
     found["ndcg_at_10"] = [_gain(own) / _gain(range(1, len(own) + 1)) for own in ranks]
     return {name: float(np.mean(values)) for name, values in found.items()}
@@ -140,17 +136,13 @@ def entity_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """Return precision, recall and F1 over whole entities, and the accuracy over words."""
-    right = num_predicted = num_gold = 0
-    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-        gold_entities, predicted_entities = entities(gold_tags), entities(predicted_tags)
-        right += len(gold_entities & predicted_entities)
-        num_predicted += len(predicted_entities)
-        num_gold += len(gold_entities)
-    pairs = [
-        g == p for gs, ps in zip(gold, predicted, strict=True) for g, p in zip(gs, ps, strict=True)
-    ]
-    share = sum(pairs) / len(pairs) if pairs else 0.0
-    return {**precision_recall_f1(right, num_predicted, num_gold), "accuracy": share}
+    counts, is_right = np.zeros(3, np.int64), list[bool]()
+    for gold_tags, tags in zip(gold, predicted, strict=True):
+        wanted, found = entities(gold_tags), entities(tags)
+        counts += (len(wanted & found), len(found), len(wanted))
+        is_right += (one == other for one, other in zip(gold_tags, tags, strict=True))
+    share = sum(is_right) / len(is_right) if is_right else 0.0
+    return {**precision_recall_f1(*counts.tolist()), "accuracy": share}
 
 
 def precision_recall_f1(right: int, num_predicted: int, num_gold: int) -> dict[str, float]:
@@ -166,8 +158,7 @@ def confusion_matrix(gold: Values, predicted: Values, num_labels: int) -> list[l
     """Return counts [gold][predicted]."""
     matrix = np.zeros((num_labels, num_labels), np.int64)
     np.add.at(matrix, (np.asarray(gold, np.int64), np.asarray(predicted, np.int64)), 1)
-    counts: list[list[int]] = matrix.tolist()
-    return counts
+    return [[int(count) for count in row] for row in matrix]
 
 
 def _mean_ranks(values: Values) -> Floats:
@@ -178,8 +169,7 @@ def _mean_ranks(values: Values) -> Floats:
 
 
 def _aligned(gold: Values, predicted: Values) -> tuple[Floats, Floats]:
-    gold_array = np.asarray(gold, np.float64)
-    predicted_array = np.asarray(predicted, np.float64)
+    gold_array, predicted_array = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
     assert gold_array.shape == predicted_array.shape, "as many predictions as gold values"
     assert gold_array.size, "a metric needs at least one value"
     return gold_array, predicted_array

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from litebert.common.errors import DataError
 from litebert.common.files import write_json_lines
 
-MAX_WORDS = 20_000
-"""A text of more words is taken for a broken row: no task has passages a tenth as long."""
-
-BAD_ROWS_FILE = "bad_rows.jsonl"
-"""Lists every bad row in a run folder, and beside predictions."""
-
-_SHOWN_PER_REASON = 3
+MAX_WORDS = 20_000  # more mean a broken row: no task has passages a tenth as long
+BAD_ROWS_FILE = "bad_rows.jsonl"  # every bad row, in a run folder and beside predictions
 
 
 @dataclass(frozen=True)
 class RowProblem:
     """One bad row and what became of it."""
 
-    path: Path
+    file: str
     row: int
     reason: str
     detail: str
@@ -30,9 +25,9 @@ class RowProblem:
 
     def line(self) -> str:
         """Return the problem as one line for people."""
-        fate = "kept" if self.kept else "skipped"
         detail = f": {self.detail}" if self.detail else ""
-        return f"{self.path}:{self.row}: {self.reason}{detail} ({fate})"
+        fate = "kept" if self.kept else "skipped"
+        return f"{self.file}:{self.row}: {self.reason}{detail} ({fate})"
 
 
 class RowProblems:
@@ -57,7 +52,7 @@ class RowProblems:
             raise DataError(f"{path}:{row}: {what}; fix the row or run without --strict")
         if (path, row, reason) not in self._seen:
             self._seen.add((path, row, reason))
-            self.problems.append(RowProblem(path, row, reason, detail, kept))
+            self.problems.append(RowProblem(str(path), row, reason, detail, kept))
 
     def check_text(self, path: Path, row: int, text: str, what: str, training: bool) -> bool:
         """Check that a text is neither empty nor absurdly long; return whether to use the row.
@@ -65,16 +60,16 @@ class RowProblems:
         In training such a row is left out; in evaluation it is kept, because the official scripts
         count every row.
         """
-        if not text.strip():
-            self.add(path, row, f"empty {what}", kept=not training)
-            return not training
         # Splitting is only worth its time where that many words could be.
         num_words = len(text.split()) if len(text) > 2 * MAX_WORDS else 0
         if num_words > MAX_WORDS:
             detail = f"{num_words:,} words, more than {MAX_WORDS:,}"
             self.add(path, row, f"overlong {what}", detail, kept=not training)
-            return not training
-        return True
+        elif not text.strip():
+            self.add(path, row, f"empty {what}", kept=not training)
+        else:
+            return True
+        return not training
 
     @property
     def num_skipped(self) -> int:
@@ -87,29 +82,22 @@ class RowProblems:
 
     def write(self, path: Path) -> None:
         """Write every bad row as a JSON line; nothing if there is none."""
-        rows = (
-            {"file": str(p.path), "row": p.row, "reason": p.reason, "detail": p.detail,
-             "kept": p.kept}
-            for p in self.problems
-        )  # fmt: skip
         if self.problems:
-            write_json_lines(path, rows)
+            write_json_lines(path, map(asdict, self.problems))
 
     def report(self) -> list[str]:
         """Return lines for people: the first rows of each reason, then the counts."""
         if not self.problems:
             return []
-        shown: Counter[str] = Counter()
-        lines = []
+        shown, lines = Counter[str](), []
         for problem in self.problems:
             shown[problem.reason] += 1
-            if shown[problem.reason] <= _SHOWN_PER_REASON:
+            if shown[problem.reason] <= 3:
                 lines.append(problem.line())
         rows = "bad row" if len(self.problems) == 1 else "bad rows"
         counts = ", ".join(f"{count:,} {reason}" for reason, count in self.counts().items())
-        wrong = Counter(p.detail.partition(" is not ")[0] for p in self.problems
-                        if p.reason == "unknown label")  # fmt: skip
-        if wrong:
+        unknown = (p.detail for p in self.problems if p.reason == "unknown label")
+        if wrong := Counter(detail.partition(" is not ")[0] for detail in unknown):
             named = ", ".join(f"{label} {count:,}" for label, count in wrong.most_common(10))
             lines.append(f"unknown labels by their number: {named}")
         return [*lines, f"{len(self.problems):,} {rows}: {counts}"]

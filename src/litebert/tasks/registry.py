@@ -19,9 +19,6 @@ def find_task(name: str, data: Path | None = None) -> Task:
     """Return a benchmark task by name, or the task that a TOML file describes.
 
     ``data`` is where its files are, if not beside it: labels may have to be found in them.
-
-    >>> find_task("squad2").form.kind
-    'span_extraction'
     """
     known: dict[str, Task] = {**GLUE_TASKS, **SQUAD_TASKS, **RACE_TASKS}
     if name in known:

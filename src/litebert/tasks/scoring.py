@@ -5,28 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from litebert.common.errors import InputError, MissingFileError
 from litebert.common.rng import rng
-from litebert.tasks.base import (
-    Example,
-    Examples,
-    Features,
-    Form,
-    Outputs,
-    Prediction,
-    Predictions,
-    Task,
-)
+from litebert.tasks.base import Example, Examples, Features, Form, Outputs, Prediction, Task
 from litebert.tasks.metrics import precision_recall_f1
 from litebert.tasks.problems import RowProblems
 from litebert.text.coverage import Coverage
 from litebert.text.tokenizer import Tokenizer
-
-_BY_LABEL = frozenset({"logits", "token_logits"})
-"""Outputs whose last axis is that of the labels."""
 
 _LONGEST_TEXT = 400  # of a mistake that is shown
 
@@ -52,11 +41,8 @@ class TaskSplit:
             return self
         chosen = _chosen(len(self.examples), num_examples, "dev subset")
         position = {example: index for index, example in enumerate(chosen)}
-        features = [
-            replace(feature, example=position[feature.example])
-            for feature in self.features
-            if feature.example in position
-        ]
+        own = (feature for feature in self.features if feature.example in position)
+        features = [replace(feature, example=position[feature.example]) for feature in own]
         return TaskSplit(self.name, [self.examples[index] for index in chosen], features)
 
     def coverage(self, tokenizer: Tokenizer) -> Coverage:
@@ -100,19 +86,13 @@ def read_splits(
 ) -> list[tuple[str, list[Example]]]:
     """Read one split or, without its name, all that have labels.
 
-    Of those only the first must exist (MNLI has a second one). A file is one split, whatever its
-    name.
+    Of those only the first must exist (MNLI has a second one); a file is one split.
     """
     first, *others = task.eval_splits
-    if split is not None or data.is_file():
-        name = split or first
-        return [(name, task.read(data, name, problems))]
-    found = [(first, task.read(data, first, problems))]
-    for name in others:
-        try:
+    found = [(split or first, task.read(data, split or first, problems))]
+    for name in () if split is not None or data.is_file() else others:
+        with suppress(MissingFileError):
             found.append((name, task.read(data, name, problems)))
-        except MissingFileError:
-            continue
     return found
 
 
@@ -154,14 +134,12 @@ def in_order(outputs: Outputs, order: Sequence[int] | None) -> Outputs:
     """Return what a model said with its labels in the order that :func:`label_order` gave."""
     if order is None:
         return outputs
-    return {
-        name: values[..., list(order)] if name in _BY_LABEL else values
-        for name, values in outputs.items()
-    }
+    by_label = ("logits", "token_logits")  # the last axis is that of the labels
+    return {k: v[..., list(order)] if k in by_label else v for k, v in outputs.items()}
 
 
 def scores_by_class(
-    form: Form, examples: Examples, predictions: Predictions
+    form: Form, examples: Examples, predictions: Sequence[Prediction]
 ) -> list[dict[str, object]]:
     """Return precision, recall, F1 and the number of each class, label or type of entity."""
     right, said, gold = Counter[object](), Counter[object](), Counter[object]()
@@ -178,15 +156,15 @@ def scores_by_class(
 
 
 def worst_mistakes(
-    form: Form, examples: Examples, predictions: Predictions, count: int = 20
+    form: Form, examples: Examples, predictions: Sequence[Prediction], count: int = 20
 ) -> list[dict[str, object]]:
     """Return the wrong predictions the model was surest of, worst first."""
-    ranked = []
-    for example, prediction in zip(examples, predictions, strict=True):
-        badness = 0.0 if example.gold is None else form.badness(example, prediction)
-        if badness > 0:
-            ranked.append((badness, example, prediction))
-    ranked.sort(key=lambda entry: -entry[0])
+    judged = [
+        (form.badness(example, prediction), example, prediction)
+        for example, prediction in zip(examples, predictions, strict=True)
+        if example.gold is not None
+    ]
+    ranked = sorted((one for one in judged if one[0] > 0), key=lambda one: -one[0])
     return [
         {
             "id": example.id,

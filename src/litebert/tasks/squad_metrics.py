@@ -38,9 +38,7 @@ def squad1_scores(
 ) -> dict[str, float]:
     """Return ``exact_match`` and ``f1`` in percent, as the v1.1 script does.
 
-    Args:
-        golds: the gold answers of each question; the best of them counts.
-        predictions: the answer to each question; one without an answer scores 0.
+    The best of a question's gold answers counts; a question without a prediction scores 0.
     """
     exact = f1 = 0.0
     for question, answers in golds.items():
@@ -60,43 +58,37 @@ def squad2_scores(
 ) -> dict[str, float]:
     """Return the figures of the v2.0 script, in percent.
 
-    Args:
-        golds: the gold answers of each question; none means that it cannot be answered.
-        predictions: the answer to each question, "" for no answer.
-        no_answer: how likely each question has no answer; adds the best thresholds.
-        threshold: above it a question counts as not answered, whatever the prediction.
-
-    Raises:
-        DataError: a question without prediction or without odds (the official script stops there).
+    A question without golds cannot be answered; the prediction "" means no answer. ``no_answer``,
+    how likely each question has none, adds the best thresholds; above ``threshold`` a question
+    counts as not answered. One without prediction or odds is a DataError, as in the script.
     """
     _require(golds, predictions, "prediction")
     odds = dict.fromkeys(golds, 0.0) if no_answer is None else no_answer
     _require(golds, odds, "no-answer odds")
-    answerable = {question: bool(answers) for question, answers in golds.items()}
-    raw_exact, raw_f1 = {}, {}
+    raw: dict[str, dict[str, float]] = {"exact": {}, "f1": {}}
     for question, answers in golds.items():
         # Answers of articles and punctuation alone are dropped, yet the question stays answerable.
         texts = [answer for answer in answers if normalize_answer(answer)] or [""]
         predicted = predictions[question]
-        raw_exact[question] = max(exact_match(text, predicted) for text in texts)
-        raw_f1[question] = max(_f1_with_empty(text, predicted) for text in texts)
-    exact, f1 = (
-        {
-            question: score if odds[question] <= threshold else float(not answerable[question])
-            for question, score in raw.items()
-        }
-        for raw in (raw_exact, raw_f1)
-    )
-    scores = _averages(exact, f1, list(golds), "")
-    for prefix, wanted in (("HasAns_", True), ("NoAns_", False)):
-        questions = [question for question in golds if answerable[question] == wanted]
-        if questions:
-            scores.update(_averages(exact, f1, questions, prefix))
+        raw["exact"][question] = max(exact_match(text, predicted) for text in texts)
+        raw["f1"][question] = max(_f1_with_empty(text, predicted) for text in texts)
+    answerable = {question: bool(answers) for question, answers in golds.items()}
+    scores: dict[str, float] = {}
+    for prefix, wanted in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
+        questions = [question for question in golds if answerable[question] in wanted]
+        if not questions:
+            continue
+        for name, found in raw.items():
+            total = sum(
+                found[question] if odds[question] <= threshold else float(not answerable[question])
+                for question in questions
+            )
+            scores[f"{prefix}{name}"] = 100.0 * total / len(questions)
+        scores[f"{prefix}total"] = len(questions)
     if no_answer is not None:
-        for name, raw in (("exact", raw_exact), ("f1", raw_f1)):
-            best, best_threshold = best_no_answer_threshold(raw, predictions, no_answer, answerable)
-            scores[f"best_{name}"] = best
-            scores[f"best_{name}_thresh"] = best_threshold
+        for name, found in raw.items():
+            best, place = best_no_answer_threshold(found, predictions, no_answer, answerable)
+            scores |= {f"best_{name}": best, f"best_{name}_thresh": place}
     return scores
 
 
@@ -130,17 +122,6 @@ def _f1_with_empty(gold: str, predicted: str) -> float:
     if not normalize_answer(gold) or not normalize_answer(predicted):
         return exact_match(gold, predicted)
     return token_f1(gold, predicted)
-
-
-def _averages(
-    exact: Mapping[str, float], f1: Mapping[str, float], questions: Sequence[str], prefix: str
-) -> dict[str, float]:
-    total = len(questions)
-    return {
-        f"{prefix}exact": 100.0 * sum(exact[question] for question in questions) / total,
-        f"{prefix}f1": 100.0 * sum(f1[question] for question in questions) / total,
-        f"{prefix}total": total,
-    }
 
 
 def _require(golds: Mapping[str, object], given: Mapping[str, object], what: str) -> None:

@@ -16,24 +16,15 @@ from litebert.tasks.forms.kinds import FORMS, Kind
 class TaskFile:
     """What a fine-tuned model does."""
 
-    name: str
-    """the task it was fine-tuned on"""
+    name: str  # the task it was fine-tuned on
     kind: Kind
-    """the kind of task"""
-    labels: tuple[str, ...] = ()
-    """label names in the order of the logits, where there are labels"""
-    max_length: int = 512
-    """longest input in training, in tokens"""
-    unanswerable: bool = False
-    """whether questions may have no answer (span extraction)"""
-    no_answer_threshold: float = 0.5
-    """probability of "no answer" above which it is the answer; tuned on dev"""
-    stride: int = 128
-    """pieces between the starts of two windows of a passage (span extraction)"""
-    depths: tuple[int, ...] = ()
-    """layers after which the head was trained to answer; empty: only after all"""
-    split_punctuation: bool = True
-    """whether a text to tag is cut at punctuation too, as the words it learned from were"""
+    labels: tuple[str, ...] = ()  # in the order of the logits, where there are labels
+    max_length: int = 512  # longest input in training, in tokens
+    unanswerable: bool = False  # whether questions may have no answer (span extraction)
+    no_answer_threshold: float = 0.5  # probability above which "no answer" is it; tuned on dev
+    stride: int = 128  # pieces between the starts of two windows of a passage (span extraction)
+    depths: tuple[int, ...] = ()  # layers after which it was trained to answer; empty: only all
+    split_punctuation: bool = True  # whether a text to tag is cut there, as its words were
     columns: dict[str, str | tuple[str, ...]] = field(default_factory=dict)
     """the columns of the table it learned from, by what they hold, where it was one"""
 

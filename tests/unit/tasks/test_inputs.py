@@ -11,10 +11,16 @@ from litebert.common.errors import InputError
 from litebert.model.config import IGNORED_LABEL
 from litebert.predict.inputs import pad, split
 from litebert.tasks.base import Example, Form
-from litebert.tasks.forms.choices import ChoiceForm, fill_question, option_index
 from litebert.tasks.forms.rows import cut_pair
 from litebert.tasks.forms.tags import TagForm
-from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
+from litebert.tasks.forms.texts import (
+    ChoiceForm,
+    ClassificationForm,
+    MultiLabelForm,
+    RegressionForm,
+    fill_question,
+    option_index,
+)
 from word_tokenizer import WordTokenizer
 
 sizes = st.integers(0, 60)

@@ -14,11 +14,15 @@ from litebert.model.head_table import HEADS
 from litebert.tasks.base import Answer, Example, Form, Gold, Prediction, Span
 from litebert.tasks.benchmarks.glue import GLUE_TASKS
 from litebert.tasks.benchmarks.squad import SQUAD_TASKS
-from litebert.tasks.forms.choices import ChoiceForm
 from litebert.tasks.forms.kinds import FORMS, Kind, form_of_head
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.tags import TagForm
-from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
+from litebert.tasks.forms.texts import (
+    ChoiceForm,
+    ClassificationForm,
+    MultiLabelForm,
+    RegressionForm,
+)
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import worst_mistakes
 from litebert.tasks.task_file import TaskFile
@@ -162,7 +166,7 @@ def test_every_kind_has_a_form_and_every_task_head_a_kind() -> None:
 
 def test_the_head_of_spans_follows_the_task_unless_told() -> None:
     for unanswerable, auto in ((False, "span"), (True, "squad2")):
-        form = SpanForm(unanswerable)
+        form = SpanForm(may_be_unanswerable=unanswerable)
         assert [form.head(choice) for choice in ("auto", "paper", "classic")] == [
             auto,
             "squad2",

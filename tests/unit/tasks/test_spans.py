@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from litebert.tasks.base import Answer, Example, Feature, Passage
-from litebert.tasks.forms.spans import SpanForm, gold_texts
-from litebert.tasks.forms.windows import (
-    PiecePassage,
-    align,
-    max_context,
-    window_starts,
-)
+from litebert.tasks.forms.spans import SpanForm, align, gold_texts, max_context, window_starts
 from word_tokenizer import WordTokenizer
 
 PASSAGE = "Ann sat by the old river , and Bo read a long book to her until the sun went down ."
@@ -47,10 +41,10 @@ def test_each_piece_belongs_to_the_one_window_with_most_context(
 
 
 def test_answers_inside_pieces_are_widened() -> None:
-    passage = PiecePassage(np.arange(3), np.array([0, 4, 9]), np.array([3, 8, 12]))
-    assert align(passage, 4, 8) == (1, 1)
-    assert align(passage, 5, 10) == (1, 2)
-    assert align(passage, 3, 4) is None  # the space between two pieces
+    pieces = np.array([0, 4, 9]), np.array([3, 8, 12])
+    assert align(*pieces, 4, 8) == (1, 1)
+    assert align(*pieces, 5, 10) == (1, 2)
+    assert align(*pieces, 3, 4) is None  # the space between two pieces
 
 
 def passage_of(feature: Feature) -> Passage:

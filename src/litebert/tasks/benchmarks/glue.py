@@ -2,61 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.common.errors import DataError
 from litebert.common.files import READ_ERRORS, open_binary, write_text
+from litebert.tasks import metrics
 from litebert.tasks.base import Example, Examples, Form, Prediction, Predictions
-from litebert.tasks.benchmarks.locate import find_file
-from litebert.tasks.forms.requests import RowError
-from litebert.tasks.forms.texts import (
-    ClassificationForm,
-    RegressionForm,
-    finite_number,
-    gold_and_predicted,
-    label_index,
-)
-from litebert.tasks.metrics import Values, accuracy, f1, matthews, pearson, spearman
-from litebert.tasks.prediction_files import require_gold, score_by_row
+from litebert.tasks.forms.requests import RowError, finite_number, label_index
+from litebert.tasks.forms.texts import ClassificationForm, RegressionForm, gold_and_predicted
 from litebert.tasks.problems import RowProblems
-
-METRICS: dict[str, Callable[[Values, Values], float]] = {
-    "accuracy": accuracy,
-    "f1": f1,
-    "matthews": matthews,
-    "pearson": pearson,
-    "spearman": spearman,
-}
+from litebert.tasks.task_data import find_file, require_gold, score_by_row
 
 _LARGEST_SCORE = 5.0  # of STS-B, from 0
 
 
 @dataclass(frozen=True)
 class GlueTask:
-    """One row of the table below.
-
-    Args:
-        folder: its folder in the GLUE root.
-        labels: in the order of the logits; empty for regression (STS-B).
-        text, text_pair, label: header names; the first that the file has is taken.
-        metrics: what the leaderboard shows; the first one picks checkpoints.
-        leaderboard: file name per test split.
-        headerless: positions of (text, label) in files without a header line (CoLA).
-    """
+    """One row of the table below; of several header names the first that a file has is taken."""
 
     name: str
-    folder: str
-    labels: tuple[str, ...]
+    folder: str  # in the GLUE root
+    labels: tuple[str, ...]  # in the order of the logits; empty for regression (STS-B)
     text: tuple[str, ...]
     text_pair: tuple[str, ...]
     label: tuple[str, ...]
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...]  # what the leaderboard shows; the first one picks checkpoints
     eval_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
-    leaderboard: tuple[str, ...] = ()
-    headerless: tuple[int, int] | None = None
+    leaderboard: tuple[str, ...] = ()  # file names per test split, if not that of the folder
+    headerless: tuple[int, int] | None = None  # where text and label are without a header (CoLA)
     max_length: int = 512
 
     @property
@@ -104,12 +81,12 @@ class GlueTask:
             texts = [cells[text]] if pair is None else [cells[text], pair]
             if not all(problems.check_text(path, row, part, "text", training) for part in texts):
                 continue
-            gold = None if label is None else self._gold(cells[label])
+            gold = None if label is None else self._parse(cells[label], _LARGEST_SCORE)
             if label is None or gold is not None or is_hidden:  # a test split needs no label
                 examples.append(Example(str(index), cells[text], pair, gold=gold))
             else:
-                detail = f"{cells[label]!r} is not {self._expected()}"
-                problems.add(path, row, "unknown label", detail)
+                expected = self._expected("a number from 0 to 5")
+                problems.add(path, row, "unknown label", f"{cells[label]!r} is not {expected}")
         if not examples:
             raise DataError(f"{path} has no usable row; {len(problems):,} rows are bad")
         return examples
@@ -118,13 +95,14 @@ class GlueTask:
         """Return the leaderboard's metrics as fractions (correlations from -1 to 1)."""
         require_gold(examples, f"{self.name}: row", "label")
         gold, predicted = gold_and_predicted(examples, predictions)
-        return {metric: METRICS[metric](gold, predicted) for metric in self.metrics}
+        return {metric: getattr(metrics, metric)(gold, predicted) for metric in self.metrics}
 
     def write_predictions(
         self, folder: Path, split: str, examples: Examples, predictions: Predictions
     ) -> list[Path]:
         """Write the table that the leaderboard takes, such as ``MNLI-m.tsv``."""
-        names = dict(zip(self.test_splits, self.leaderboard, strict=True))
+        files = self.leaderboard or (f"{self.folder}.tsv",)
+        names = dict(zip(self.test_splits, files, strict=True))
         path = folder / names.get(split, f"{self.folder}-{split}.tsv")
         rows = (f"{p.id}\t{self._written(p, split in names)}\n" for p in predictions)
         write_text(path, "index\tprediction\n" + "".join(rows))
@@ -139,7 +117,7 @@ class GlueTask:
     def _predicted(self, value: object, example: Example) -> int | float:
         answer = self._parse(str(value))
         if answer is None:
-            expected = self._expected() if self.labels else "a number"
+            expected = self._expected("a number")
             raise DataError(f"prediction {value!r} for row {example.id} is not {expected}")
         return answer
 
@@ -149,21 +127,16 @@ class GlueTask:
         folders = tuple(root + name for root in ("", "glue/", "GLUE/") for name in own)
         return find_file(data, names, f"{self.name} {split} split", folders)
 
-    def _gold(self, value: str) -> int | float | None:
-        """Return a label's index or a score in its range; None for anything else."""
-        gold = self._parse(value)
-        is_outside = gold is not None and not self.labels and not 0 <= gold <= _LARGEST_SCORE
-        return None if is_outside else gold
-
-    def _parse(self, value: str) -> int | float | None:
-        """Return a label's index, or any finite number for regression."""
+    def _parse(self, value: str, most: float = math.inf) -> int | float | None:
+        """Return a label's index, or for regression a number, from 0 if there is a largest one."""
         try:
-            return label_index(self.labels, value) if self.labels else finite_number(value)
+            found = label_index(self.labels, value) if self.labels else finite_number(value)
         except RowError:
             return None
+        return found if self.labels or most == math.inf or 0 <= found <= most else None
 
-    def _expected(self) -> str:
-        return f"one of {', '.join(self.labels)}" if self.labels else "a number from 0 to 5"
+    def _expected(self, number: str) -> str:
+        return f"one of {', '.join(self.labels)}" if self.labels else number
 
     def _written(self, prediction: Prediction, for_leaderboard: bool) -> str:
         """Return a prediction as text; a score for the leaderboard is cut to its range."""
@@ -202,34 +175,31 @@ def _missing_column(path: Path, names: Sequence[str], header: Sequence[str]) -> 
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("contradiction", "entailment", "neutral")
+_SINGLE: tuple[tuple[str, ...], tuple[str, ...]] = (("sentence",), ())
 _PAIR = (("sentence1",), ("sentence2",))
 
 GLUE_TASKS: dict[str, GlueTask] = {
     task.name: task
     for task in (
-        GlueTask("cola", "CoLA", _BINARY, ("sentence",), (), ("label",), ("matthews", "accuracy"),
-                 leaderboard=("CoLA.tsv",), headerless=(3, 1)),
-        GlueTask("sst2", "SST-2", _BINARY, ("sentence",), (), ("label",), ("accuracy",),
-                 leaderboard=("SST-2.tsv",)),
+        GlueTask("cola", "CoLA", _BINARY, *_SINGLE, ("label",), ("matthews", "accuracy"),
+                 headerless=(3, 1)),
+        GlueTask("sst2", "SST-2", _BINARY, *_SINGLE, ("label",), ("accuracy",)),
         GlueTask("mrpc", "MRPC", _BINARY, ("#1 String",), ("#2 String",), ("Quality",),
-                 ("accuracy", "f1"), leaderboard=("MRPC.tsv",)),
-        GlueTask("stsb", "STS-B", (), *_PAIR, ("score",), ("pearson", "spearman"),
-                 leaderboard=("STS-B.tsv",)),
+                 ("accuracy", "f1")),
+        GlueTask("stsb", "STS-B", (), *_PAIR, ("score",), ("pearson", "spearman")),
         GlueTask("qqp", "QQP", _BINARY, ("question1",), ("question2",), ("is_duplicate",),
-                 ("accuracy", "f1"), leaderboard=("QQP.tsv",)),
+                 ("accuracy", "f1")),
         GlueTask("mnli", "MNLI", _NLI, *_PAIR, ("gold_label",), ("accuracy",),
                  eval_splits=("dev_matched", "dev_mismatched"),
                  test_splits=("test_matched", "test_mismatched"),
                  leaderboard=("MNLI-m.tsv", "MNLI-mm.tsv")),
         GlueTask("qnli", "QNLI", _ENTAILMENT, ("question",), ("sentence",), ("label",),
-                 ("accuracy",), leaderboard=("QNLI.tsv",)),
-        GlueTask("rte", "RTE", _ENTAILMENT, *_PAIR, ("label",), ("accuracy",),
-                 leaderboard=("RTE.tsv",)),
-        GlueTask("wnli", "WNLI", _BINARY, *_PAIR, ("label",), ("accuracy",),
-                 leaderboard=("WNLI.tsv",)),
+                 ("accuracy",)),
+        GlueTask("rte", "RTE", _ENTAILMENT, *_PAIR, ("label",), ("accuracy",)),
+        GlueTask("wnli", "WNLI", _BINARY, *_PAIR, ("label",), ("accuracy",)),
         GlueTask("ax", "AX", _NLI, ("sentence1", "Premise"), ("sentence2", "Hypothesis"),
                  ("gold_label", "label", "Label"), ("matthews", "accuracy"),
-                 eval_splits=("test",), leaderboard=("AX.tsv",)),
+                 eval_splits=("test",)),
     )
 }  # fmt: skip
 """The diagnostic set ``ax`` is for models fine-tuned on MNLI and has no training data."""

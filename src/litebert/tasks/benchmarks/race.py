@@ -11,12 +11,10 @@ from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
 from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Examples, Predictions
-from litebert.tasks.benchmarks.locate import with_compressions
-from litebert.tasks.forms.choices import ChoiceForm, option_index
-from litebert.tasks.forms.texts import gold_and_predicted
+from litebert.tasks.forms.texts import ChoiceForm, gold_and_predicted, option_index
 from litebert.tasks.metrics import accuracy
-from litebert.tasks.prediction_files import require_gold, score_by_row
 from litebert.tasks.problems import RowProblems
+from litebert.tasks.task_data import require_gold, score_by_row, with_compressions
 
 LEVELS = ("middle", "high")
 _FOLDERS = ("", "RACE", "race")
@@ -32,8 +30,7 @@ class RaceTask:
     max_length: int = 512
     main_metric: str = "accuracy"
     eval_splits: tuple[str, ...] = ("dev",)
-    test_splits: tuple[str, ...] = ()
-    """none: the answers of the test split are public"""
+    test_splits: tuple[str, ...] = ()  # none: the answers of the test split are public
 
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read ``<split>/<level>/*.txt``, ``<split>.<level>.jsonl`` or a file; rows are lines.
@@ -76,22 +73,21 @@ class RaceTask:
 
     def _passages(self, data: Path, split: str) -> Iterator[tuple[Path, int, str, object]]:
         """Yield ``(file, row, level, passage)`` of all levels."""
-        if data.is_file():
-            yield from _file_passages(data, "")
-            return
-        found = False
-        for folder in (data / name for name in _FOLDERS):
-            for level in self.levels:
-                for path in _level_files(folder, split, level):
-                    found = True
-                    yield from _file_passages(path, level)
-            if found:
-                return
-        levels = ",".join(self.levels)
-        raise DataError(
-            f"{data} has no RACE {split} split: expected {split}/{{{levels}}}/*.txt or "
-            f"{split}.{{{levels}}}.jsonl"
+        places = (
+            [(p, level) for level in self.levels for p in _level_files(data / name, split, level)]
+            for name in _FOLDERS
         )
+        files = [(data, "")] if data.is_file() else next(filter(None, places), None)
+        if files is None:
+            levels = ",".join(self.levels)
+            raise DataError(
+                f"{data} has no RACE {split} split: expected {split}/{{{levels}}}/*.txt or "
+                f"{split}.{{{levels}}}.jsonl"
+            )
+        for path, level in files:
+            is_raw = path.suffix == ".txt"
+            for row, passage in [(1, read_json(path))] if is_raw else read_rows(path, "jsonl"):
+                yield path, row, level, passage
 
 
 RACE_TASKS: dict[str, RaceTask] = {
@@ -107,14 +103,6 @@ def _level_files(folder: Path, split: str, level: str) -> list[Path]:
         return sorted(raw.glob("*.txt"))
     names = with_compressions(f"{split}.{level}.jsonl")
     return [folder / name for name in names if (folder / name).is_file()][:1]
-
-
-def _file_passages(path: Path, level: str) -> Iterator[tuple[Path, int, str, object]]:
-    if path.suffix == ".txt":
-        yield path, 1, level, read_json(path)
-        return
-    for row, passage in read_rows(path, "jsonl"):
-        yield path, row, level, passage
 
 
 def _examples(

@@ -6,18 +6,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
 from litebert.common.limits import machine_memory
 from litebert.tasks.base import Answer, Example, Examples, Predictions
-from litebert.tasks.benchmarks.locate import find_file
 from litebert.tasks.forms.requests import RowError
 from litebert.tasks.forms.spans import SpanForm, gold_texts
-from litebert.tasks.prediction_files import read_predictions, require_gold
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.squad_metrics import squad1_scores, squad2_scores
+from litebert.tasks.task_data import find_file, read_predictions, require_gold
 
 _FOLDERS = ("squad", "SQuAD")
 
@@ -40,16 +38,13 @@ class SquadTask:
         training = split == "train"
         rows = list(_questions(path))
         # A test file may hold questions alone; where some have answers, one without is a fault.
-        has_gold = training or any(_GOLD_KEYS & row.question.keys() for row in rows)
+        has_gold = training or any(_GOLD_KEYS & question.keys() for *_, question in rows)
         examples = []
-        for row in rows:
+        for asked in rows:
             try:
-                example = self._example(path, row, has_gold, problems, training)
+                examples += self._examples(path, asked, has_gold, problems, training)
             except RowError as error:
-                problems.add(path, row.number, error.reason, error.detail)
-                continue
-            if example is not None:
-                examples.append(example)
+                problems.add(path, asked[0], error.reason, error.detail)
         if not examples:
             raise DataError(f"{path} has no usable question; {len(problems):,} are bad")
         return examples
@@ -94,12 +89,11 @@ class SquadTask:
         """Return exactly what the official script prints for these files."""
         path = self._file(data, split)
         golds = {}
-        for row in _questions(path):
+        for number, _, question in _questions(path):
             try:
-                texts = [answer.text for answer in _answers(row.question)]
-                golds[_text(row.question, "id")] = texts
+                golds[_text(question, "id")] = [answer.text for answer in _answers(question)]
             except RowError as error:
-                raise DataError(f"{path}:{row.number}: {error}") from None
+                raise DataError(f"{path}:{number}: {error}") from None
         if not golds:
             raise DataError(f"{path} has no question, so nothing to score")
         answers: dict[str, str] = {}
@@ -115,19 +109,19 @@ class SquadTask:
         names = (f"{split}-{self.file_version}.json", f"{split}.json")
         return find_file(data, names, f"{self.name} {split} split", _FOLDERS)
 
-    def _example(
-        self, path: Path, at: _Question, has_gold: bool, problems: RowProblems, training: bool
-    ) -> Example | None:
-        """Return the example of one question, or None if it is unusable (which is noted)."""
-        if at.context is None:
+    def _examples(
+        self, path: Path, asked: _Question, has_gold: bool, problems: RowProblems, training: bool
+    ) -> list[Example]:
+        """Return the example of one question, or none if it is unusable (which is noted)."""
+        row, context, question = asked
+        if not isinstance(context, str):
             raise RowError("missing column", "context of its paragraph")
-        row, context, question = at.number, at.context, at.question
         id, text = _text(question, "id"), _text(question, "question")
         for part, what in ((text, "question"), (context, "passage")):
             if not problems.check_text(path, row, part, what, training):
-                return None
+                return []
         if not has_gold:
-            return Example(id, context, text)
+            return [Example(id, context, text)]
         if not _GOLD_KEYS & question.keys():
             raise RowError("missing column", f"answers (question {id})")
         answers = tuple(_locate_answer(context, answer) for answer in _answers(question))
@@ -136,11 +130,11 @@ class SquadTask:
             detail = f"{lost[0].text!r} (question {id})"
             problems.add(path, row, "answer not in its passage", detail, kept=not training)
             if training:
-                return None
+                return []
         impossible = bool(question.get("is_impossible", False)) or not answers
         if impossible and not self.form.may_be_unanswerable:
             raise RowError("question without answer", f"question {id}")
-        return Example(id, context, text, gold=() if impossible else answers)
+        return [Example(id, context, text, gold=() if impossible else answers)]
 
 
 SQUAD_TASKS: dict[str, SquadTask] = {
@@ -154,12 +148,8 @@ SQUAD_TASKS: dict[str, SquadTask] = {
 _GOLD_KEYS = frozenset({"answers", "is_impossible"})
 
 
-class _Question(NamedTuple):
-    """A question as it stands in the file; the number counts from 1."""
-
-    number: int
-    context: str | None
-    question: Mapping[str, object]
+_Question = tuple[int, object, Mapping[str, object]]
+"""Its number from 1, the passage, and the question as it stands in the file."""
 
 
 def _questions(path: Path) -> Iterator[_Question]:
@@ -168,10 +158,9 @@ def _questions(path: Path) -> Iterator[_Question]:
     try:
         for article in _list(read_json(path, machine_memory() // 2)["data"]):
             for paragraph in _list(article["paragraphs"]):
-                context = paragraph.get("context")
                 for question in _list(paragraph["qas"]):
                     number += 1
-                    yield _Question(number, context if isinstance(context, str) else None, question)
+                    yield number, paragraph.get("context"), question
     except KeyError as error:
         raise DataError(
             f"{path}: no {error} after question {number:,}; expected a SQuAD file "
@@ -199,11 +188,11 @@ def _answers(question: Mapping[str, object]) -> tuple[Answer, ...]:
         listed = _list(question.get("answers") or [])
     except TypeError:
         raise RowError("missing column", "answers as a list of {text, answer_start}") from None
-    found = []
-    for answer in listed:
-        start = answer.get("answer_start", -1)
-        found.append(Answer(_text(answer, "text"), start if isinstance(start, int) else -1))
-    return tuple(found)
+    starts = [answer.get("answer_start") for answer in listed]
+    return tuple(
+        Answer(_text(answer, "text"), start if isinstance(start, int) else -1)
+        for answer, start in zip(listed, starts, strict=True)
+    )
 
 
 def _locate_answer(context: str, answer: Answer) -> Answer:

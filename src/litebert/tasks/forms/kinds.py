@@ -7,11 +7,15 @@ from typing import Literal
 
 from litebert.model.head_table import Head
 from litebert.tasks.base import Form
-from litebert.tasks.forms.choices import ChoiceForm
 from litebert.tasks.forms.similarity import SimilarityForm
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.tags import TagForm
-from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
+from litebert.tasks.forms.texts import (
+    ChoiceForm,
+    ClassificationForm,
+    MultiLabelForm,
+    RegressionForm,
+)
 
 Kind = Literal[
     "classification",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from litebert.common.errors import InputError, suggestion
@@ -55,8 +57,7 @@ class Cells:
 
     row: Mapping[str, object]
     columns: Columns
-    separator: str = ","
-    """between the labels of a cell that is not a list"""
+    separator: str = ","  # between the labels of a cell that is not a list
 
     def has(self, name: str) -> bool:
         """Whether the task names such a column."""
@@ -99,6 +100,31 @@ def split_cell(value: object, separator: str | None) -> tuple[str, ...]:
     if isinstance(value, (list, tuple)):
         return tuple(str(item) for item in value)
     return tuple(part.strip() for part in _text(value).split(separator) if part.strip())
+
+
+def label_index(labels: Sequence[str], value: str) -> int:
+    """Return the index of a label's name."""
+    value = value.strip()
+    if value not in labels:
+        if not value:
+            raise RowError("missing label", "the cell is empty")
+        shown = ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else "")
+        raise RowError(UNKNOWN_LABEL, f"{value!r} is not one of {shown}", value)
+    return labels.index(value)
+
+
+def finite_number(value: object) -> float:
+    """Return a cell as a number; ``4,5`` is one, ``1,234`` is not clear."""
+    text = str(value).strip()
+    if re.fullmatch(r"[-+]?\d+,(\d{1,2}|\d{4,})", text):
+        text = text.replace(",", ".")
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise RowError(UNKNOWN_LABEL, f"{value!r} is not a finite number", text)
+    return number
 
 
 def _text(value: object) -> str:

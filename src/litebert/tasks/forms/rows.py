@@ -42,20 +42,12 @@ def pair_row(
 def cut_pair(num_first: int, num_second: int, budget: int) -> tuple[int, int]:
     """Return how many tokens of each side stay, as if the longer lost one token at a time.
 
-    >>> cut_pair(10, 4, 9)
-    (5, 4)
-    >>> cut_pair(10, 10, 9)
-    (5, 4)
+    >>> cut_pair(10, 4, 9), cut_pair(10, 10, 9)
+    ((5, 4), (5, 4))
     """
-    excess = num_first + num_second - budget
-    if excess <= 0:
-        return num_first, num_second
+    # The shorter side stays whole up to half of the budget; of an odd one the first has more.
     if num_first > num_second:
-        alone = min(excess, num_first - num_second)
-        num_first -= alone
-    else:
-        alone = min(excess, num_second - num_first)
-        num_second -= alone
-    # Both are equal now: they lose in turn, the second first.
-    rest = excess - alone
-    return num_first - rest // 2, num_second - (rest + 1) // 2
+        num_second = min(num_second, budget // 2)
+        return min(num_first, budget - num_second), num_second
+    num_first = min(num_first, (budget + 1) // 2)
+    return num_first, min(num_second, budget - num_first)

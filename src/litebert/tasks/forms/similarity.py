@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,19 +25,18 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
+    Said,
 )
-from litebert.tasks.forms.requests import Cells, RowError, required_text
+from litebert.tasks.forms.requests import Cells, RowError, finite_number, required_text
 from litebert.tasks.forms.rows import encode_unique, single_row
-from litebert.tasks.forms.texts import finite_number
 from litebert.tasks.metrics import Floats, pearson, retrieval_scores, spearman
 from litebert.text.tokenizer import Tokenizer
 
-CORPUS = "corpus"
-"""Group of an example that is only a text to be found, of no query."""
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
-EQUAL = 1
-"""Gold of two texts that mean the same, where there are no scores."""
-
+CORPUS = "corpus"  # group of an example that is only a text to be found, of no query
+EQUAL = 1  # gold of two texts that mean the same, where there are no scores
 _QUERIES_AT_ONCE = 512
 _VECTORS = "vectors"
 
@@ -54,11 +53,10 @@ class Comparison(Protocol):
 
 @dataclass(frozen=True)
 class Vectors:
-    """Texts compared by the product of their vectors."""
+    """Texts compared by the product of their vectors, dense or sparse."""
 
     places: Mapping[str, int]
-    rows: FloatArray
-    """[N, H], each of length 1"""
+    rows: FloatArray | csr_array  # [N, H], each of length 1
 
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
         """Their cosines."""
@@ -66,9 +64,10 @@ class Vectors:
 
     def matrix(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
         """All cosines."""
-        return np.asarray(self._of(queries) @ self._of(documents).T, np.float64)
+        found = self._of(queries) @ self._of(documents).T
+        return np.asarray(found if isinstance(found, np.ndarray) else found.toarray(), np.float64)
 
-    def _of(self, texts: Sequence[str]) -> FloatArray:
+    def _of(self, texts: Sequence[str]) -> FloatArray | csr_array:
         return self.rows[[self.places[text] for text in texts]]
 
 
@@ -89,8 +88,7 @@ class SimilarityForm(Form):
     how_bad = "error"
 
     pooling: Pooling = "mean"
-    score_range: tuple[float, float] | None = None
-    """scores that mean nothing in common, and the same; None: cosines as they are"""
+    score_range: tuple[float, float] | None = None  # of nothing in common, of the same; or cosines
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``text`` and ``text_pair``."""
@@ -131,8 +129,7 @@ class SimilarityForm(Form):
         for index, (example, found) in enumerate(zip(examples, texts, strict=True)):
             target: npt.NDArray[np.generic] | None = None
             if isinstance(example.gold, float):
-                low, high = self.score_range or (0.0, 1.0)
-                target = np.array((example.gold - low) / (high - low), np.float32)
+                target = np.array(self._cosine(example.gold), np.float32)
             elif example.gold is not None:
                 target = np.array([numbers[text] for text in found], np.int64)
             features.append(Feature(index, tuple(rows[text] for text in found), target))
@@ -155,20 +152,18 @@ class SimilarityForm(Form):
         pooled = states_SH.mean(axis=0) if self.pooling == "mean" else states_SH[0]
         return {_VECTORS: (pooled / max(float(np.linalg.norm(pooled)), 1e-12))[None]}
 
-    def decode(
-        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Compare the vectors of the texts."""
         places: dict[str, int] = {}
         found: list[FloatArray] = []
-        for feature, said in zip(features, outputs, strict=True):
+        for feature, output in zip(features, said, strict=True):
             texts = self.texts_of(examples[feature.example])
-            for text, vector in zip(texts, said[_VECTORS], strict=True):
+            for text, vector in zip(texts, output[_VECTORS], strict=True):
                 if places.setdefault(text, len(found)) == len(found):
                     found.append(vector)
         return compared(examples, Vectors(places, np.stack(found)))
 
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Put the vectors side by side: their cosine is the mean of the models'."""
         joined = np.concatenate([said[_VECTORS] for said in outputs], axis=1)
         return {_VECTORS: np.asarray(joined / math.sqrt(len(outputs)), np.float32)}
@@ -176,9 +171,8 @@ class SimilarityForm(Form):
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
         """Return ``similarity`` and, of pairs of equals, ``rank`` or ``margin``."""
         shown: dict[str, object] = dict(zip(("similarity",), prediction.scores, strict=False))
-        if example.gold is not None and not isinstance(example.gold, float):
-            shown["margin" if example.options else "rank"] = prediction.value
-        return shown
+        kind = answer_of(example)
+        return shown if kind == "similarity" else {**shown, kind: prediction.value}
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return correlations, accuracy, or recall, MRR and nDCG, by what the examples are."""
@@ -188,10 +182,11 @@ class SimilarityForm(Form):
             if e.group != CORPUS
         ]
         values = [value for _, value in asked]
-        if isinstance(asked[0][0].gold, float):
+        kind = answer_of(asked[0][0])
+        if kind == "similarity":
             gold = [float(str(example.gold)) for example, _ in asked]
             return {"spearman": spearman(gold, values), "pearson": pearson(gold, values)}
-        if asked[0][0].options:
+        if kind == "margin":
             return {"accuracy": float(np.mean([value > 0 for value in values]))}
         ranks: dict[str, list[float]] = defaultdict(list)
         for example, value in asked:
@@ -202,7 +197,7 @@ class SimilarityForm(Form):
         """Guess: any similarity, any side, any rank."""
         documents = {example.text_pair or example.text for example in examples}
         chance = rng(0, "chance").random(len(examples))
-        is_rank = not (isinstance(examples[0].gold, float) or examples[0].options)
+        is_rank = answer_of(examples[0]) == "rank"
         values = 1 + np.floor(chance * len(documents)) if is_rank else chance - 0.5
         return [Prediction(e.id, float(v)) for e, v in zip(examples, values, strict=True)]
 
@@ -210,11 +205,21 @@ class SimilarityForm(Form):
         """Return the error on the cosine, how much a negative is nearer, or how many texts are."""
         value = float(str(prediction.value))
         if isinstance(example.gold, float):
-            low, high = self.score_range or (0.0, 1.0)
-            return abs(value - (example.gold - low) / (high - low))
+            return abs(value - self._cosine(example.gold))
         if example.group == CORPUS:
             return 0.0
         return max(0.0, -value if example.options else value - 1)
+
+    def _cosine(self, score: float) -> float:
+        low, high = self.score_range or (0.0, 1.0)
+        return (score - low) / (high - low)
+
+
+def answer_of(example: Example) -> Literal["similarity", "margin", "rank"]:
+    """Return what is predicted: a similarity, or of equals a margin over negatives or a rank."""
+    if example.gold is None or isinstance(example.gold, float):
+        return "similarity"
+    return "margin" if example.options else "rank"
 
 
 def compared(examples: Examples, comparison: Comparison) -> list[Prediction]:
@@ -227,10 +232,9 @@ def compared(examples: Examples, comparison: Comparison) -> list[Prediction]:
         if example.options:
             negatives = comparison.pairs([example.text] * len(example.options), example.options)
             values[index] -= negatives.max()
-    is_query = [e.gold == EQUAL and not isinstance(e.gold, float) and not e.options and
-                e.group != CORPUS for e in examples]  # fmt: skip
     documents = {text: place for place, text in enumerate(dict.fromkeys(second))}
-    queries = [index for index, is_one in enumerate(is_query) if is_one]
+    ranked = (answer_of(e) == "rank" and e.group != CORPUS for e in examples)
+    queries = [index for index, is_ranked in enumerate(ranked) if is_ranked]
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         part = queries[start : start + _QUERIES_AT_ONCE]
         scores = comparison.matrix([pairs[index].text for index in part], list(documents))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from litebert.common.rng import rng
 from litebert.model.head_table import Head
@@ -26,42 +27,29 @@ from litebert.tasks.base import (
     Prediction,
     Predictions,
     Row,
+    Said,
     Span,
 )
 from litebert.tasks.forms.arrays import SMALLEST_PROBABILITY, mean_of, sigmoid, softmax
 from litebert.tasks.forms.requests import Cells, RowError, required_text
 from litebert.tasks.forms.rows import encode_unique
-from litebert.tasks.forms.windows import PiecePassage, align, max_context, window_starts
 from litebert.tasks.squad_metrics import squad1_scores, squad2_scores, token_f1
 from litebert.text.tokenizer import Tokenizer
 
 EnsembleRule = Literal["official", "probabilities"]
+Candidates = tuple[IntArray, IntArray, FloatArray]
+"""First and last positions in the row of a window's spans, and the sums of their two scores."""
 
 _IMPOSSIBLE = -1e30
-_GUESSED_WORDS = 3
-"""Words of a guessed span: about the median answer of SQuAD."""
-
-
-class Candidates(NamedTuple):
-    """Spans of one window: positions in the row and the sum of their two scores."""
-
-    starts: IntArray
-    ends: IntArray
-    scores: FloatArray
+_GUESSED_WORDS = 3  # about the median answer of SQuAD
 
 
 @dataclass(frozen=True)
 class SpanForm(Form):
     """Question and passage -> the words of the passage that answer, or no answer.
 
-    Args:
-        stride: pieces between the starts of two windows.
-        max_question_length: pieces of the question that are kept, at most half of the input.
-        max_answer_length: longest answer in pieces.
-        num_best: candidates kept per question.
-        no_answer_threshold: probability of "no answer" above which it is the prediction.
-        ensemble: how models with the paper's head are averaged: as the official code does, over
-            the models that hold a span, or by probabilities, where a model without it gives none.
+    Models with the paper's head are averaged (``ensemble``) as the official code does, over the
+    models that hold a span, or by probabilities, where a model without it gives none.
     """
 
     kind = "span_extraction"
@@ -71,11 +59,11 @@ class SpanForm(Form):
     main_metric = "f1"
 
     may_be_unanswerable: bool = False
-    stride: int = 128
-    max_question_length: int = 64
-    max_answer_length: int = 30
-    num_best: int = 20
-    no_answer_threshold: float = 0.5
+    stride: int = 128  # pieces between the starts of two windows
+    max_question_length: int = 64  # pieces of it that are kept, at most half of the input
+    max_answer_length: int = 30  # pieces
+    num_best: int = 20  # candidates kept per question
+    no_answer_threshold: float = 0.5  # probability above which "no answer" is the prediction
     ensemble: EnsembleRule = "official"
 
     def head(self, choice: Literal["auto", "paper", "classic"] = "auto") -> Head:
@@ -95,39 +83,37 @@ class SpanForm(Form):
         questions = encode_unique((e.text_pair or "" for e in examples), tokenizer)
         longest = min(self.max_question_length, max_length // 2)
         features: list[Feature] = []
-        text, passage = "", _encode_passage("", tokenizer)
+        text: str | None = None
         for index, example in enumerate(examples):
             if example.text != text:  # files keep the questions of a passage together
-                text, passage = example.text, _encode_passage(example.text, tokenizer)
+                text, found = example.text, tokenizer.encode_with_offsets(example.text)
+                pieces, begins, ends = np.array((found.ids, found.starts, found.ends), np.int64)
             question = questions[example.text_pair or ""][:longest]
             head = [tokenizer.cls_id, *question, tokenizer.sep_id]
             first, size = len(head), max_length - len(head) - 1
             assert size > 0, f"max_length {max_length} leaves no room beside the question"
-            starts = window_starts(len(passage.ids), size, self.stride)
-            owned = max_context(starts, size, len(passage.ids))
-            gold = _gold_pieces(example, passage)
-            for start, own in zip(starts, owned, strict=True):
+            starts = window_starts(len(pieces), size, self.stride)
+            answer, gold = _first_answer(example), None
+            if answer is not None and answer.start >= 0:
+                gold = align(begins, ends, answer.start, answer.start + len(answer.text))
+            for start, own in zip(starts, max_context(starts, size, len(pieces)), strict=True):
                 part = slice(start, start + size)
-                ids = np.array([*head, *passage.ids[part], tokenizer.sep_id], np.int32)
-                target = None
-                if example.gold is not None:
-                    target = np.array([0, 0, 1], np.int64)
-                    if gold is not None and start <= gold[0] and gold[1] < start + size:
-                        target[:] = gold[0] - start + first, gold[1] - start + first, 0
-                window = Passage(first, passage.starts[part], passage.ends[part], own)
+                ids = np.array([*head, *pieces[part], tokenizer.sep_id], np.int32)
+                target = None if example.gold is None else np.array([0, 0, 1], np.int64)
+                if target is not None and gold and start <= gold[0] and gold[1] < start + size:
+                    target[:] = gold[0] - start + first, gold[1] - start + first, 0
+                window = Passage(first, begins[part], ends[part], own)
                 features.append(Feature(index, (Row(ids, first),), target, window))
         return features
 
-    def decode(
-        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Take the best span over all windows of each example, or no answer."""
         windows: dict[int, list[tuple[Feature, Outputs]]] = defaultdict(list)
-        for feature, output in zip(features, outputs, strict=True):
+        for feature, output in zip(features, said, strict=True):
             windows[feature.example].append((feature, output))
         return [self._predict(example, windows[index]) for index, example in enumerate(examples)]
 
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Average the scores of spans and of "no answer"."""
         if "start_logits" in outputs[0]:
             return {name: mean_of(outputs, name) for name in ("start_logits", "end_logits")}
@@ -230,46 +216,53 @@ class SpanForm(Form):
         return {"exact": exact, "widened": len(recovered) - exact, "lost": lost}
 
     def _predict(self, example: Example, windows: Sequence[tuple[Feature, Outputs]]) -> Prediction:
-        spans: dict[tuple[int, int], Span] = {}
+        found: dict[tuple[int, int], float] = {}  # characters of a span -> its best score
         no_answer_logits = []  # one for each window, or for each window and model
         for feature, output in windows:
-            assert feature.passage is not None, "a span feature has a passage"
+            passage = feature.passage
+            assert passage is not None, "a span feature has a passage"
             if "start_logits" in output:
-                start, end = output["start_logits"], output["end_logits"]
-                candidates = self._classic_candidates(feature.passage, start, end)
-                no_answer_logits.append(start[0] + end[0])
+                firsts, lasts, scores = self._classic_candidates(passage, output)
+                no_answer_logits.append(output["start_logits"][0] + output["end_logits"][0])
             else:
-                candidates = self._beam_candidates(feature.passage, output)
+                firsts, lasts, scores = self._beam_candidates(passage, output)
                 no_answer_logits.append(output["answer_logits"])
-            for span in _raw_spans(example.text, feature.passage, candidates):
-                key = (span.start, span.end)
-                if key not in spans or span.score > spans[key].score:
-                    spans[key] = span
-        ordered = sorted(spans.values(), key=lambda span: -span.score)[: self.num_best]
-        best = _with_probabilities(ordered)
+            begins, ends = (
+                passage.starts[firsts - passage.first],
+                passage.ends[lasts - passage.first],
+            )
+            places = zip(begins.tolist(), ends.tolist(), strict=True)
+            for place, score in zip(places, scores.tolist(), strict=True):
+                is_empty = place[0] >= place[1]  # a piece that is only a space
+                if not is_empty and (place not in found or score > found[place]):
+                    found[place] = score
+        ordered = sorted(found.items(), key=lambda item: -item[1])[: self.num_best]
+        sure = softmax(np.array([score for _, score in ordered])).tolist() if ordered else []
+        best = tuple(
+            Span(example.text[begin:end], begin, end, score, probability)
+            for ((begin, end), score), probability in zip(ordered, sure, strict=True)
+        )
         answer = best[0].text if best else ""
         if not self.may_be_unanswerable:
             return Prediction(example.id, answer, spans=best)
         # The window most sure of an answer decides, as in the official code.
         logit = float(np.min(no_answer_logits, axis=0).mean())
         if "start_logits" in windows[0][1]:
-            logit -= ordered[0].score if ordered else _IMPOSSIBLE
+            logit -= best[0].score if best else _IMPOSSIBLE
         no_answer = float(sigmoid(logit))
         value = "" if no_answer > self.no_answer_threshold else answer
         return Prediction(example.id, value, spans=best, no_answer=no_answer)
 
-    def _classic_candidates(
-        self, passage: Passage, start: FloatArray, end: FloatArray
-    ) -> Candidates:
+    def _classic_candidates(self, passage: Passage, output: Outputs) -> Candidates:
         """Search all spans of allowed length; the official code looks at 20 x 20 ends only."""
         first, num_pieces = passage.first, len(passage.starts)
         longest = min(self.max_answer_length, num_pieces)
         if num_pieces == 0:
-            empty = np.zeros(0, np.int64)
-            return Candidates(empty, empty, np.zeros(0, np.float32))
-        start_scores = np.where(passage.max_context, start[first : first + num_pieces], _IMPOSSIBLE)
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
+        pieces = slice(first, first + num_pieces)
+        start_scores = np.where(passage.max_context, output["start_logits"][pieces], _IMPOSSIBLE)
         padded = np.full(num_pieces + longest - 1, _IMPOSSIBLE)
-        padded[:num_pieces] = end[first : first + num_pieces]
+        padded[:num_pieces] = output["end_logits"][pieces]
         ends_by_length = np.lib.stride_tricks.sliding_window_view(padded, longest)
         scores = start_scores[:, None] + ends_by_length  # [pieces, longest]: start and length - 1
         flat = scores.ravel()
@@ -277,7 +270,7 @@ class SpanForm(Form):
         chosen = np.argpartition(-flat, count - 1)[:count]
         chosen = chosen[flat[chosen] > _IMPOSSIBLE / 2]
         starts, offsets = np.divmod(chosen, longest)
-        return Candidates(starts + first, starts + offsets + first, flat[chosen].astype(np.float32))
+        return starts + first, starts + offsets + first, flat[chosen].astype(np.float32)
 
     def _beam_candidates(self, passage: Passage, output: Outputs) -> Candidates:
         ends = output["end_top_index"].astype(np.int64).ravel()
@@ -289,7 +282,7 @@ class SpanForm(Form):
         valid = (starts >= first) & (ends < first + num_pieces) & (ends >= starts)
         valid &= ends - starts < self.max_answer_length
         valid[valid] &= passage.max_context[starts[valid] - first]
-        return Candidates(starts[valid], ends[valid], scores[valid])
+        return starts[valid], ends[valid], scores[valid]
 
 
 def gold_texts(example: Example) -> list[str]:
@@ -305,48 +298,13 @@ def _guess(example: Example, index: int) -> Prediction:
     return Prediction(example.id, text, spans=(Span(text, 0, 0, 0.0, 1.0),))
 
 
-def _encode_passage(text: str, tokenizer: Tokenizer) -> PiecePassage:
-    encoding = tokenizer.encode_with_offsets(text)
-    return PiecePassage(
-        np.array(encoding.ids, np.int64),
-        np.array(encoding.starts, np.int64),
-        np.array(encoding.ends, np.int64),
-    )
-
-
 def _first_answer(example: Example) -> Answer | None:
     """Return the answer to learn; None for an unanswerable question."""
     answers = example.gold if isinstance(example.gold, tuple) else ()
     return next((answer for answer in answers if isinstance(answer, Answer)), None)
 
 
-def _gold_pieces(example: Example, passage: PiecePassage) -> tuple[int, int] | None:
-    """Return the pieces of the first gold answer, or None for an unanswerable question."""
-    answer = _first_answer(example)
-    if answer is None or answer.start < 0:
-        return None
-    return align(passage, answer.start, answer.start + len(answer.text))
-
-
-def _raw_spans(text: str, passage: Passage, candidates: Candidates) -> list[Span]:
-    """Cut the candidates out of the raw passage; pieces that are only a space give nothing."""
-    starts = passage.starts[candidates.starts - passage.first].tolist()
-    ends = passage.ends[candidates.ends - passage.first].tolist()
-    found = zip(starts, ends, candidates.scores.tolist(), strict=True)
-    return [Span(text[start:end], start, end, score) for start, end, score in found if end > start]
-
-
-def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
-    if not spans:
-        return ()
-    probabilities = softmax(np.array([span.score for span in spans]))
-    pairs = zip(spans, probabilities.tolist(), strict=True)
-    return tuple(replace(span, probability=probability) for span, probability in pairs)
-
-
-def _combine_beams(
-    outputs: Sequence[Outputs], score: Callable[[Sequence[float]], float]
-) -> Outputs:
+def _combine_beams(outputs: Said, score: Callable[[Sequence[float]], float]) -> Outputs:
     """The spans of several models, each with a score of what those that hold it say."""
     said: dict[tuple[int, int], list[float]] = defaultdict(list)
     for output in outputs:
@@ -363,3 +321,40 @@ def _combine_beams(
         "end_top_index": spans[:, 1:],
         "end_top_log_probs": scores[:, None],
     }
+
+
+def align(starts: IntArray, ends: IntArray, start: int, end: int) -> tuple[int, int] | None:
+    """Return the first and the last piece that hold characters of ``[start, end)``.
+
+    An answer that begins or ends inside a piece is widened to whole pieces. None if no
+    piece holds any of its characters (all of them vanish in normalisation).
+    """
+    touching = np.flatnonzero((starts < end) & (ends > start))
+    return (int(touching[0]), int(touching[-1])) if len(touching) else None
+
+
+def window_starts(num_pieces: int, size: int, stride: int) -> list[int]:
+    """Return the first piece of each window; the last window reaches the end.
+
+    >>> window_starts(10, size=6, stride=3), window_starts(6, size=6, stride=3)
+    ([0, 3, 6], [0])
+    """
+    step = min(size, stride)
+    return list(range(0, max(1, num_pieces - size + step), step))
+
+
+def max_context(starts: Sequence[int], size: int, num_pieces: int) -> list[npt.NDArray[np.bool_]]:
+    """Return for each window which of its pieces no other window shows with more context.
+
+    The context of a piece is the smaller of what lies to its left and to its right in the window,
+    plus a hundredth of the window's length (BERT's rule); the first window wins a tie.
+    """
+    firsts = np.array(starts)[:, None]
+    lengths = np.minimum(size, num_pieces - firsts)
+    before = np.arange(num_pieces) - firsts  # [windows, pieces]
+    after = lengths - 1 - before
+    context = np.where(
+        np.minimum(before, after) < 0, -1.0, np.minimum(before, after) + 0.01 * lengths
+    )
+    owner = context.argmax(axis=0)
+    return [owner[start : start + size] == index for index, start in enumerate(starts)]

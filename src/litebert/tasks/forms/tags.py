@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -21,11 +21,19 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
+    Said,
 )
 from litebert.tasks.forms.arrays import mean_log_probability, require_labels, softmax
-from litebert.tasks.forms.requests import Cells, RowError, required_list, required_text, split_cell
+from litebert.tasks.forms.requests import (
+    Cells,
+    RowError,
+    label_index,
+    required_list,
+    required_text,
+    split_cell,
+)
 from litebert.tasks.forms.rows import encode_unique, single_row
-from litebert.tasks.forms.texts import label_index, num_wrong
+from litebert.tasks.forms.texts import num_wrong
 from litebert.tasks.metrics import entities, entity_scores
 from litebert.text.tokenizer import Tokenizer
 
@@ -42,7 +50,6 @@ class TagForm(Form):
     how_bad = "wrong tags"
     needs_labels = True
 
-    labels: tuple[str, ...]
     split_punctuation: bool = True
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
@@ -91,13 +98,11 @@ class TagForm(Form):
                 begin = end
         return features
 
-    def decode(
-        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Take the likeliest tag of each word; ``scores`` holds its probability."""
         tags: dict[int, list[int]] = defaultdict(list)
         scores: dict[int, list[float]] = defaultdict(list)
-        for feature, output in zip(features, outputs, strict=True):
+        for feature, output in zip(features, said, strict=True):
             assert feature.word_positions is not None, "a tag feature has word positions"
             logits = output["token_logits"][feature.word_positions]
             require_labels(logits.shape[-1], self.labels)
@@ -109,7 +114,7 @@ class TagForm(Form):
             for index, example in enumerate(examples)
         ]
 
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Average probabilities."""
         return {"token_logits": mean_log_probability(outputs, "token_logits")}
 

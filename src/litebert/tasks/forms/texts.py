@@ -1,16 +1,19 @@
-"""Classes, label sets or a number for a text or a pair of texts."""
+"""Classes, label sets or a number for a text or a pair of texts; the best of several answers."""
 
 from __future__ import annotations
 
 import math
-import re
+import string
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from litebert.tasks import metrics
 from litebert.tasks.base import (
     Example,
     Examples,
@@ -21,34 +24,21 @@ from litebert.tasks.base import (
     Outputs,
     Prediction,
     Predictions,
+    Said,
 )
-from litebert.tasks.forms.arrays import (
-    mean_log_probability,
-    mean_of,
-    require_labels,
-    sigmoid,
-    softmax,
-)
+from litebert.tasks.forms import arrays
 from litebert.tasks.forms.requests import (
-    UNKNOWN_LABEL,
     Cells,
     RowError,
+    finite_number,
+    label_index,
     optional_text,
+    required_list,
     required_text,
     split_cell,
 )
 from litebert.tasks.forms.rows import encode_unique, pair_row, single_row
-from litebert.tasks.metrics import (
-    Floats,
-    accuracy,
-    confusion_matrix,
-    f1,
-    macro_f1,
-    matthews,
-    multi_label_scores,
-    pearson,
-    spearman,
-)
+from litebert.tasks.metrics import Floats
 from litebert.text.tokenizer import Tokenizer
 
 
@@ -56,7 +46,7 @@ from litebert.text.tokenizer import Tokenizer
 class TextForm(Form):
     """A text or a pair of texts -> what one vector of the model says."""
 
-    columns = ("text", "label")
+    columns: ClassVar[tuple[str, ...]] = ("text", "label")
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``text`` and, for pairs, ``text_pair``."""
@@ -81,18 +71,16 @@ class TextForm(Form):
             features.append(Feature(index, (row,), target))
         return features
 
-    def decode(
-        self, examples: Examples, features: Features, outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Read the logits of each example."""
         return [
             self.predict(examples[feature.example].id, output["logits"])
-            for feature, output in zip(features, outputs, strict=True)
+            for feature, output in zip(features, said, strict=True)
         ]
 
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
+    def combine(self, outputs: Said) -> Outputs:
         """Average logits or numbers."""
-        return {"logits": mean_of(outputs, "logits")}
+        return {"logits": arrays.mean_of(outputs, "logits")}
 
     def written(self, prediction: Prediction) -> object:
         """Return what people read: labels by name, or the number."""
@@ -108,29 +96,35 @@ class TextForm(Form):
 
 
 @dataclass(frozen=True)
-class ClassificationForm(TextForm):
+class OneOfSeveral(TextForm):
+    """A form whose answer is the likeliest class or option."""
+
+    main_metric = "accuracy"
+
+    def target(self, example: Example) -> npt.NDArray[np.generic]:
+        """Return the class or option."""
+        return np.array(example.gold, np.int64)
+
+    def predict(self, id: str, logits: FloatArray) -> Prediction:
+        """Take the likeliest one."""
+        if self.needs_labels:
+            arrays.require_labels(len(logits), self.labels)
+        probabilities = arrays.softmax(logits)
+        return Prediction(id, int(probabilities.argmax()), tuple(probabilities.tolist()))
+
+    def combine(self, outputs: Said) -> Outputs:
+        """Average probabilities."""
+        return {"logits": arrays.mean_log_probability(outputs, "logits")}
+
+
+@dataclass(frozen=True)
+class ClassificationForm(OneOfSeveral):
     """A text or a pair of texts -> one class."""
 
     kind = "classification"
     heads = ("classification",)
     recipe = "classification"
-    main_metric = "accuracy"
     needs_labels = True
-
-    labels: tuple[str, ...]
-
-    def target(self, example: Example) -> npt.NDArray[np.generic]:
-        """Return the class."""
-        return np.array(example.gold, np.int64)
-
-    def predict(self, id: str, logits: FloatArray) -> Prediction:
-        """Take the likeliest class."""
-        require_labels(len(logits), self.labels)
-        return likeliest(id, logits)
-
-    def combine(self, outputs: Sequence[Outputs]) -> Outputs:
-        """Average probabilities."""
-        return {"logits": mean_log_probability(outputs, "logits")}
 
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
         """Return ``label`` and ``scores``."""
@@ -148,15 +142,13 @@ class ClassificationForm(TextForm):
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return accuracy, macro F1, Matthews correlation and, for two classes, F1."""
-        gold, predicted = gold_and_predicted(examples, predictions)
+        found = gold_and_predicted(examples, predictions)
         scores = {
-            "accuracy": accuracy(gold, predicted),
-            "f1_macro": macro_f1(gold, predicted, len(self.labels)),
-            "matthews": matthews(gold, predicted),
+            "accuracy": metrics.accuracy(*found),
+            "f1_macro": metrics.macro_f1(*found, len(self.labels)),
+            "matthews": metrics.matthews(*found),
         }
-        if len(self.labels) == 2:
-            scores["f1"] = f1(gold, predicted)
-        return scores
+        return scores | ({"f1": metrics.f1(*found)} if len(self.labels) == 2 else {})
 
     def items(self, value: object) -> set[tuple[object, ...]]:
         """Return the class."""
@@ -164,7 +156,9 @@ class ClassificationForm(TextForm):
 
     def confusion(self, examples: Examples, predictions: Predictions) -> dict[str, object]:
         """Return ``labels`` and counts ``matrix[gold][predicted]``."""
-        matrix = confusion_matrix(*gold_and_predicted(examples, predictions), len(self.labels))
+        matrix = metrics.confusion_matrix(
+            *gold_and_predicted(examples, predictions), len(self.labels)
+        )
         return {"labels": list(self.labels), "matrix": matrix}
 
 
@@ -180,12 +174,10 @@ class MultiLabelForm(TextForm):
     needs_labels = True
     multi_label = True
 
-    labels: tuple[str, ...]
-
     def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Take the labels that are as likely as not."""
-        require_labels(len(logits), self.labels)
-        probabilities = sigmoid(logits)
+        arrays.require_labels(len(logits), self.labels)
+        probabilities = arrays.sigmoid(logits)
         flags = tuple(int(p >= 0.5) for p in probabilities)
         return Prediction(id, flags, tuple(probabilities.tolist()))
 
@@ -210,7 +202,7 @@ class MultiLabelForm(TextForm):
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return micro and macro F1 and the share of examples with all labels right."""
-        return multi_label_scores(*gold_and_predicted(examples, predictions))
+        return metrics.multi_label_scores(*gold_and_predicted(examples, predictions))
 
     def badness(self, example: Example, prediction: Prediction) -> float:
         """Count the wrong labels."""
@@ -242,12 +234,11 @@ class RegressionForm(TextForm):
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return both correlations, the errors, and one negative so that more is better."""
         gold, predicted = gold_and_predicted(examples, predictions)
-        error = gold - predicted
-        squared = float(np.mean(error**2))
+        squared = float(np.mean((gold - predicted) ** 2))
         return {
-            "pearson": pearson(gold, predicted),
-            "spearman": spearman(gold, predicted),
-            "mae": float(np.mean(np.abs(error))),
+            "pearson": metrics.pearson(gold, predicted),
+            "spearman": metrics.spearman(gold, predicted),
+            "mae": float(np.mean(np.abs(gold - predicted))),
             "rmse": math.sqrt(squared),
             "negative_mse": -squared,
         }
@@ -263,35 +254,96 @@ class RegressionForm(TextForm):
         return float(abs(gold - predicted)[0])
 
 
-def likeliest(id: str, logits: FloatArray) -> Prediction:
-    """Return the prediction of the likeliest class or choice."""
-    probabilities = softmax(logits)
-    return Prediction(id, int(probabilities.argmax()), tuple(probabilities.tolist()))
+@dataclass(frozen=True)
+class ChoiceForm(OneOfSeveral):
+    """Passage, question and options -> the index of the best option."""
 
+    kind = "multiple_choice"
+    heads = ("multiple_choice",)
+    recipe = "choice"
+    columns = ("text", "options", "label")
 
-def label_index(labels: Sequence[str], value: str) -> int:
-    """Return the index of a label's name."""
-    value = value.strip()
-    if value not in labels:
-        if not value:
-            raise RowError("missing label", "the cell is empty")
-        shown = ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else "")
-        raise RowError(UNKNOWN_LABEL, f"{value!r} is not one of {shown}", value)
-    return labels.index(value)
+    max_question_length: int = 128  # pieces of question and option that are kept, from their end
 
+    def parse(self, record: Mapping[str, object], id: str) -> Example:
+        """Read ``text`` (the passage), ``question`` (may be left out) and ``options``."""
+        return Example(
+            id,
+            required_text(record, "text"),
+            optional_text(record, "question"),
+            options=required_list(record, "options", at_least=2),
+        )
 
-def finite_number(value: object) -> float:
-    """Return a cell as a number; ``4,5`` is one, ``1,234`` is not clear."""
-    text = str(value).strip()
-    if re.fullmatch(r"[-+]?\d+,(\d{1,2}|\d{4,})", text):
-        text = text.replace(",", ".")
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise RowError(UNKNOWN_LABEL, f"{value!r} is not a finite number", text)
-    return number
+    def read_row(self, cells: Cells, id: str) -> Example:
+        """Read ``text``, ``question`` if it is named, and ``options`` from one or more columns."""
+        options = cells.texts("options")
+        if len(options) < 2:
+            raise RowError("missing options", f"{len(options)} given, at least 2 needed")
+        return Example(id, cells.text("text"), cells.optional_text("question"), options)
+
+    def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
+        """Return one feature per example with one row ``[CLS] passage [SEP] answer [SEP]`` each."""
+        asked = [
+            tuple(fill_question(example.text_pair or "", option) for option in example.options)
+            for example in examples
+        ]
+        passages = (example.text for example in examples)
+        encoded = encode_unique(chain(passages, *asked), tokenizer)
+        longest = min(self.max_question_length, max_length - 3)
+        features = []
+        for index, (example, questions) in enumerate(zip(examples, asked, strict=True)):
+            rows = []
+            for question in questions:
+                # As the official code: the end of the question (with the option) counts most, and
+                # the passage gives way.
+                kept = encoded[question][-longest:]
+                passage = encoded[example.text][: max_length - 3 - len(kept)]
+                rows.append(pair_row(passage, kept, tokenizer, max_length))
+            target = None if example.gold is None else self.target(example)
+            features.append(Feature(index, tuple(rows), target))
+        return features
+
+    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
+        """Return the index and text of the choice, and the probability of each option."""
+        assert isinstance(prediction.value, int)
+        return {
+            "choice": prediction.value,
+            "option": example.options[prediction.value],
+            "scores": list(prediction.scores),
+        }
+
+    def read_label(self, value: object, example: Example, separator: str) -> int:
+        """Read the text, the letter or the index from 0 of an option."""
+        options, text = example.options, str(value).strip()
+        by_text = options.index(text) if text in options else None
+        by_name = option_index(text, len(options))
+        index = by_name if by_text is None else by_text
+        if index is None:
+            raise RowError("unknown label", f"{value!r} is not an option's text, letter or index")
+        if by_name not in (None, index):
+            detail = f"{value!r} is the text of option {by_text} and the name of option {by_name}"
+            raise RowError("ambiguous label", detail)
+        return index
+
+    def read_prediction(self, value: object, example: Example, separator: str) -> int:
+        """Read an index as we write it, or what a label may be."""
+        # The options may be numbers too: ours is an index, whatever they say.
+        index = option_index(value, len(example.options)) if isinstance(value, int) else None
+        return self.read_label(value, example, separator) if index is None else index
+
+    def written(self, prediction: Prediction) -> object:
+        """Return the index of the option, from 0."""
+        return prediction.value
+
+    def named(self, example: Example | None, value: object) -> object:
+        """Return the text of the option."""
+        assert example is not None, "an option is one of its example's"
+        assert isinstance(value, int)
+        return example.options[value]
+
+    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
+        """Return the accuracy."""
+        return {"accuracy": metrics.accuracy(*gold_and_predicted(examples, predictions))}
 
 
 def num_wrong(example: Example, prediction: Prediction) -> float:
@@ -304,3 +356,28 @@ def gold_and_predicted(examples: Examples, predictions: Predictions) -> tuple[Fl
     """Return classes, choices or scores [n], or label flags [n, num_labels], as numbers."""
     gold = np.array([example.gold for example in examples], np.float64)
     return gold, np.array([prediction.value for prediction in predictions], np.float64)
+
+
+def fill_question(question: str, option: str) -> str:
+    """Return the question with each blank ``_`` filled, or followed by the option if it has none.
+
+    >>> fill_question("We can _ it.", "see"), fill_question("What is it?", "A light")
+    ('We can see it.', 'What is it? A light')
+    """
+    return question.replace("_", option) if "_" in question else f"{question} {option}".strip()
+
+
+def option_index(value: object, num_options: int) -> int | None:
+    """Return the option that a letter or an index from 0 names, or None if there is none such.
+
+    >>> option_index("B", 4), option_index("3", 4), option_index("E", 4)
+    (1, 3, None)
+    """
+    text = str(value).strip().upper()
+    if len(text) == 1 and text in string.ascii_uppercase:
+        index = string.ascii_uppercase.index(text)
+    elif text.isascii() and text.isdigit():
+        index = int(text)
+    else:
+        return None
+    return index if index < num_options else None

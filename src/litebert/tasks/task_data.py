@@ -1,15 +1,40 @@
-"""Predictions files: a JSON object, JSON lines, or an ``index``/``prediction`` table."""
+"""Where the file of a split is, and predictions files: JSON, JSON lines or a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from litebert.common.errors import DataError
-from litebert.common.files import plain_suffix, read_json
+from litebert.common.errors import DataError, MissingFileError
+from litebert.common.files import COMPRESSIONS, plain_suffix, read_json
 from litebert.common.rows import read_rows
 from litebert.tasks.base import Example, Examples, Prediction, Task, Value
 from litebert.tasks.problems import RowProblems
+
+ReadPrediction = Callable[[object, Example], Value]
+
+
+def with_compressions(name: str) -> tuple[str, ...]:
+    """Return a file name with and without each compression suffix."""
+    return (name, *(name + suffix for suffix in COMPRESSIONS))
+
+
+def find_file(data: Path, names: Sequence[str], what: str, folders: Sequence[str] = ()) -> Path:
+    """Return the first file that exists, in ``data`` itself or one of its sub-folders.
+
+    ``names`` are best first, and compressed files are found too; if ``data`` is a file, it is taken
+    as it is. A MissingFileError says that the folder is there, the file (``what``) is not.
+    """
+    if data.is_file():
+        return data
+    if not data.is_dir():
+        raise DataError(f"data folder {data} does not exist")
+    for folder in (data, *(data / name for name in folders)):
+        for name in names:
+            for candidate in with_compressions(name):
+                if (folder / candidate).is_file():
+                    return folder / candidate
+    raise MissingFileError(f"{data} has no {what}: expected {' or '.join(names)}")
 
 
 def read_predictions(path: Path) -> dict[str, object]:
@@ -39,12 +64,7 @@ def require_gold(examples: Examples, row: str, gold: str) -> None:
 
 
 def score_by_row(
-    task: Task,
-    file: Path,
-    data: Path,
-    split: str,
-    problems: RowProblems,
-    read: Callable[[object, Example], Value],
+    task: Task, file: Path, data: Path, split: str, problems: RowProblems, read: ReadPrediction
 ) -> dict[str, float]:
     """Score a predictions file by its rows; ``read`` makes a prediction's value of one of them.
 
