@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import ParamsT
 
 from litebert.optim.adamw import AdamW, Group, local_shards
 
@@ -18,25 +17,11 @@ class Lamb(AdamW):
     ``r = |w| / |u|`` if both norms are positive, else 1. Sharded tensors (DTensor) have their
     norms reduced over all shards first, so the ratio is that of the whole tensor.
 
-    A group may set ``adapt=False``: no trust ratio, the official rule for biases and norms.
-    ``max_trust_ratio`` bounds the ratio (the official code does not); the rest is AdamW's.
+    A group may set ``adapt=False``: no trust ratio, the official rule for biases and norms; or
+    ``max_trust_ratio``, a bound of the ratio (none in the official code).
     """
 
     _is_element_wise = False  # the trust ratio needs whole tensors
-
-    def __init__(
-        self,
-        params: ParamsT,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        *,
-        bias_correction: bool = False,
-        max_trust_ratio: float | None = None,
-    ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, bias_correction=bias_correction)
-        self.max_trust_ratio = max_trust_ratio
 
     def _scale(self, params: list[Tensor], updates: list[Tensor], group: Group) -> None:
         if not group.get("adapt", True):
@@ -44,8 +29,8 @@ class Lamb(AdamW):
         weight_norms, update_norms = _norms(params), _norms(updates)
         both_positive = (weight_norms > 0) & (update_norms > 0)
         ratios = torch.where(both_positive, weight_norms / update_norms, 1.0)
-        if self.max_trust_ratio is not None:
-            ratios = ratios.clamp(max=self.max_trust_ratio)
+        if (bound := group.get("max_trust_ratio")) is not None:
+            ratios = ratios.clamp(max=bound)
         torch._foreach_mul_(local_shards(updates), list(ratios.unbind()))
 
 

@@ -32,10 +32,7 @@ _ROWS_AT_ONCE = 8192
 
 
 def start_from_contexts(
-    words: nn.Embedding,
-    corpora: Sequence[ShardSet],
-    deviation: float,
-    generator: torch.Generator,
+    words: nn.Embedding, corpora: Sequence[ShardSet], deviation: float, generator: torch.Generator
 ) -> None:
     """Fill a word table [V, E] from the training text; pieces that do not occur stay as drawn."""
     counts = context_counts(corpora, words.num_embeddings)
@@ -99,10 +96,7 @@ def _excerpts(corpora: Sequence[ShardSet]) -> Iterator[NDArray[np.int64]]:
 
 
 def _add(
-    counts: NDArray[np.float32],
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    weight: float,
+    counts: NDArray[np.float32], rows: NDArray[np.int64], columns: NDArray[np.int64], weight: float
 ) -> None:
     """Add ``weight`` at each pair with a column; a block of rows at a time, to bound the memory."""
     for first in range(0, len(counts), _ROWS_AT_ONCE):
