@@ -20,8 +20,6 @@ from litebert.train import checkpoint
 from litebert.train.pretraining.evaluate import RunState
 from litebert.train.pretraining.initial import deepen, new_sets
 
-_SHAPE_PREFIX = "model."
-
 
 def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
     """Write a checkpoint (best, last or a step) as a new model folder; return its step."""
@@ -31,19 +29,19 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
     chosen = checkpoint.verify(folder / f"step-{_find_step(folder, step)}")
     with blame(chosen.path, CheckpointError):
         shape = {
-            key.removeprefix(_SHAPE_PREFIX): value
+            key.removeprefix("model."): value
             for key, value in chosen.state["identity"].items()
-            if key.startswith(_SHAPE_PREFIX)
+            if key.startswith("model.")
         }
     config = from_dict(ModelConfig, shape, str(chosen.path))
     check_memory(config)
     model = PretrainingModel(config)
     checkpoint.load_model_tensors(model, checkpoint.finished_tensors(chosen))
     depth = from_dict(RunState, chosen.state.get("run", {}), str(chosen.path)).depth
-    if 0 < depth < model.config.num_layers:  # later layers begin as copies
-        deepen(model, (), new_sets(plan_of(model.config), depth, model.config.num_layers), {})
+    if 0 < depth < config.num_layers:  # later layers begin as copies
+        deepen(model, (), new_sets(plan_of(config), depth, config.num_layers), {})
     about = {"run": f"`{run.resolve().name}`", "weights of step": f"{chosen.step:,}"}
-    card = model_card(model.config, "pretraining", out.name, pretraining_section(about))
+    card = model_card(config, "pretraining", out.name, pretraining_section(about))
     save_model(model.eval(), out, _tokenizer_folder(run, settings), card)
     return chosen.step
 

@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from litebert.common.config import check_range
@@ -35,10 +34,9 @@ OVERLAP_SHARE = 0.5
 def step_flops(
     model: ModelConfig, rows: int, length: int, predictions: int, layers: int | None = None
 ) -> float:
-    """Operations of forward and backward (twice the forward) of ``rows`` sequences.
+    """Operations of forward and backward (twice the forward); a multiply-add counts as two.
 
-    A multiply-add counts as two. ``length`` counts padding, ``predictions`` the masked positions of
-    the whole batch.
+    ``length`` counts padding, ``predictions`` the masked positions of the whole batch.
 
     >>> round(step_flops(ModelConfig(), 1, 512, 77) / 1e9)
     278
@@ -51,18 +49,9 @@ def step_flops(
     # After its attention the last block runs only where something is predicted.
     places = (blocks - 1) * tokens + min(tokens, predictions + rows)
     projection = 2 * embedding * hidden if model.has_projection else 0
-    words = 2 * embedding * (hidden + model.vocab_size)
-    forward = (
-        tokens * (blocks * attention + projection)
-        + places * after_attention
-        + predictions * words
-        + rows * 2 * hidden * hidden
-    )
-    return 3.0 * forward
-
-
-FREE_SHARE = 0.85
-"""A product had the machine to itself if its threads computed for this share of the time."""
+    encoder = tokens * (blocks * attention + projection) + places * after_attention
+    words = predictions * 2 * embedding * (hidden + model.vocab_size)
+    return 3.0 * (encoder + words + rows * 2 * hidden * hidden)
 
 
 def measured_gemm_rate(
@@ -70,8 +59,8 @@ def measured_gemm_rate(
 ) -> float | None:
     """Operations per second of large matrix products: the practical peak.
 
-    None if other processes had the cores in every one of them: a rate of less than the machine
-    would make everything look fast.
+    Only products that had the machine to themselves count, whose threads computed for nearly all
+    of the time; None if there was none: a lower rate would make everything look fast.
     """
     import torch
 
@@ -79,16 +68,13 @@ def measured_gemm_rate(
     threads = torch.get_num_threads()
     size = 1024 * max(1, round(math.sqrt(threads / 4))) if on_cpu else 4096
     dtype = torch.bfloat16 if in_bfloat16 else torch.float32
-    left = torch.randn(size, size, device=device, dtype=dtype)
-    right = torch.randn(size, size, device=device, dtype=dtype)
-    best = float("inf")
-    started = time.perf_counter()
+    left, right = torch.randn(2, size, size, device=device, dtype=dtype)
+    best, started = math.inf, time.perf_counter()
     while time.perf_counter() - started < seconds:
         before, computed_before = time.perf_counter(), time.process_time()
-        product = left @ right
-        product[0, 0].item()  # waits for a GPU
+        (left @ right)[0, 0].item()  # waits for a GPU
         took, computed = time.perf_counter() - before, time.process_time() - computed_before
-        if not on_cpu or computed >= FREE_SHARE * threads * took:
+        if not on_cpu or computed >= 0.85 * threads * took:
             best = min(best, took)
     return None if math.isinf(best) else 2.0 * size**3 / best
 
@@ -104,7 +90,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """The sum."""
+        """All of it."""
         return self.weights + self.gradients + self.optimizer + self.activations
 
     @classmethod
@@ -148,27 +134,21 @@ class Memory:
 class Device:
     """A kind of GPU as a cluster has it."""
 
-    peak_tflops: float
-    """dense half-precision peak"""
+    peak_tflops: float  # dense, half precision
     memory_gb: float
-    inside_gb_s: float
-    """bandwidth between devices of one machine, each way"""
-    network_gbit_s: float
-    """network of one machine of 8"""
-    efficiency: float
-    """share of the peak that such training reaches"""
+    inside_gb_s: float  # between devices of one machine, each way
+    network_gbit_s: float  # of one machine of 8
+    efficiency: float  # share of the peak that such training reaches
 
 
-DEVICES: Mapping[str, Device] = MappingProxyType(
-    {
-        # The V100's share is what AWS reached with batch 4,096 x 512 (0.24 steps/s on eight).
-        "v100": Device(125, 32, 120, 100, 0.275),
-        "a100": Device(312, 80, 250, 400, 0.40),
-        "h100": Device(989, 80, 400, 3200, 0.35),
-        "l4": Device(121, 24, 12, 50, 0.35),
-        "rtx4090": Device(165, 24, 12, 25, 0.40),
-    }
-)
+DEVICES: Mapping[str, Device] = {
+    # The V100's share is what AWS reached with batch 4,096 x 512 (0.24 steps/s on eight).
+    "v100": Device(125, 32, 120, 100, 0.275),
+    "a100": Device(312, 80, 250, 400, 0.40),
+    "h100": Device(989, 80, 400, 3200, 0.35),
+    "l4": Device(121, 24, 12, 50, 0.35),
+    "rtx4090": Device(165, 24, 12, 25, 0.40),
+}
 """Public peak figures; the efficiencies other than the V100's are assumptions: measure yours."""
 
 
@@ -208,14 +188,9 @@ class ClusterRun:
         """The kind of GPU."""
         return DEVICES[self.gpu]
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of the whole run."""
-        return self.steps * self.batch_size * self.length
-
     def flops_per_s(self, gpus: int) -> float:
         """Operations per second that a number of GPUs reach."""
-        share = self.device.efficiency if self.efficiency is None else self.efficiency
+        share = self.efficiency or self.device.efficiency
         pace = share * math.pow(DOUBLING_EFFICIENCY, math.log2(self._machines(gpus)))
         return gpus * self.device.peak_tflops * 1e12 * pace
 
@@ -225,7 +200,7 @@ class ClusterRun:
             return 0.0
         bytes_per_s, hop_s = self.device.inside_gb_s * 1e9, 5e-6
         if self._machines(gpus) > 1:
-            gbit = self.device.network_gbit_s if self.network_gbit is None else self.network_gbit
+            gbit = self.network_gbit or self.device.network_gbit_s
             bytes_per_s, hop_s = min(gbit * 1e9 / 8, bytes_per_s), 20e-6
         return num_bytes / bytes_per_s + 2 * hop_s * math.log2(gpus)
 
@@ -259,11 +234,9 @@ class TrainingEstimate:
     checkpoint_bytes: int
     tokens: int
     epochs: float | None
-    """passes over the text, if its size is known"""
+    """passes over the text; like what follows, None if its size is not known"""
     shard_bytes: float | None
-    """disk for the tokens"""
     prepare_core_hours: float | None
-    """one core's time to make them"""
 
 
 def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> TrainingEstimate:
@@ -275,8 +248,7 @@ def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> Trainin
     micro, recompute, memory = _micro_batch(model, parameters, gpus, per_device, run)
     predictions = round(run.batch_size * run.length * MASK_RATE)
     flops = step_flops(model, run.batch_size, run.length, predictions)
-    # All wait for the device with the most examples, and examples are not cut: devices beyond one
-    # for each have nothing to do.
+    # All wait for the device with the most examples, and examples are not cut.
     busy_share = run.batch_size / (per_device * gpus)
     compute_s = flops * (4 / 3 if recompute else 1.0) / (run.flops_per_s(gpus) * busy_share)
     traffic = traffic_bytes(parameters, gpus)
@@ -286,6 +258,7 @@ def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> Trainin
     communication_s = max(0.0, run.transfer_s(traffic, gpus) - hidden_s)
     step_s = compute_s + communication_s
     hours = step_s * run.steps / 3600
+    tokens = run.steps * run.batch_size * run.length
     text = None if run.text_gb is None else run.text_gb * 1e9
     return TrainingEstimate(
         parameters=parameters,
@@ -301,8 +274,8 @@ def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> Trainin
         memory=memory,
         traffic_bytes=traffic,
         checkpoint_bytes=12 * parameters,
-        tokens=run.tokens,
-        epochs=None if text is None else run.tokens / (text / BYTES_PER_TOKEN),
+        tokens=tokens,
+        epochs=None if text is None else tokens / (text / BYTES_PER_TOKEN),
         shard_bytes=None if text is None else 2 * text / BYTES_PER_TOKEN,
         prepare_core_hours=None if text is None else text / TOKENIZE_BYTES_PER_S / 3600,
     )
@@ -317,8 +290,7 @@ def traffic_bytes(parameters: int, processes: int) -> float:
     >>> round(traffic_bytes(335_691_058, 8) / traffic_bytes(17_847_474, 8), 1)
     18.8
     """
-    share = (processes - 1) / processes
-    return 2 * share * 4 * parameters
+    return 2 * (processes - 1) / processes * 4 * parameters
 
 
 def _micro_batch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +96,8 @@ def verify_corpora(
     say: Callable[[str], object],
 ) -> None:
     """Check shards against their checksums, shared by a machine's processes; say what was not."""
-    part, parts = process.place_on_machine
+    part = int(os.environ.get("LOCAL_RANK", process.rank))
+    parts = int(os.environ.get("LOCAL_WORLD_SIZE", process.world_size))
     note = verify_shards(sets, seed, everything=everything, part=part, parts=parts)
     if note is not None:
         say(note)
