@@ -26,7 +26,6 @@ from litebert.model.config import ModelSection
 from litebert.model.heads import PretrainingModel
 from litebert.report.write import write_report
 from litebert.train import checkpoint
-from litebert.train.checkpoint_export import export_checkpoint
 from litebert.train.pretraining.config import (
     Checkpoints,
     Curriculum,
@@ -35,6 +34,7 @@ from litebert.train.pretraining.config import (
 )
 from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import DevSet, RunState
+from litebert.train.pretraining.results import export_checkpoint
 from litebert.train.pretraining.setup import open_corpora
 from litebert.train.run import Run
 from small_run import (
