@@ -37,9 +37,6 @@ def step_flops(
     """Operations of forward and backward (twice the forward); a multiply-add counts as two.
 
     ``length`` counts padding, ``predictions`` the masked positions of the whole batch.
-
-    >>> round(step_flops(ModelConfig(), 1, 512, 77) / 1e9)
-    278
     """
     hidden, embedding = model.hidden_size, model.embedding_size
     blocks = (model.num_layers if layers is None else layers) * model.inner_group_num
@@ -286,9 +283,6 @@ def traffic_bytes(parameters: int, processes: int) -> float:
 
     DDP: an all-reduce of the gradients. FSDP: an all-gather of the weights and a reduce-scatter of
     the gradients, which together send the same. With sharing, each shared tensor counts once.
-
-    >>> round(traffic_bytes(335_691_058, 8) / traffic_bytes(17_847_474, 8), 1)
-    18.8
     """
     return 2 * (processes - 1) / processes * 4 * parameters
 
