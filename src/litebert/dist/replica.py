@@ -74,10 +74,10 @@ class DdpReplica(Replica):
         return nullcontext() if is_last else cast("ContextManager[None]", self.ddp.no_sync())
 
     def rehearse(self, loss: Callable[[], Tensor]) -> None:
-        """One backward pass, so that DDP settles on its buckets before the first step.
+        """One backward pass, after which DDP re-orders its buckets.
 
-        DDP re-orders its buckets after its first backward pass, which changes the order of
-        additions with more than two processes. Done here, a resumed run adds up as the first did.
+        That changes the order of additions with more than two processes. Done before the first
+        step, a resumed run adds up as the first did.
         """
         torch.autograd.backward(loss())
         self.model.zero_grad(set_to_none=True)

@@ -16,16 +16,11 @@ from litebert.model.counts import CPU_SLICE_ELEMENTS, GPU_SLICE_ELEMENTS
 from litebert.optim.build import build_optimizers
 from litebert.train.estimate import Memory, measured_gemm_rate
 from litebert.train.loop import accumulate, update
+from litebert.train.pretraining import setup
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.curriculum import Stage, pairs_stage, stage_at
 from litebert.train.pretraining.feed import Feed, rows_of, without_masks
 from litebert.train.pretraining.objective import PretrainingLoss, batch_flops, counts_of
-from litebert.train.pretraining.setup import (
-    build_pretraining_model,
-    open_corpora,
-    resolve_model,
-    taught_texts,
-)
 from litebert.train.threads import thread_limit
 
 Bound = Literal["steps", "tokens", "budget"]
@@ -122,10 +117,10 @@ class _Bench:
     """A model with its optimizer that can be timed in any stage."""
 
     def __init__(self, config: PretrainConfig, process: Process) -> None:
-        self.config, self.process, self.corpora = config, process, open_corpora(config)
-        self.shape = resolve_model(config, self.corpora)
-        model = build_pretraining_model(config, self.shape, self.corpora).to(process.device)
-        self.taught = taught_texts(config, self.shape, self.corpora.tokenizer, model)
+        self.config, self.process, self.corpora = config, process, setup.open_corpora(config)
+        self.shape = setup.resolve_model(config, self.corpora)
+        model = setup.build_pretraining_model(config, self.shape, self.corpora).to(process.device)
+        self.taught = setup.taught_texts(config, self.shape, self.corpora.tokenizer, model)
         # Each process measures alone: what it computes, not what it sends.
         self.replica = Replica(model, process)
         self.optimizers = build_optimizers(model.named_parameters(), config.optimizer, 0.0)

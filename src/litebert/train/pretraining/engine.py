@@ -24,41 +24,12 @@ from litebert.train.average import WeightAverage
 from litebert.train.display import Display, StatusLine, display
 from litebert.train.estimate import measured_gemm_rate, step_flops
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
+from litebert.train.pretraining import curriculum, evaluate, objective, setup
 from litebert.train.pretraining.config import PretrainConfig
-from litebert.train.pretraining.curriculum import (
-    Stage,
-    longest_example,
-    pairs_stage,
-    progress_share,
-    stage_at,
-)
-from litebert.train.pretraining.evaluate import (
-    DevSet,
-    EvaluationStopped,
-    Evaluator,
-    RunState,
-    Scores,
-)
 from litebert.train.pretraining.feed import Feed, rows_of, shares_of, without_masks
 from litebert.train.pretraining.figures import StepWork, averages_of, describe_dev
 from litebert.train.pretraining.initial import deepen, new_sets
-from litebert.train.pretraining.objective import (
-    Bag,
-    PretrainingLoss,
-    batch_flops,
-    counts_of,
-    piece_weights,
-    smallest_batch,
-)
 from litebert.train.pretraining.results import write_results
-from litebert.train.pretraining.setup import (
-    build_pretraining_model,
-    open_corpora,
-    pretraining_identity,
-    resolve_model,
-    taught_texts,
-    verify_corpora,
-)
 from litebert.train.probe import LiveProbe
 from litebert.train.run import Run
 
@@ -79,7 +50,7 @@ class PretrainResult:
     tokens: int
     elapsed_s: float
     """time in the training loop"""
-    scores: Scores | None
+    scores: evaluate.Scores | None
     """the evaluation at the end; None without dev documents or if interrupted"""
     interrupted_by: int = 0
     """signal that stopped the run, 0 if it came to its end"""
@@ -101,19 +72,19 @@ class Pretraining:
         self, config: PretrainConfig, process: Process, stop: StopRequest, screen: Display
     ) -> None:
         self.config, self.process, self.stop, self.screen = config, process, stop, screen
-        self.corpora = corpora = open_corpora(config)
+        self.corpora = corpora = setup.open_corpora(config)
         shards = (*(shards for shards, _ in corpora.train), *corpora.dev)
-        verify_corpora(shards, config.seed, config.verify, process, screen.note)
-        self.shape = shape = resolve_model(config, corpora)
+        setup.verify_corpora(shards, config.seed, config.verify, process, screen.note)
+        self.shape = shape = setup.resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
-        identity, keep_last = pretraining_identity(config, shape), config.checkpoint.keep_last
+        identity, keep_last = setup.pretraining_identity(config, shape), config.checkpoint.keep_last
         prints = corpora.fingerprints()
         if config.teacher is not None:
             check_regular(config.teacher)
             prints["teacher"] = sha256_file(config.teacher)
-        self.record = Run(config, RunState, identity, prints, keep_last, process, screen)
-        model = build_pretraining_model(config, shape, corpora).to(process.device)
-        self.taught = taught_texts(config, shape, corpora.tokenizer, model)
+        self.record = Run(config, evaluate.RunState, identity, prints, keep_last, process, screen)
+        model = setup.build_pretraining_model(config, shape, corpora).to(process.device)
+        self.taught = setup.taught_texts(config, shape, corpora.tokenizer, model)
         if config.compile:
             model.compile(dynamic=True)  # lengths and numbers of masks differ
         # Layers that run only later have no gradient until then.
@@ -142,13 +113,13 @@ class Pretraining:
         self.pairs = feed(derived_seed(config.seed, "short pairs"), position=self.state.pairs)
         counts, wanted = corpora.unigram_counts(), config.evaluation
         bag = (config.objective.bag_frequency, config.objective.bag_exponent)
-        weights = piece_weights(counts, corpora.tokenizer.special_ids, *bag)
+        weights = objective.piece_weights(counts, corpora.tokenizer.special_ids, *bag)
         self.piece_weights = weights.to(process.device)
         size, positions, probe = wanted.batch_size, shape.max_positions, None
-        self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
+        self.dev = evaluate.DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
         if wanted.probe is not None:
             probe = LiveProbe(wanted.probe, corpora.tokenizer, positions, wanted.probe_examples)
-        self.evaluator = Evaluator(
+        self.evaluator = evaluate.Evaluator(
             config, self.replica, self.dev, self.record, self.finished, probe
         )
         narrow = uses_bfloat16(config.precision, process.device)
@@ -165,7 +136,8 @@ class Pretraining:
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
         loss = self._loss(1, int(self.config.examples.task != "none"), 1, 1, self._stage())
-        self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
+        model, batch = self.replica.module_for_training, objective.smallest_batch()
+        self.replica.rehearse(lambda: loss(model, batch)[0])
         self._say_what_may_disappoint()
         with closing(self.feed), closing(self.pairs):
             signum = self.loop.train()
@@ -176,7 +148,7 @@ class Pretraining:
         if not signum and self.dev.has_documents:
             try:
                 self.evaluator.at_the_end(self.shape.num_layers, self.share(), self.stop)
-            except EvaluationStopped:
+            except evaluate.EvaluationStopped:
                 signum = self.loop.interrupt()
         out, state, scores, folder = self.config.out, self.state, self.evaluator.latest, None
         if signum:
@@ -192,7 +164,7 @@ class Pretraining:
     def share(self) -> float:
         """The share of the run that is done."""
         state = self.state
-        return progress_share(self.config, state.step, state.tokens, state.elapsed_s)
+        return curriculum.progress_share(self.config, state.step, state.tokens, state.elapsed_s)
 
     def next_step(self) -> Step[Batch]:
         """This process's part of the next step."""
@@ -206,7 +178,7 @@ class Pretraining:
         batches = self.feed.take(stage)
         every, short = config.objective.pairs_every_steps, None
         if every and state.step % every == 0:
-            short = pairs_stage(config, stage)
+            short = curriculum.pairs_stage(config, stage)
             batches += [without_masks(batch) for batch in self.pairs.take(short)]
         lessons = self._lessons()
         batches += lessons
@@ -215,10 +187,10 @@ class Pretraining:
         num_examples, num_taught = (
             sum(len(batch.addresses) for batch in part) for part in (batches, lessons)
         )
-        counts = (*counts_of(batches), num_examples, num_taught)
+        counts = (*objective.counts_of(batches), num_examples, num_taught)
         predictions, pairs, tokens, examples, taught = (int(n) for n in process.sum(counts))
         loss = self._loss(predictions, pairs, examples, taught, stage)
-        bag, flops_of = loss.bag, partial(batch_flops, self.shape, layers=stage.layers)
+        bag, flops_of = loss.bag, partial(objective.batch_flops, self.shape, layers=stage.layers)
         flops = sum(flops_of(batch, has_bag=bag is not None) for batch in batches)
         rests = self.resting if stage.trainable == "words" else []
         if process.world_size == 1:  # most of their gradients' work, a third, is saved
@@ -308,8 +280,8 @@ class Pretraining:
             f"step-{self.state.step} there first"
         )
 
-    def _stage(self) -> Stage:
-        return stage_at(self.config, self.shape, self.share())
+    def _stage(self) -> curriculum.Stage:
+        return curriculum.stage_at(self.config, self.shape, self.share())
 
     def _deepen(self, layers: int) -> None:
         """Let layers of their own begin as copies of those that have run; not loaded ones."""
@@ -328,21 +300,23 @@ class Pretraining:
         return shares_of(own, self.config.accumulation)
 
     def _loss(
-        self, predictions: int, pairs: int, examples: int, taught: int, stage: Stage
-    ) -> PretrainingLoss:
+        self, predictions: int, pairs: int, examples: int, taught: int, stage: curriculum.Stage
+    ) -> objective.PretrainingLoss:
         """The loss of a step with these counts; the bag of words is part of it if it has weight."""
-        objective, precision = self.config.objective, self.config.precision
-        device, bag = self.process.device, None
-        if weight := objective.bag_weight * stage.bag_factor:
-            bag = Bag(weight, examples, self.piece_weights, objective.bag_words == "masked")
-        return PretrainingLoss(objective, predictions, pairs, stage, device, precision, bag, taught)
+        config, device, bag = self.config, self.process.device, None
+        if weight := config.objective.bag_weight * stage.bag_factor:
+            masked_only = config.objective.bag_words == "masked"
+            bag = objective.Bag(weight, examples, self.piece_weights, masked_only)
+        return objective.PretrainingLoss(
+            config.objective, predictions, pairs, stage, device, config.precision, bag, taught
+        )
 
     def _say_what_may_disappoint(self) -> None:
         """Before the first step: what no example trains, and what this machine can do or not."""
         config, shape, stage, note = self.config, self.shape, self._stage(), self.screen.note
         if self.corpora.dev_note:
             note(self.corpora.dev_note)
-        trained = max(longest_example(config), config.examples.positions)
+        trained = max(curriculum.longest_example(config), config.examples.positions)
         if trained < shape.max_positions and config.init_from is None:
             note(
                 f"positions from {trained} on are not trained: the model will read inputs of more "

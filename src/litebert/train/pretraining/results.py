@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -39,8 +39,7 @@ def write_results(
     scores: Scores | None,
 ) -> Path:
     """Write ``model/`` and ``samples.json`` into the run folder; the path of the model."""
-    weights = checkpoint.model_tensors(replica.model)
-    shape = replica.model.config
+    weights, shape = checkpoint.model_tensors(replica.model), replica.model.config
     assert isinstance(shape, ModelConfig), "every model carries its configuration"
     folder = run / MODEL_FOLDER
 
@@ -79,10 +78,9 @@ def pretraining_card(
             f"{scores.mlm_loss:.3f} nats, {scores.mlm_accuracy:.1%} of the words right; at masks "
             f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f})"
         )
-        if scores.sop_accuracy is not None:
-            rows["dev sentence order"] = f"{scores.sop_accuracy:.1%} right"
-    about = pretraining_section(rows)
-    return model_card(shape, "pretraining", name, about, languages)
+    if scores is not None and scores.sop_accuracy is not None:
+        rows["dev sentence order"] = f"{scores.sop_accuracy:.1%} right"
+    return model_card(shape, "pretraining", name, pretraining_section(rows), languages)
 
 
 def fill_mask_samples(
@@ -92,33 +90,30 @@ def fill_mask_samples(
 
     Each is ``{"text": "... [MASK] ...", "answer": "word", "candidates": [["word", 0.31], ...]}``.
     """
-    batch = dev.batches(dev.word_task, NUM_SAMPLES)[0]
-    ids = batch.originals()
-    length = ids.shape[1]
-    tokenizer = corpora.tokenizer
+    batch, tokenizer = dev.batches(dev.word_task, NUM_SAMPLES)[0], corpora.tokenizer
+    originals, width = batch.originals(), batch.input_ids.shape[1]
     samples: list[dict[str, object]] = []
-    for row in range(min(NUM_SAMPLES, len(ids))):
-        places = batch.masked_positions[batch.masked_positions // length == row] % length
-        places = [p for p in places if tokenizer.spell(ids[row, p])[0]]
+    for row, length in enumerate(batch.lengths[:NUM_SAMPLES]):
+        ids = torch.from_numpy(originals[row, :length])
+        segments = torch.from_numpy(batch.token_type_ids[row, :length])
+        places = batch.masked_positions[batch.masked_positions // width == row] % width
+        places = [place for place in places if tokenizer.spell(int(ids[place]))[0]]
         if not places:
             continue
         place = int(places[len(places) // 2])
-        answer = tokenizer.spell(int(ids[row, place]))[1]
-        hidden = ids[row : row + 1, : int(batch.lengths[row])].copy()
-        hidden[0, place] = tokenizer.mask_id
-        segments = batch.token_type_ids[row : row + 1, : hidden.shape[1]]
+        answer = tokenizer.spell(int(ids[place]))[1]
+        ids[place] = tokenizer.mask_id
         with torch.no_grad():
-            inputs = (torch.from_numpy(hidden), None, torch.from_numpy(segments.copy()))
-            logits = model(*inputs, torch.tensor([place])).mlm_logits_MV
+            logits = model(ids[None], None, segments[None], torch.tensor([place])).mlm_logits_MV
         best = torch.softmax(logits[0], -1).topk(NUM_CANDIDATES)
-        before = hidden[0, max(1, place - _CONTEXT_TOKENS) : place]
-        after = hidden[0, place + 1 : place + 1 + _CONTEXT_TOKENS]
-        text = f"{tokenizer.decode(before.tolist())} [MASK] {tokenizer.decode(after.tolist())}"
+        before = tokenizer.decode(ids[max(1, place - _CONTEXT_TOKENS) : place].tolist())
+        after = tokenizer.decode(ids[place + 1 : place + 1 + _CONTEXT_TOKENS].tolist())
         candidates = [
             [tokenizer.spell(int(i))[1], round(float(p), 4)]
             for p, i in zip(best.values, best.indices, strict=True)
         ]
-        samples.append({"text": text.strip(), "answer": answer, "candidates": candidates})
+        text = f"{before} [MASK] {after}".strip()
+        samples.append({"text": text, "answer": answer, "candidates": candidates})
     return samples
 
 
@@ -148,23 +143,19 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
 
 
 def _find_step(folder: Path, wanted: str) -> int:
+    """The step that is asked for; the best one by the latest checkpoint that can be read."""
     steps = checkpoint.steps_in(folder)
     if not steps:
         raise CheckpointError(f"{folder} holds no checkpoints: is it a pretraining run?")
     if wanted == "last":
         return steps[-1]
-    if wanted == "best":
-        return _best_step(folder, steps)
-    if not wanted.isdecimal() or int(wanted) not in steps:
-        known = ", ".join(str(step) for step in steps)
-        raise CheckpointError(
-            f"{folder} has no checkpoint of step {wanted}: choose best, last or one of {known}"
-        )
-    return int(wanted)
-
-
-def _best_step(folder: Path, steps: Sequence[int]) -> int:
-    """The best step by the latest checkpoint whose state can be read; that one if none is best."""
+    if wanted != "best":
+        if not wanted.isdecimal() or int(wanted) not in steps:
+            known = ", ".join(str(step) for step in steps)
+            raise CheckpointError(
+                f"{folder} has no checkpoint of step {wanted}: choose best, last or one of {known}"
+            )
+        return int(wanted)
     for step in reversed(steps):
         try:
             found = checkpoint.read(folder / f"step-{step}").state.get("run", {})
