@@ -154,21 +154,20 @@ def latest_good(folder: Path, report: Callable[[str], None]) -> Checkpoint | Non
 
     Returns None if there is no checkpoint at all; CheckpointError if none can be used.
     """
-    steps = steps_in(folder)
-    unreadable: UnreadableError | None = None
-    for step in reversed(steps):
+    errors = []
+    for step in reversed(steps_in(folder)):
         try:
             return verify(folder / f"step-{step}")
         except CheckpointError as error:
-            if isinstance(error, UnreadableError):
-                unreadable = error
+            errors.append(error)
             report(f"{error}; using the one before")
-    if unreadable is not None:
-        raise CheckpointError(f"{unreadable}, and no other one is whole: check the disk")
-    if steps:
+    for failure in errors:
+        if isinstance(failure, UnreadableError):
+            raise CheckpointError(f"{failure}, and no other one is whole: check the disk")
+    if errors:
         raise CheckpointError(
-            f"all {len(steps)} checkpoints in {folder} are damaged: remove the run folder to start "
-            "again"
+            f"all {len(errors)} checkpoints in {folder} are damaged: remove the run folder to "
+            "start again"
         )
     return None
 

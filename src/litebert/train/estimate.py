@@ -180,30 +180,6 @@ class ClusterRun:
         check_range(self, "more than 0", *sizes)
         check_range(self, "more than 0", "efficiency", most=1)
 
-    @property
-    def device(self) -> Device:
-        """The kind of GPU."""
-        return DEVICES[self.gpu]
-
-    def flops_per_s(self, gpus: int) -> float:
-        """Operations per second that a number of GPUs reach."""
-        share = self.efficiency or self.device.efficiency
-        pace = share * math.pow(DOUBLING_EFFICIENCY, math.log2(self._machines(gpus)))
-        return gpus * self.device.peak_tflops * 1e12 * pace
-
-    def transfer_s(self, num_bytes: float, gpus: int) -> float:
-        """Seconds to send so much around a ring of GPUs, at the pace of its slowest link."""
-        if gpus == 1:
-            return 0.0
-        bytes_per_s, hop_s = self.device.inside_gb_s * 1e9, 5e-6
-        if self._machines(gpus) > 1:
-            gbit = self.network_gbit or self.device.network_gbit_s
-            bytes_per_s, hop_s = min(gbit * 1e9 / 8, bytes_per_s), 20e-6
-        return num_bytes / bytes_per_s + 2 * hop_s * math.log2(gpus)
-
-    def _machines(self, gpus: int) -> int:
-        return -(-gpus // self.gpus_per_machine)
-
 
 @dataclass(frozen=True)
 class TrainingEstimate:
@@ -247,12 +223,20 @@ def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> Trainin
     flops = step_flops(model, run.batch_size, run.length, predictions)
     # All wait for the device with the most examples, and examples are not cut.
     busy_share = run.batch_size / (per_device * gpus)
-    compute_s = flops * (4 / 3 if recompute else 1.0) / (run.flops_per_s(gpus) * busy_share)
-    traffic = traffic_bytes(parameters, gpus)
+    device, machines = DEVICES[run.gpu], -(-gpus // run.gpus_per_machine)
+    pace = (run.efficiency or device.efficiency) * DOUBLING_EFFICIENCY ** math.log2(machines)
+    flops_per_s = gpus * device.peak_tflops * 1e12 * pace
+    compute_s = flops * (4 / 3 if recompute else 1.0) / (flops_per_s * busy_share)
+    # Around a ring of GPUs, at the pace of its slowest link.
+    traffic, bytes_per_s, hop_s = traffic_bytes(parameters, gpus), device.inside_gb_s * 1e9, 5e-6
+    if machines > 1:
+        gbit = run.network_gbit or device.network_gbit_s
+        bytes_per_s, hop_s = min(gbit * 1e9 / 8, bytes_per_s), 20e-6
+    transfer_s = traffic / bytes_per_s + 2 * hop_s * math.log2(gpus)
     # A block that all layers share has its gradient only when the backward pass is over, so
     # nothing hides the time to send it; but it is as small as one layer.
     hidden_s = 0.0 if model.sharing == "all" else OVERLAP_SHARE * compute_s
-    communication_s = max(0.0, run.transfer_s(traffic, gpus) - hidden_s)
+    communication_s = max(0.0, transfer_s - hidden_s)
     step_s = compute_s + communication_s
     hours = step_s * run.steps / 3600
     tokens = run.steps * run.batch_size * run.length
@@ -291,6 +275,7 @@ def _micro_batch(
     model: ModelConfig, parameters: int, gpus: int, per_device: int, run: ClusterRun
 ) -> tuple[int, bool, Memory]:
     """The largest power of two of examples that fits on a device, without recomputation if any."""
+    memory_gb, shards = DEVICES[run.gpu].memory_gb, gpus if run.parallel == "fsdp" else 1
     for recompute in (False, True):
         for power in reversed(range(per_device.bit_length())):
             tokens = run.length << power
@@ -299,15 +284,15 @@ def _micro_batch(
                 parameters,
                 tokens,
                 round(tokens * MASK_RATE),
-                shards=gpus if run.parallel == "fsdp" else 1,
+                shards=shards,
                 activation_bytes=2,
                 recompute=recompute,
                 slice_elements=GPU_SLICE_ELEMENTS,
             )
-            if memory.total <= MEMORY_SHARE * run.device.memory_gb * 1e9:
+            if memory.total <= MEMORY_SHARE * memory_gb * 1e9:
                 return 1 << power, recompute, memory
     raise ConfigError(
         f"one example of {run.length} tokens needs {memory.total / 1e9:.0f} GB, but a {run.gpu} "
-        f"has {run.device.memory_gb:g} GB and this does not fit: use --parallel fsdp, more GPUs "
+        f"has {memory_gb:g} GB and this does not fit: use --parallel fsdp, more GPUs "
         "or shorter examples."
     )

@@ -101,7 +101,6 @@ class Cadence:
     evaluate_steps: int
     save_steps: int = 0
     save_s: float = math.inf
-    """longest time between two checkpoints"""
     max_nonfinite: int = 10
     """stop after this many steps in a row whose loss or gradient was not finite"""
 

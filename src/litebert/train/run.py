@@ -1,8 +1,4 @@
-"""A run on disk: manifest, metrics, TensorBoard, events, checkpoints; process 0 writes, all resume.
-
-Pretraining and fine-tuning use the same :class:`Run`; what a checkpoint holds besides tensors is
-the engine's own :class:`TrainState`.
-"""
+"""A run on disk: manifest, metrics, boards, events, checkpoints; process 0 writes, all resume."""
 
 from __future__ import annotations
 
@@ -153,7 +149,6 @@ class Run(Generic[S_co]):
         if self._average is not None:
             averaged = {name: whole(tensor) for name, tensor in self._average.tensors.items()}
             tensors[checkpoint.AVERAGE_FILE] = averaged
-
         about = {"world_size": self.process.world_size, "identity": self.identity}
         save = partial(checkpoint.save, self.checkpoints, self.state.step, tensors)
         self._write(lambda progress: save({**progress, **about}))

@@ -1,9 +1,8 @@
 """How many threads compute: a training that waits for its own threads goes on with fewer.
 
 On a shared machine the threads of a step wait for the one whose core another process has, and a
-small model gains nothing from a second thread anyway. Neither shows in processor time (a waiting
-thread may spin), so the rates are compared: now and then some steps run with half or twice the
-threads, taking turns with the usual number, and the better one stays.
+small model gains nothing from a second one. Neither shows in processor time (a waiting thread may
+spin), so rates are compared: now and then some steps run with half or twice the threads.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ class Pretraining:
         self.config, self.process, self.stop, self.screen = config, process, stop, screen
         self.corpora = corpora = setup.open_corpora(config)
         shards = (*(shards for shards, _ in corpora.train), *corpora.dev)
-        setup.verify_corpora(shards, config.seed, config.verify, process, screen.note)
+        if note := setup.verify_corpora(shards, config.seed, config.verify, process):
+            screen.note(note)
         self.shape = shape = setup.resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
         identity, keep_last = setup.pretraining_identity(config, shape), config.checkpoint.keep_last

@@ -21,8 +21,6 @@ from litebert.train.pretraining.config import MOST_EXAMPLES
 from litebert.train.pretraining.evaluate import DevSet, Scores, evaluate
 from litebert.train.pretraining.setup import check_vocabulary, documents_to_evaluate, verify_corpora
 
-_say = logging.getLogger(__name__).warning
-
 TOGETHER = "together"
 """What the scores over several corpora are called."""
 
@@ -94,7 +92,8 @@ def evaluate_pretraining(
     settings = ExampleConfig(length=length)
     found = []
     with this_process(device, "ddp") as process:
-        verify_corpora(together, 0, verify, process, _say)
+        if note := verify_corpora(together, 0, verify, process):
+            logging.getLogger(__name__).warning(note)
         loaded = load_model(folder, "pretraining").to(process.device)
         replica = parallelize(loaded, "ddp", process)
         for reading in rules:

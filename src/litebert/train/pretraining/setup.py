@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,18 +91,12 @@ def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[Shar
 
 
 def verify_corpora(
-    sets: Sequence[ShardSet],
-    seed: int,
-    everything: bool,
-    process: Process,
-    say: Callable[[str], object],
-) -> None:
-    """Check shards against their checksums, shared by a machine's processes; say what was not."""
+    sets: Sequence[ShardSet], seed: int, everything: bool, process: Process
+) -> str | None:
+    """Check shards against their checksums, shared by a machine's processes; what was not."""
     part = int(os.environ.get("LOCAL_RANK", process.rank))
     parts = int(os.environ.get("LOCAL_WORLD_SIZE", process.world_size))
-    note = verify_shards(sets, seed, everything=everything, part=part, parts=parts)
-    if note is not None:
-        say(note)
+    return verify_shards(sets, seed, everything=everything, part=part, parts=parts)
 
 
 def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
