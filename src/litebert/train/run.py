@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from litebert.train.finetuning.config import FinetuneConfig
     from litebert.train.pretraining.config import PretrainConfig
 
-    RunConfig = PretrainConfig | FinetuneConfig
+    RunConfig: TypeAlias = "PretrainConfig | FinetuneConfig"
 
 RunKind = Literal["pretraining", "fine-tuning"]
 
