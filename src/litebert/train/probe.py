@@ -116,9 +116,7 @@ def probe(
     with progress(f"probing {model}", total, "input") as bar:
         for weights, one in backends.items():
             bar.update("random weights" if weights == "random" else "")
-            train_states = states(one, examples.train.features, tokenizer, bar)
-            dev_states = states(one, dev.features, tokenizer, bar)
-            probes += _probes(examples, weights, train_states, dev_states)
+            probes += _probes(examples, weights, one, bar)
     majority = found.form.baseline(examples.train.examples, dev.examples)
     probes += [_words(examples), _score(examples, "none", "majority", majority)]
     return ProbeResult(
@@ -143,7 +141,7 @@ class LiveProbe:
         self, check: str, tokenizer: Tokenizer, max_positions: int, max_train: int
     ) -> None:
         name, _, folder = check.partition(":")
-        data, self._tokenizer = Path(folder) if folder else None, tokenizer
+        data = Path(folder) if folder else None
         self._examples = _load(name, data, tokenizer, max_positions, max_train)
         self._words: float | None = None
 
@@ -151,14 +149,10 @@ class LiveProbe:
         """What the model's states reach now, by their names, and a bag of words beside them."""
         from litebert.predict.torch_backend import TorchBackend
 
-        examples, backend = self._examples, TorchBackend(model, "pretraining")
-        found = [
-            states(backend, split.features, self._tokenizer, depth=layers)
-            for split in (examples.train, examples.evals[0])
-        ]
         if self._words is None:
-            self._words = _words(examples).score
-        probes = _probes(examples, "model", *found)
+            self._words = _words(self._examples).score
+        backend = TorchBackend(model, "pretraining")
+        probes = _probes(self._examples, "model", backend, depth=layers)
         return {**{probe.features: probe.score for probe in probes}, "words": self._words}
 
 
@@ -194,14 +188,18 @@ def _words(examples: TaskData) -> ProbeScore:
 def _probes(
     examples: TaskData,
     weights: Weights,
-    train_states: Mapping[Features, FloatArray],
-    dev_states: Mapping[Features, FloatArray],
+    backend: Backend,
+    bar: Progress | None = None,
+    depth: int | None = None,
 ) -> list[ProbeScore]:
     """One linear model for each kind of states."""
-    form, train, dev = examples.task.form, examples.train.examples, examples.evals[0].examples
+    form, train, dev = examples.task.form, examples.train, examples.evals[0]
+    of_train, of_dev = (
+        states(backend, split.features, examples.tokenizer, bar, depth) for split in (train, dev)
+    )
     found = []
-    for name, vectors in train_states.items():
-        said = linear_predictions(form, train, dev, vectors, dev_states[name])
+    for name, vectors in of_train.items():
+        said = linear_predictions(form, train.examples, dev.examples, vectors, of_dev[name])
         found.append(_score(examples, weights, name, said))
     return found
 
