@@ -169,7 +169,7 @@ def checkpoint(run: Path, out: Path, *, step: str = "best") -> None:
         out: the new model folder.
         step: best, last, or the number of a step that has a checkpoint.
     """
-    from litebert.train.checkpoint_export import export_checkpoint
+    from litebert.train.pretraining.results import export_checkpoint
 
     print(f"{out}: the weights of step {export_checkpoint(run, out, step):,}")
 

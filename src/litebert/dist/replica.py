@@ -1,9 +1,9 @@
 """Wrap a single-device model for many processes (DDP, FSDP2), from outside."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager as ContextManager
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -27,10 +27,8 @@ class Replica:
     """
 
     def __init__(self, model: nn.Module, process: Process) -> None:
-        self.model = model
-        self.process = process
-        self.module_for_training: nn.Module = model
-        """what is called in a training step"""
+        self.model, self.process = model, process
+        self.module_for_training = model
 
     def micro_batch(self, *, is_last: bool) -> ContextManager[None]:
         """Around forward and backward of one micro-batch; only the last one synchronises."""
@@ -55,17 +53,6 @@ class Replica:
         return 0
 
 
-@dataclass
-class _Traffic:
-    """What the last micro-batch handed to the all-reduce.
-
-    DDP's hook holds this and not the replica, which holds DDP: no collector sees such a circle,
-    and models and process groups would stay in memory after their training.
-    """
-
-    bytes: int = 0
-
-
 class DdpReplica(Replica):
     """A full copy on each process; gradients are all-reduced once per step."""
 
@@ -75,27 +62,29 @@ class DdpReplica(Replica):
         self.ddp = DistributedDataParallel(
             model, device_ids=ids, gradient_as_bucket_view=True, find_unused_parameters=some_unused
         )
-        self._traffic = _Traffic()
-        self.ddp.register_comm_hook(self._traffic, _sum_gradients)
+        # DDP's hook holds this and not the replica, which holds DDP: no collector sees such a
+        # circle, and models and process groups would stay in memory after their training.
+        self._bytes: Counter[str] = Counter()
+        self.ddp.register_comm_hook(self._bytes, _sum_gradients)
         self.module_for_training = self.ddp
 
     def micro_batch(self, *, is_last: bool) -> ContextManager[None]:
         """Leave the all-reduce to the last micro-batch."""
-        self._traffic.bytes = 0
+        self._bytes.clear()
         return nullcontext() if is_last else cast("ContextManager[None]", self.ddp.no_sync())
 
     def rehearse(self, loss: Callable[[], Tensor]) -> None:
-        """One backward pass, so that DDP settles on its buckets before the first step.
+        """One backward pass, after which DDP re-orders its buckets.
 
-        DDP re-orders its buckets after its first backward pass, which changes the order of
-        additions with more than two processes. Done here, a resumed run adds up as the first did.
+        That changes the order of additions with more than two processes. Done before the first
+        step, a resumed run adds up as the first did.
         """
         torch.autograd.backward(loss())
         self.model.zero_grad(set_to_none=True)
 
     def bytes_per_step(self) -> int:
         """Counted in the last step's all-reduce."""
-        return self._traffic.bytes
+        return self._bytes["sent"]
 
 
 class FsdpReplica(Replica):
@@ -107,7 +96,7 @@ class FsdpReplica(Replica):
 
     def __init__(self, model: nn.Module, process: Process) -> None:
         super().__init__(model, process)
-        self.num_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+        self.num_bytes = sum(p.nbytes for p in model.parameters())
         mesh = init_device_mesh(process.device.type, (process.world_size,))
         fully_shard(model, mesh=mesh, reshard_after_forward=False)
         self.sharded = cast(FSDPModule, model)
@@ -173,7 +162,6 @@ def _sum_gradients(state: object, bucket: GradBucket) -> Future[Tensor]:
     DDP compares the annotations themselves, so this file does without postponed ones.
     """
     buffer = bucket.buffer()
-    cast(_Traffic, state).bytes += buffer.numel() * buffer.element_size()
-    work = torch_dist.all_reduce(buffer, async_op=True)
-    future: Future[Any] = work.get_future()
+    cast(Counter[str], state)["sent"] += buffer.nbytes
+    future: Future[Any] = torch_dist.all_reduce(buffer, async_op=True).get_future()
     return future.then(lambda done: done.value()[0])

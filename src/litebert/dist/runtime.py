@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 import torch.distributed as torch_dist
@@ -41,38 +41,27 @@ class Process:
         """Whether this process writes files and talks to people."""
         return self.rank == 0
 
-    @property
-    def place_on_machine(self) -> tuple[int, int]:
-        """This process's number among those of its machine, and how many these are."""
-        number = int(os.environ.get("LOCAL_RANK", self.rank))
-        return number, int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
-
     def sum(self, values: Sequence[float]) -> list[float]:
         """Add numbers up over all processes, in float64."""
         if self.world_size == 1:
             return [float(value) for value in values]
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
         torch_dist.all_reduce(tensor)
-        return [float(value) for value in tensor.tolist()]
+        return cast(list[float], tensor.tolist())
 
     def on_main(self, work: Callable[[], T]) -> T:
         """Do something on process 0 only; every process gets its result, or stops if it fails."""
         if self.world_size == 1:
             return work()
-        answer: list[tuple[T | None, bool]] = [(None, True)]
-        failure = None
-        if self.is_main:
-            try:
-                answer = [(work(), False)]
-            except (LitebertError, OSError) as error:
-                failure = error
-        torch_dist.broadcast_object_list(answer, src=0, device=self.device)
-        if failure is not None:
-            raise failure
-        result, has_failed = answer[0]
-        if has_failed:
-            raise LitebertError("process 0 has stopped: its message says why")
-        return cast(T, result)
+        answer: list[Any] = [None, "process 0 has stopped: its message says why"]
+        try:
+            if self.is_main:
+                answer = [work(), None]
+        finally:
+            torch_dist.broadcast_object_list(answer, src=0, device=self.device)
+        if answer[1] is not None:
+            raise LitebertError(answer[1])
+        return cast(T, answer[0])
 
     def gather(self, value: T) -> list[T]:
         """Every process's value, by rank, on process 0; nothing elsewhere."""

@@ -1,4 +1,4 @@
-"""AdamW with the official arithmetic: no bias correction, eps outside the root, decay times LR."""
+"""AdamW and LAMB with the official arithmetic: no bias correction, decay times learning rate."""
 
 from __future__ import annotations
 
@@ -50,60 +50,45 @@ class AdamW(Optimizer):
                 self._update(params, group)
 
     def _update(self, params: list[Tensor], group: Group) -> None:
-        if self._is_element_wise and all(map(_fits_the_fused_kernel, params)):
-            self._fused_update(params, group)
-            return
-        updates = self._directions(params, group)
-        self._scale(params, updates, group)
-        torch._foreach_add_(local_shards(params), local_shards(updates), alpha=-float(group["lr"]))
-
-    def _fused_update(self, params: list[Tensor], group: Group) -> None:
-        """The whole update in one pass over memory: the passes below cost as much as a layer."""
-        states = [self._state_of(p, group) for p in params]
-        if group["bias_correction"]:
-            steps = [state["step"].add_(1.0) for state in states]
-        else:
-            steps = [torch.tensor(_STEP_WITHOUT_CORRECTION)] * len(params)
-        beta1, beta2 = group["betas"]
-        torch._fused_adamw_(
-            params,
-            [cast(Tensor, p.grad) for p in params],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            steps,
-            lr=float(group["lr"]),
-            beta1=beta1,
-            beta2=beta2,
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            amsgrad=False,
-            maximize=False,
-        )
-
-    def _directions(self, params: list[Tensor], group: Group) -> list[Tensor]:
-        """Advance the running means and return ``u`` for each parameter."""
         grads = [cast(Tensor, p.grad) for p in params]
         states = [self._state_of(p, group) for p in params]
         means = [state["exp_avg"] for state in states]
         squares = [state["exp_avg_sq"] for state in states]
-        beta1, beta2 = group["betas"]
+        steps = [state["step"].add_(1.0) for state in states if group["bias_correction"]]
+        lr, (beta1, beta2) = float(group["lr"]), group["betas"]
+        if self._is_element_wise and all(map(_fits_the_fused_kernel, params)):
+            # One pass over memory: the passes below cost as much as a layer.
+            torch._fused_adamw_(
+                params,
+                grads,
+                means,
+                squares,
+                [],
+                steps or [torch.tensor(_STEP_WITHOUT_CORRECTION)] * len(params),
+                lr=lr,
+                beta1=beta1,
+                beta2=beta2,
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+            )
+            return
         torch._foreach_mul_(means, beta1)
         torch._foreach_add_(means, grads, alpha=1.0 - beta1)
         torch._foreach_mul_(squares, beta2)
         torch._foreach_addcmul_(squares, grads, grads, 1.0 - beta2)
         roots = list(torch._foreach_sqrt(squares))
-        corrects = group["bias_correction"]
-        steps = [int(state["step"].add_(1.0).item()) for state in states if corrects]
         if steps:
-            torch._foreach_div_(roots, [(1.0 - beta2**t) ** 0.5 for t in steps])
+            torch._foreach_div_(roots, [(1.0 - beta2 ** int(t)) ** 0.5 for t in steps])
         torch._foreach_add_(roots, group["eps"])
         updates = list(torch._foreach_div(means, roots))
         if steps:
-            torch._foreach_div_(updates, [1.0 - beta1**t for t in steps])
+            torch._foreach_div_(updates, [1.0 - beta1 ** int(t) for t in steps])
         if group["weight_decay"]:
             torch._foreach_add_(updates, params, alpha=group["weight_decay"])
-        return updates
+        self._scale(params, updates, group)
+        torch._foreach_add_(local_shards(params), local_shards(updates), alpha=-lr)
 
     def _scale(self, params: list[Tensor], updates: list[Tensor], group: Group) -> None:
         """Scale the updates in place before they are applied; AdamW leaves them as they are."""
@@ -116,6 +101,37 @@ class AdamW(Optimizer):
             if group["bias_correction"]:
                 state["step"] = torch.zeros((), dtype=torch.float32)
         return state
+
+
+class Lamb(AdamW):
+    """LAMB as ALBERT was trained with (spec 4.2): identity phi, no clipping of the ratio.
+
+    With AdamW's direction ``u``, each logical tensor moves by ``-lr * r * u`` where
+    ``r = |w| / |u|`` if both norms are positive, else 1. Sharded tensors (DTensor) have their
+    norms reduced over all shards first, so the ratio is that of the whole tensor.
+
+    A group may set ``adapt=False``: no trust ratio, the official rule for biases and norms; or
+    ``max_trust_ratio``, a bound of the ratio (none in the official code).
+    """
+
+    _is_element_wise = False  # the trust ratio needs whole tensors
+
+    def _scale(self, params: list[Tensor], updates: list[Tensor], group: Group) -> None:
+        if not group.get("adapt", True):
+            return
+        weight_norms, update_norms = _norms(params), _norms(updates)
+        both_positive = (weight_norms > 0) & (update_norms > 0)
+        ratios = torch.where(both_positive, weight_norms / update_norms, 1.0)
+        if (bound := group.get("max_trust_ratio")) is not None:
+            ratios = ratios.clamp(max=bound)
+        torch._foreach_mul_(local_shards(updates), list(ratios.unbind()))
+
+
+def _norms(tensors: list[Tensor]) -> Tensor:
+    """The L2 norm of each whole tensor, float32 [len(tensors)]; shards are reduced first."""
+    norms = torch._foreach_norm(tensors)
+    whole = [cast(Any, n).full_tensor() if hasattr(n, "full_tensor") else n for n in norms]
+    return torch.stack(whole).float()
 
 
 def _fits_the_fused_kernel(param: Tensor) -> bool:

@@ -9,22 +9,15 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litebert.common.errors import ConfigError
-from litebert.optim.adamw import AdamW, Group
+from litebert.optim.adamw import AdamW, Group, Lamb
 from litebert.optim.config import OptimizerConfig
-from litebert.optim.lamb import Lamb
 
 _EXCLUDED = re.compile(r"(^|[._]|layer)norms?([._]|$)|(^|[._])bias$", re.IGNORECASE)
 _BLOCK_MATRIX = re.compile(r"(^|\.)(attention|feed_forward)\.\d+\..*weight$")
 
 
 def is_excluded(name: str) -> bool:
-    """Whether a parameter is left out of weight decay and of LAMB's adaptation (spec 4.2).
-
-    >>> is_excluded("encoder.norms.0.attention.weight"), is_excluded("mlm.bias")
-    (True, True)
-    >>> is_excluded("encoder.embeddings.word.weight")
-    False
-    """
+    """Whether a parameter is left out of weight decay and of LAMB's adaptation (spec 4.2)."""
     return _EXCLUDED.search(name) is not None
 
 
@@ -42,28 +35,27 @@ def build_optimizers(
     trainable = [(name, p) for name, p in named_parameters if p.requires_grad]
     betas, eps, correction = (config.beta1, config.beta2), config.eps, config.bias_correction
     if config.name == "lamb":
-        groups = _groups(trainable, lr, config.weight_decay)
-        bound = config.max_trust_ratio
-        return [Lamb(groups, lr, betas, eps, bias_correction=correction, max_trust_ratio=bound)]
-    matrices: list[tuple[str, Tensor]] = []
-    if config.name == "muon":
-        matrices = [(n, p) for n, p in trainable if _BLOCK_MATRIX.search(n) and p.ndim == 2]
-    in_matrices = {name for name, _ in matrices}
-    rest = [(name, p) for name, p in trainable if name not in in_matrices]
+        groups = _groups(trainable, lr, config)
+        return [Lamb(groups, lr, betas, eps, bias_correction=correction)]
+    is_matrix = {
+        name: config.name == "muon" and p.ndim == 2 and bool(_BLOCK_MATRIX.search(name))
+        for name, p in trainable
+    }
+    rest = [(name, p) for name, p in trainable if not is_matrix[name]]
     groups = []
     for factor in sorted({rate_factor(name) for name, _ in rest}, reverse=True):
         same = [(name, p) for name, p in rest if rate_factor(name) == factor]
-        groups += _groups(same, lr * factor, config.weight_decay)
+        groups += _groups(same, lr * factor, config)
     adamw = AdamW(groups, lr, betas, eps, bias_correction=correction)
+    matrices = [p for name, p in trainable if is_matrix[name]]
     if not matrices:
         return [adamw]
-    group: Group = {"params": [p for _, p in matrices], "peak_lr": config.muon_lr}
     try:
         from torch.optim import Muon
     except ImportError:
         raise ConfigError("optimizer muon needs torch 2.9 or newer: use adamw or lamb.") from None
-    muon = Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay)
-    return [muon, adamw]
+    group: Group = {"params": matrices, "peak_lr": config.muon_lr}
+    return [Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay), adamw]
 
 
 def set_learning_rate(optimizers: Iterable[Optimizer], factor: float) -> None:
@@ -73,12 +65,13 @@ def set_learning_rate(optimizers: Iterable[Optimizer], factor: float) -> None:
             group["lr"] = group["peak_lr"] * factor
 
 
-def _groups(named: list[tuple[str, Tensor]], lr: float, weight_decay: float) -> list[Group]:
+def _groups(named: list[tuple[str, Tensor]], lr: float, config: OptimizerConfig) -> list[Group]:
     """What decays and, under LAMB, adapts; and what does neither."""
+    both = {"peak_lr": lr, "max_trust_ratio": config.max_trust_ratio}
     decayed = [p for name, p in named if not is_excluded(name)]
     excluded = [p for name, p in named if is_excluded(name)]
     groups: list[Group] = [
-        {"params": decayed, "weight_decay": weight_decay, "peak_lr": lr},
-        {"params": excluded, "weight_decay": 0.0, "adapt": False, "peak_lr": lr},
+        {**both, "params": decayed, "weight_decay": config.weight_decay},
+        {**both, "params": excluded, "weight_decay": 0.0, "adapt": False},
     ]
     return [group for group in groups if group["params"]]

@@ -51,11 +51,6 @@ def default_learning_rate(
     LAMB: the paper's rate with the square-root rule. AdamW (and the AdamW part of Muon): fitted to
     trials of hidden 256 (two layers 1e-3, six 3e-4) and to BERT's 1e-4 for twelve layers of 768.
     The depth that counts is the one training starts with.
-
-    >>> default_learning_rate("lamb", 4096, 768, 12)
-    0.00176
-    >>> round(default_learning_rate("adamw", 16, 256, 2), 6)
-    0.001
     """
     if name == "lamb":
         return 0.00176 * math.sqrt(batch_size / 4096)

@@ -51,8 +51,7 @@ def factor(
     else:
         decays = {"linear": 1.0 - warmup, "trapezoid": config.decay_share, "constant": 0.0}
         decay = decays[config.name]
-        falling = left / decay if decay > 0.0 else 1.0
-        value = min(rising, falling, 1.0)
+        value = min(rising, left / decay if decay > 0.0 else 1.0)
     if config.warmup_floor and step is not None:
         value = min(value, (step + 1) / config.warmup_floor)
     return value

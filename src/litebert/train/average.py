@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
 from torch import Tensor, nn
-
-_YOUNG_STEPS = 10
-"""The first steps count for more: an average over n steps has the decay of about n."""
 
 
 class WeightAverage:
@@ -25,8 +21,8 @@ class WeightAverage:
         self.tensors: dict[str, Tensor] = {n: p.clone() for n, p in self._weights.items()}
 
     def update(self, step: int) -> None:
-        """Take in the weights after a step, counted from 1."""
-        share = 1.0 - min(self.decay, step / (step + _YOUNG_STEPS))
+        """Take in the weights after a step, counted from 1; early steps count for more."""
+        share = 1.0 - min(self.decay, step / (step + 10))
         for name, weight in self._weights.items():
             self.tensors[name].lerp_(weight, share)
 
@@ -41,6 +37,5 @@ class WeightAverage:
             self._put(trained)
 
     def _put(self, tensors: dict[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, weight in self._weights.items():
-                weight.copy_(tensors[name])
+        for name, weight in self._weights.items():
+            weight.copy_(tensors[name])

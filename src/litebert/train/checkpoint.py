@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
@@ -46,14 +47,10 @@ class Checkpoint:
 
     def tensors(self, file: str) -> dict[str, Tensor]:
         """Read one of the files of tensors."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         try:
-            loaded: dict[str, Tensor] = load_file(self.path / file)
-        except (FileNotFoundError, SafetensorError) as error:
+            return safetensors.torch.load_file(self.path / file)
+        except (FileNotFoundError, safetensors.SafetensorError) as error:
             raise CheckpointError(f"checkpoint {self.path} is damaged: {file}: {error}") from None
-        return loaded
 
 
 def save(
@@ -67,36 +64,36 @@ def save(
     ``tensors`` is file name -> tensors by name; ``state`` is JSON values, to which the checksums
     of all files and its own are added.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
     target = folder / f"step-{step}"
-    try:
-        with atomic_folder(target, replace=True) as temporary:
-            checksums = {}
-            for name, named_tensors in tensors.items():
-                contiguous = {key: t.contiguous().cpu() for key, t in named_tensors.items()}
-                save_file(contiguous, temporary / name)
-                checksums[name] = sha256_file(temporary / name)
-            _write_state(temporary, {"step": step, **state, "files": checksums})
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise CheckpointError(
-            f"checkpoint {target} cannot be written: {reason}; the earlier ones are intact: make "
-            "room and go on with --resume auto"
-        ) from error
+    with (
+        _writing(target, "written", "the earlier ones are"),
+        atomic_folder(target, replace=True) as temporary,
+    ):
+        checksums = {}
+        for name, named_tensors in tensors.items():
+            contiguous = {key: t.contiguous().cpu() for key, t in named_tensors.items()}
+            safetensors.torch.save_file(contiguous, temporary / name)
+            checksums[name] = sha256_file(temporary / name)
+        _write_state(temporary, {"step": step, **state, "files": checksums})
     return target
 
 
 def amend(path: Path, changes: Mapping[str, object]) -> None:
     """Change values of a checkpoint's state, all or none; its tensors stay as they are."""
     state = {**read(path).state, **changes}
-    try:
+    with _writing(path, "changed", "it is"):
         _write_state(path, state)
-    except OSError as error:
+
+
+@contextmanager
+def _writing(path: Path, verb: str, intact: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, safetensors.SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise CheckpointError(
-            f"checkpoint {path} cannot be changed: {error.strerror or error}; it is intact: make "
-            "room and go on with --resume auto"
+            f"checkpoint {path} cannot be {verb}: {reason}; {intact} intact: make room and go on "
+            "with --resume auto"
         ) from error
 
 
@@ -157,21 +154,20 @@ def latest_good(folder: Path, report: Callable[[str], None]) -> Checkpoint | Non
 
     Returns None if there is no checkpoint at all; CheckpointError if none can be used.
     """
-    steps = steps_in(folder)
-    unreadable: UnreadableError | None = None
-    for step in reversed(steps):
+    errors = []
+    for step in reversed(steps_in(folder)):
         try:
             return verify(folder / f"step-{step}")
         except CheckpointError as error:
-            if isinstance(error, UnreadableError):
-                unreadable = error
+            errors.append(error)
             report(f"{error}; using the one before")
-    if unreadable is not None:
-        raise CheckpointError(f"{unreadable}, and no other one is whole: check the disk")
-    if steps:
+    for failure in errors:
+        if isinstance(failure, UnreadableError):
+            raise CheckpointError(f"{failure}, and no other one is whole: check the disk")
+    if errors:
         raise CheckpointError(
-            f"all {len(steps)} checkpoints in {folder} are damaged: remove the run folder to start "
-            "again"
+            f"all {len(errors)} checkpoints in {folder} are damaged: remove the run folder to "
+            "start again"
         )
     return None
 
@@ -181,10 +177,7 @@ def drop_after(folder: Path, step: int) -> None:
 
     They are deleted, except what cannot be read now and so may be whole: that gets another name.
     """
-    for later in steps_in(folder):
-        if later <= step:
-            continue
-        path = folder / f"step-{later}"
+    for path in [folder / f"step-{later}" for later in steps_in(folder) if later > step]:
         try:
             verify(path)
         except UnreadableError:
@@ -196,8 +189,7 @@ def drop_after(folder: Path, step: int) -> None:
 
 def prune(folder: Path, keep_last: int, keep: Sequence[int]) -> None:
     """Delete all but the last checkpoints and those of the steps in ``keep``; clear leftovers."""
-    steps = steps_in(folder)
-    for step in steps[: max(0, len(steps) - max(1, keep_last))]:
+    for step in steps_in(folder)[: -max(1, keep_last)]:
         if step not in keep:
             shutil.rmtree(folder / f"step-{step}", ignore_errors=True)
     clear_leftovers(folder)
@@ -232,12 +224,12 @@ def load_model_tensors(model: torch.nn.Module, tensors: Mapping[str, Tensor]) ->
 def optimizer_tensors(model: torch.nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
     """The optimisers' state as ``parameter/key`` -> whole tensor."""
     names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
-    tensors = {}
-    for optimizer in optimizers:
-        for parameter, state in optimizer.state.items():
-            for key, value in state.items():
-                tensors[f"{names[parameter]}/{key}"] = whole(value)
-    return tensors
+    return {
+        f"{names[parameter]}/{key}": whole(value)
+        for optimizer in optimizers
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+    }
 
 
 def load_optimizer_tensors(
@@ -252,11 +244,11 @@ def load_optimizer_tensors(
         if parameter is None or parameter not in owners:
             raise CheckpointError(f"the checkpoint's optimizer trains {name}, this model does not")
         state = owners[parameter].state[parameter]
-        if tensor.shape == parameter.shape and tensor.ndim > 0:
+        if tensor.ndim == 0:
+            state[key] = tensor.clone()
+        elif tensor.shape == parameter.shape:
             state[key] = torch.empty_like(parameter, requires_grad=False)
             copy_into(state[key], tensor)
-        elif tensor.ndim == 0:
-            state[key] = tensor.clone()
         else:
             raise CheckpointError(
                 f"the checkpoint's optimizer has {tuple(tensor.shape)} for {name}, which has "
@@ -269,7 +261,6 @@ def _write_state(folder: Path, state: Mapping[str, object]) -> None:
 
 
 def _digest(state: Mapping[str, object]) -> str:
-    """The checksum of a state without its own."""
     content = {key: value for key, value in state.items() if key != "checksum"}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

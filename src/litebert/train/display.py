@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 from litebert.common.progress import SECONDS_BETWEEN_LINES, format_duration
 
 if TYPE_CHECKING:
-    from rich.live import Live
     from rich.text import Text
 
-_SECONDS_BETWEEN_REFRESHES = 0.25
 _BAR_WIDTH = 30
 
 
@@ -26,10 +24,9 @@ class StatusLine:
     """
 
     share: float
-    """share of the run that is done"""
+    """of the run that is done"""
     step: int
     eta_s: float
-    """seconds until the end"""
     figures: tuple[str, ...] = ()
     """losses, accuracies and rates, most important first"""
     stage: str = ""
@@ -41,9 +38,8 @@ class StatusLine:
 
     def line(self) -> str:
         """The moment in one line."""
-        head = f"step {self.step:,} ({self.share:.0%}), eta {format_duration(self.eta_s)}"
-        if self.title:
-            head = f"{self.title}: {head}"
+        title = f"{self.title}: " if self.title else ""
+        head = f"{title}step {self.step:,} ({self.share:.0%}), eta {format_duration(self.eta_s)}"
         parts = [head, ", ".join(self.figures), self.stage, self.dev]
         return " | ".join(part for part in parts if part)
 
@@ -70,11 +66,11 @@ def display(*, is_main: bool, quiet: bool = False) -> Display:
 
 class _Log(Display):
     def __init__(self) -> None:
-        self._printed = time.monotonic()
+        self._shown = time.monotonic()
 
     def show(self, status: StatusLine) -> None:
-        if time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
-            self._printed = time.monotonic()
+        if time.monotonic() - self._shown >= SECONDS_BETWEEN_LINES:
+            self._shown = time.monotonic()
             self.note(status.line())
 
     def note(self, text: str) -> None:
@@ -87,14 +83,13 @@ class _Terminal(Display):
         from rich.live import Live
 
         self._console = Console(stderr=True, highlight=False)
-        self._live: Live = Live(console=self._console, auto_refresh=False)
+        self._live = Live(console=self._console, auto_refresh=False)
         self._live.start()
         self._shown = 0.0
 
     def show(self, status: StatusLine) -> None:
-        now = time.monotonic()
-        if now - self._shown >= _SECONDS_BETWEEN_REFRESHES:
-            self._shown = now
+        if time.monotonic() - self._shown >= 0.25:
+            self._shown = time.monotonic()
             self._live.update(_render(status), refresh=True)
 
     def note(self, text: str) -> None:
@@ -107,16 +102,15 @@ class _Terminal(Display):
 def _render(status: StatusLine) -> Text:
     from rich.text import Text
 
-    done = round(_BAR_WIDTH * min(1.0, status.share))
-    text = Text(overflow="ellipsis", no_wrap=True)
-    text.append(f"{status.title or 'pretraining'} ", style="bold")
-    text.append("━" * done, style="green")
-    text.append("━" * (_BAR_WIDTH - done), style="bright_black")
-    text.append(f" {status.share:4.0%}  step {status.step:,}  eta {format_duration(status.eta_s)}")
-    if status.stage:
-        text.append(f"  {status.stage}", style="cyan")
-    for line in (", ".join(status.figures), status.dev):
-        if line:
-            text.append("\n  ")
-            text.append(line, style="dim" if line == status.dev else "")
-    return text
+    done, figures = round(_BAR_WIDTH * min(1.0, status.share)), ", ".join(status.figures)
+    return Text.assemble(
+        (f"{status.title or 'pretraining'} ", "bold"),
+        ("━" * done, "green"),
+        ("━" * (_BAR_WIDTH - done), "bright_black"),
+        f" {status.share:4.0%}  step {status.step:,}  eta {format_duration(status.eta_s)}",
+        (f"  {status.stage}" if status.stage else "", "cyan"),
+        f"\n  {figures}" if figures else "",
+        (f"\n  {status.dev}" if status.dev else "", "dim"),
+        overflow="ellipsis",
+        no_wrap=True,
+    )

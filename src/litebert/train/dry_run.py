@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Literal
 
 import torch
@@ -17,17 +16,11 @@ from litebert.model.counts import CPU_SLICE_ELEMENTS, GPU_SLICE_ELEMENTS
 from litebert.optim.build import build_optimizers
 from litebert.train.estimate import Memory, measured_gemm_rate
 from litebert.train.loop import accumulate, update
+from litebert.train.pretraining import setup
 from litebert.train.pretraining.config import PretrainConfig
 from litebert.train.pretraining.curriculum import Stage, pairs_stage, stage_at
 from litebert.train.pretraining.feed import Feed, rows_of, without_masks
 from litebert.train.pretraining.objective import PretrainingLoss, batch_flops, counts_of
-from litebert.train.pretraining.setup import (
-    Corpora,
-    build_pretraining_model,
-    open_corpora,
-    resolve_model,
-    taught_texts,
-)
 from litebert.train.threads import thread_limit
 
 Bound = Literal["steps", "tokens", "budget"]
@@ -42,7 +35,7 @@ class StageEstimate:
     """What a step costs while one stage of the curricula lasts."""
 
     from_share: float
-    """share of the run at which the stage begins"""
+    """of the run"""
     layers: int
     length: int
     batch_size: int
@@ -80,15 +73,12 @@ class DryRun:
 def dry_run(config: PretrainConfig) -> DryRun:
     """Measure a few steps of every stage and extrapolate; nothing is written."""
     with this_process(config.device, config.parallel) as process, thread_limit(config.threads):
-        corpora = open_corpora(config)
-        shape = resolve_model(config, corpora)
-        bench = _Bench(config, shape, corpora, process)
+        bench = _Bench(config, process)
         table = config.curriculum
         tables = (table.layers, table.length, table.batch_size, table.mask_rate)
         changes = sorted({0.0} | {share for rows in tables for share, _ in rows})
         measured = [bench.measure(share) for share in changes]
-    stages = tuple(stage for stage, _ in measured)
-    last = stages[-1]
+    stages, last = tuple(stage for stage, _ in measured), measured[-1][0]
     parameters = sum(p.numel() for p in bench.replica.model.parameters())
     largest = max(stages, key=lambda stage: stage.batch_size * stage.length // stage.micro_batches)
     padded = largest.batch_size * largest.length
@@ -96,7 +86,7 @@ def dry_run(config: PretrainConfig) -> DryRun:
     narrow = uses_bfloat16(config.precision, process.device)
     elements = CPU_SLICE_ELEMENTS if process.device.type == "cpu" else GPU_SLICE_ELEMENTS
     memory = Memory.of(
-        shape,
+        bench.shape,
         parameters,
         tokens_at_once,
         round(tokens_at_once * largest.mask_rate),
@@ -108,11 +98,11 @@ def dry_run(config: PretrainConfig) -> DryRun:
     seconds, bound, steps, tokens = _extent(config, stages)
     gemm_rate = measured_gemm_rate(str(process.device), narrow)
     return DryRun(
-        model=shape,
+        model=bench.shape,
         parameters=parameters,
         memory=memory,
         stages=stages,
-        learning_rate=config.learning_rate(shape),
+        learning_rate=config.learning_rate(bench.shape),
         gemm_rate=gemm_rate,
         gemm_share=None if gemm_rate is None else measured[-1][1] / gemm_rate,
         tokens_per_s=last.tokens_per_step / last.step_s,
@@ -126,32 +116,32 @@ def dry_run(config: PretrainConfig) -> DryRun:
 class _Bench:
     """A model with its optimizer that can be timed in any stage."""
 
-    def __init__(
-        self, config: PretrainConfig, shape: ModelConfig, corpora: Corpora, process: Process
-    ) -> None:
-        self.config, self.shape, self.process, self.corpora = config, shape, process, corpora
-        model = build_pretraining_model(config, shape, corpora).to(process.device)
-        self.taught = taught_texts(config, shape, corpora.tokenizer, model)
+    def __init__(self, config: PretrainConfig, process: Process) -> None:
+        self.config, self.process, self.corpora = config, process, setup.open_corpora(config)
+        self.shape = setup.resolve_model(config, self.corpora)
+        model = setup.build_pretraining_model(config, self.shape, self.corpora).to(process.device)
+        self.taught = setup.taught_texts(config, self.shape, self.corpora.tokenizer, model)
         # Each process measures alone: what it computes, not what it sends.
         self.replica = Replica(model, process)
         self.optimizers = build_optimizers(model.named_parameters(), config.optimizer, 0.0)
 
     def measure(self, share: float) -> tuple[StageEstimate, float]:
         """The costs of a step at a share of the run, and operations per second."""
-        stage = stage_at(self.config, self.shape, share)
-        config, corpora = self.config, self.corpora
-        feed = Feed(corpora.train, config.examples, config.seed, corpora.vocabulary)
-        # One batch may be a short left-over of its buffer: costs are means over many.
-        steps = range(-(-_DRAWN_BATCHES // stage.num_micro))
-        drawn = [batch for _ in steps for batch in feed.take(stage)]
-        batch = max(drawn, key=lambda batch: batch.num_tokens)
+        objective, stage = self.config.objective, stage_at(self.config, self.shape, share)
+        # One batch may be a short left-over of its buffer: costs are means over many, each with
+        # the share of it that a step has.
+        parts = self._draw(stage)
+        batch = max((batch for batch, _ in parts), key=lambda batch: batch.num_tokens)
         measured = rows_of(batch, 0, max(1, batch.input_ids.size // _MEASURED_TOKENS))
         compute_s, update_s = self._time(measured, stage)
         rate = batch_flops(self.shape, measured, stage.layers) / compute_s
-        flops = stage.num_micro * fmean(batch_flops(self.shape, b, stage.layers) for b in drawn)
-        joining_flops, joining_tokens = self._joining(stage)
-        flops += joining_flops
-        tokens = stage.num_micro * fmean(b.num_tokens for b in drawn) + joining_tokens
+        if every := objective.pairs_every_steps:
+            pairs = self._draw(pairs_stage(self.config, stage))
+            parts += [(without_masks(batch), part / every) for batch, part in pairs]
+        if self.taught is not None:
+            part = 1 / (objective.teacher_every_steps * _DRAWN_BATCHES)
+            parts += [(self.taught.batch(number), part) for number in range(_DRAWN_BATCHES)]
+        flops = sum(part * batch_flops(self.shape, b, stage.layers) for b, part in parts)
         estimate = StageEstimate(
             from_share=share,
             layers=stage.layers,
@@ -159,30 +149,18 @@ class _Bench:
             batch_size=stage.batch_size,
             mask_rate=stage.mask_rate,
             micro_batches=stage.num_micro,
-            tokens_per_step=round(tokens),
+            tokens_per_step=round(sum(part * batch.num_tokens for batch, part in parts)),
             flops_per_step=flops,
             step_s=flops / rate / self.process.world_size + update_s,
         )
         return estimate, rate
 
-    def _joining(self, stage: Stage) -> tuple[float, float]:
-        """Operations and tokens a step of what joins some: short pairs, texts of a teacher."""
+    def _draw(self, stage: Stage) -> list[tuple[Batch, float]]:
+        """Batches of some steps, and which part of each is in one step on average."""
         config, corpora = self.config, self.corpora
-        objective = config.objective
-        found: list[tuple[Batch, float]] = []
-        if every := objective.pairs_every_steps:
-            feed = Feed(corpora.train, config.examples, config.seed, corpora.vocabulary)
-            short = pairs_stage(config, stage)
-            steps = range(-(-_DRAWN_BATCHES // short.num_micro))
-            drawn = [without_masks(batch) for _ in steps for batch in feed.take(short)]
-            found += [(batch, 1 / (every * len(steps))) for batch in drawn]
-        if self.taught is not None:
-            share = 1 / (objective.teacher_every_steps * _DRAWN_BATCHES)
-            found += [(self.taught.batch(number), share) for number in range(_DRAWN_BATCHES)]
-        return (
-            sum(share * batch_flops(self.shape, batch, stage.layers) for batch, share in found),
-            sum(share * batch.num_tokens for batch, share in found),
-        )
+        feed = Feed(corpora.train, config.examples, config.seed, corpora.vocabulary)
+        steps = range(-(-_DRAWN_BATCHES // stage.num_micro))
+        return [(batch, 1 / len(steps)) for _ in steps for batch in feed.take(stage)]
 
     def _time(self, batch: Batch, stage: Stage) -> tuple[float, float]:
         """Seconds to compute a batch and to update, the best of a few after a first one."""
@@ -218,17 +196,17 @@ def _extent(
     A stage holds for a share of whatever bounds the run: of its steps, its tokens or its time.
     """
     ends = [*(stage.from_share for stage in stages[1:]), 1.0]
-    limits: dict[Bound, tuple[float | None, list[float]]] = {
-        "steps": (config.steps, [1.0 for _ in stages]),
-        "tokens": (config.tokens, [stage.tokens_per_step for stage in stages]),
-        "budget": (config.budget_s, [stage.step_s for stage in stages]),
-    }
+    limits: tuple[tuple[Bound, float | None, list[float]], ...] = (
+        ("steps", config.steps, [1.0 for _ in stages]),
+        ("tokens", config.tokens, [stage.tokens_per_step for stage in stages]),
+        ("budget", config.budget_s, [stage.step_s for stage in stages]),
+    )
     found: list[tuple[float, Bound, float, float]] = []
-    for bound, (amount, per_step) in limits.items():
+    for bound, amount, per_step in limits:
         if amount is not None:
             rows = zip(stages, ends, per_step, strict=True)
-            steps = [(end - stage.from_share) * amount / each for stage, end, each in rows]
-            seconds = sum(n * stage.step_s for n, stage in zip(steps, stages, strict=True))
-            tokens = sum(n * stage.tokens_per_step for n, stage in zip(steps, stages, strict=True))
-            found.append((seconds, bound, sum(steps), tokens))
+            steps = [(stage, (end - stage.from_share) * amount / each) for stage, end, each in rows]
+            seconds = sum(n * stage.step_s for stage, n in steps)
+            tokens = sum(n * stage.tokens_per_step for stage, n in steps)
+            found.append((seconds, bound, sum(n for _, n in steps), tokens))
     return min(found)

@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from litebert.common.config import check_range
@@ -35,13 +34,9 @@ OVERLAP_SHARE = 0.5
 def step_flops(
     model: ModelConfig, rows: int, length: int, predictions: int, layers: int | None = None
 ) -> float:
-    """Operations of forward and backward (twice the forward) of ``rows`` sequences.
+    """Operations of forward and backward (twice the forward); a multiply-add counts as two.
 
-    A multiply-add counts as two. ``length`` counts padding, ``predictions`` the masked positions of
-    the whole batch.
-
-    >>> round(step_flops(ModelConfig(), 1, 512, 77) / 1e9)
-    278
+    ``length`` counts padding, ``predictions`` the masked positions of the whole batch.
     """
     hidden, embedding = model.hidden_size, model.embedding_size
     blocks = (model.num_layers if layers is None else layers) * model.inner_group_num
@@ -51,18 +46,9 @@ def step_flops(
     # After its attention the last block runs only where something is predicted.
     places = (blocks - 1) * tokens + min(tokens, predictions + rows)
     projection = 2 * embedding * hidden if model.has_projection else 0
-    words = 2 * embedding * (hidden + model.vocab_size)
-    forward = (
-        tokens * (blocks * attention + projection)
-        + places * after_attention
-        + predictions * words
-        + rows * 2 * hidden * hidden
-    )
-    return 3.0 * forward
-
-
-FREE_SHARE = 0.85
-"""A product had the machine to itself if its threads computed for this share of the time."""
+    encoder = tokens * (blocks * attention + projection) + places * after_attention
+    words = predictions * 2 * embedding * (hidden + model.vocab_size)
+    return 3.0 * (encoder + words + rows * 2 * hidden * hidden)
 
 
 def measured_gemm_rate(
@@ -70,8 +56,8 @@ def measured_gemm_rate(
 ) -> float | None:
     """Operations per second of large matrix products: the practical peak.
 
-    None if other processes had the cores in every one of them: a rate of less than the machine
-    would make everything look fast.
+    Only products that had the machine to themselves count, whose threads computed for nearly all
+    of the time; None if there was none: a lower rate would make everything look fast.
     """
     import torch
 
@@ -79,16 +65,13 @@ def measured_gemm_rate(
     threads = torch.get_num_threads()
     size = 1024 * max(1, round(math.sqrt(threads / 4))) if on_cpu else 4096
     dtype = torch.bfloat16 if in_bfloat16 else torch.float32
-    left = torch.randn(size, size, device=device, dtype=dtype)
-    right = torch.randn(size, size, device=device, dtype=dtype)
-    best = float("inf")
-    started = time.perf_counter()
+    left, right = torch.randn(2, size, size, device=device, dtype=dtype)
+    best, started = math.inf, time.perf_counter()
     while time.perf_counter() - started < seconds:
         before, computed_before = time.perf_counter(), time.process_time()
-        product = left @ right
-        product[0, 0].item()  # waits for a GPU
+        (left @ right)[0, 0].item()  # waits for a GPU
         took, computed = time.perf_counter() - before, time.process_time() - computed_before
-        if not on_cpu or computed >= FREE_SHARE * threads * took:
+        if not on_cpu or computed >= 0.85 * threads * took:
             best = min(best, took)
     return None if math.isinf(best) else 2.0 * size**3 / best
 
@@ -104,7 +87,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """The sum."""
+        """All of it."""
         return self.weights + self.gradients + self.optimizer + self.activations
 
     @classmethod
@@ -148,27 +131,21 @@ class Memory:
 class Device:
     """A kind of GPU as a cluster has it."""
 
-    peak_tflops: float
-    """dense half-precision peak"""
+    peak_tflops: float  # dense, half precision
     memory_gb: float
-    inside_gb_s: float
-    """bandwidth between devices of one machine, each way"""
-    network_gbit_s: float
-    """network of one machine of 8"""
-    efficiency: float
-    """share of the peak that such training reaches"""
+    inside_gb_s: float  # between devices of one machine, each way
+    network_gbit_s: float  # of one machine of 8
+    efficiency: float  # share of the peak that such training reaches
 
 
-DEVICES: Mapping[str, Device] = MappingProxyType(
-    {
-        # The V100's share is what AWS reached with batch 4,096 x 512 (0.24 steps/s on eight).
-        "v100": Device(125, 32, 120, 100, 0.275),
-        "a100": Device(312, 80, 250, 400, 0.40),
-        "h100": Device(989, 80, 400, 3200, 0.35),
-        "l4": Device(121, 24, 12, 50, 0.35),
-        "rtx4090": Device(165, 24, 12, 25, 0.40),
-    }
-)
+DEVICES: Mapping[str, Device] = {
+    # The V100's share is what AWS reached with batch 4,096 x 512 (0.24 steps/s on eight).
+    "v100": Device(125, 32, 120, 100, 0.275),
+    "a100": Device(312, 80, 250, 400, 0.40),
+    "h100": Device(989, 80, 400, 3200, 0.35),
+    "l4": Device(121, 24, 12, 50, 0.35),
+    "rtx4090": Device(165, 24, 12, 25, 0.40),
+}
 """Public peak figures; the efficiencies other than the V100's are assumptions: measure yours."""
 
 
@@ -203,35 +180,6 @@ class ClusterRun:
         check_range(self, "more than 0", *sizes)
         check_range(self, "more than 0", "efficiency", most=1)
 
-    @property
-    def device(self) -> Device:
-        """The kind of GPU."""
-        return DEVICES[self.gpu]
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of the whole run."""
-        return self.steps * self.batch_size * self.length
-
-    def flops_per_s(self, gpus: int) -> float:
-        """Operations per second that a number of GPUs reach."""
-        share = self.device.efficiency if self.efficiency is None else self.efficiency
-        pace = share * math.pow(DOUBLING_EFFICIENCY, math.log2(self._machines(gpus)))
-        return gpus * self.device.peak_tflops * 1e12 * pace
-
-    def transfer_s(self, num_bytes: float, gpus: int) -> float:
-        """Seconds to send so much around a ring of GPUs, at the pace of its slowest link."""
-        if gpus == 1:
-            return 0.0
-        bytes_per_s, hop_s = self.device.inside_gb_s * 1e9, 5e-6
-        if self._machines(gpus) > 1:
-            gbit = self.device.network_gbit_s if self.network_gbit is None else self.network_gbit
-            bytes_per_s, hop_s = min(gbit * 1e9 / 8, bytes_per_s), 20e-6
-        return num_bytes / bytes_per_s + 2 * hop_s * math.log2(gpus)
-
-    def _machines(self, gpus: int) -> int:
-        return -(-gpus // self.gpus_per_machine)
-
 
 @dataclass(frozen=True)
 class TrainingEstimate:
@@ -259,11 +207,9 @@ class TrainingEstimate:
     checkpoint_bytes: int
     tokens: int
     epochs: float | None
-    """passes over the text, if its size is known"""
+    """passes over the text; like what follows, None if its size is not known"""
     shard_bytes: float | None
-    """disk for the tokens"""
     prepare_core_hours: float | None
-    """one core's time to make them"""
 
 
 def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> TrainingEstimate:
@@ -275,17 +221,25 @@ def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> Trainin
     micro, recompute, memory = _micro_batch(model, parameters, gpus, per_device, run)
     predictions = round(run.batch_size * run.length * MASK_RATE)
     flops = step_flops(model, run.batch_size, run.length, predictions)
-    # All wait for the device with the most examples, and examples are not cut: devices beyond one
-    # for each have nothing to do.
+    # All wait for the device with the most examples, and examples are not cut.
     busy_share = run.batch_size / (per_device * gpus)
-    compute_s = flops * (4 / 3 if recompute else 1.0) / (run.flops_per_s(gpus) * busy_share)
-    traffic = traffic_bytes(parameters, gpus)
+    device, machines = DEVICES[run.gpu], -(-gpus // run.gpus_per_machine)
+    pace = (run.efficiency or device.efficiency) * DOUBLING_EFFICIENCY ** math.log2(machines)
+    flops_per_s = gpus * device.peak_tflops * 1e12 * pace
+    compute_s = flops * (4 / 3 if recompute else 1.0) / (flops_per_s * busy_share)
+    # Around a ring of GPUs, at the pace of its slowest link.
+    traffic, bytes_per_s, hop_s = traffic_bytes(parameters, gpus), device.inside_gb_s * 1e9, 5e-6
+    if machines > 1:
+        gbit = run.network_gbit or device.network_gbit_s
+        bytes_per_s, hop_s = min(gbit * 1e9 / 8, bytes_per_s), 20e-6
+    transfer_s = traffic / bytes_per_s + 2 * hop_s * math.log2(gpus)
     # A block that all layers share has its gradient only when the backward pass is over, so
     # nothing hides the time to send it; but it is as small as one layer.
     hidden_s = 0.0 if model.sharing == "all" else OVERLAP_SHARE * compute_s
-    communication_s = max(0.0, run.transfer_s(traffic, gpus) - hidden_s)
+    communication_s = max(0.0, transfer_s - hidden_s)
     step_s = compute_s + communication_s
     hours = step_s * run.steps / 3600
+    tokens = run.steps * run.batch_size * run.length
     text = None if run.text_gb is None else run.text_gb * 1e9
     return TrainingEstimate(
         parameters=parameters,
@@ -301,8 +255,8 @@ def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> Trainin
         memory=memory,
         traffic_bytes=traffic,
         checkpoint_bytes=12 * parameters,
-        tokens=run.tokens,
-        epochs=None if text is None else run.tokens / (text / BYTES_PER_TOKEN),
+        tokens=tokens,
+        epochs=None if text is None else tokens / (text / BYTES_PER_TOKEN),
         shard_bytes=None if text is None else 2 * text / BYTES_PER_TOKEN,
         prepare_core_hours=None if text is None else text / TOKENIZE_BYTES_PER_S / 3600,
     )
@@ -313,18 +267,15 @@ def traffic_bytes(parameters: int, processes: int) -> float:
 
     DDP: an all-reduce of the gradients. FSDP: an all-gather of the weights and a reduce-scatter of
     the gradients, which together send the same. With sharing, each shared tensor counts once.
-
-    >>> round(traffic_bytes(335_691_058, 8) / traffic_bytes(17_847_474, 8), 1)
-    18.8
     """
-    share = (processes - 1) / processes
-    return 2 * share * 4 * parameters
+    return 2 * (processes - 1) / processes * 4 * parameters
 
 
 def _micro_batch(
     model: ModelConfig, parameters: int, gpus: int, per_device: int, run: ClusterRun
 ) -> tuple[int, bool, Memory]:
     """The largest power of two of examples that fits on a device, without recomputation if any."""
+    memory_gb, shards = DEVICES[run.gpu].memory_gb, gpus if run.parallel == "fsdp" else 1
     for recompute in (False, True):
         for power in reversed(range(per_device.bit_length())):
             tokens = run.length << power
@@ -333,15 +284,15 @@ def _micro_batch(
                 parameters,
                 tokens,
                 round(tokens * MASK_RATE),
-                shards=gpus if run.parallel == "fsdp" else 1,
+                shards=shards,
                 activation_bytes=2,
                 recompute=recompute,
                 slice_elements=GPU_SLICE_ELEMENTS,
             )
-            if memory.total <= MEMORY_SHARE * run.device.memory_gb * 1e9:
+            if memory.total <= MEMORY_SHARE * memory_gb * 1e9:
                 return 1 << power, recompute, memory
     raise ConfigError(
         f"one example of {run.length} tokens needs {memory.total / 1e9:.0f} GB, but a {run.gpu} "
-        f"has {run.device.memory_gb:g} GB and this does not fit: use --parallel fsdp, more GPUs "
+        f"has {memory_gb:g} GB and this does not fit: use --parallel fsdp, more GPUs "
         "or shorter examples."
     )

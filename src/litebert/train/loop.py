@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +25,11 @@ from litebert.model.cpu import keep_freed_memory
 from litebert.optim.build import set_learning_rate
 from litebert.predict.backend import Threads
 from litebert.train.display import StatusLine
-from litebert.train.run import Run, RunConfig, RunKind, TrainState, owned_run
+from litebert.train.run import Run, RunKind, TrainState, owned_run
 from litebert.train.threads import ThreadWatch, thread_limit
+
+if TYPE_CHECKING:
+    from litebert.train.run import RunConfig
 
 T = TypeVar("T")
 
@@ -43,11 +46,10 @@ class Step(Generic[T]):
     loss_of: Callable[[nn.Module, T], tuple[Tensor, Tensor]]
     """the loss of one, divided by the step's global counts, and sums to be reported"""
     seeds: Sequence[int]
-    """for each micro-batch, the seed of its dropout"""
+    """of the dropout of each micro-batch"""
     lr_factor: float
-    """share of the peak learning rate"""
     tokens: int
-    """tokens of the step over all processes, without padding"""
+    """over all processes, without padding"""
     rests: Sequence[Tensor] = ()
     """parameters that the step leaves alone, decay and optimizer state included"""
 
@@ -99,7 +101,6 @@ class Cadence:
     evaluate_steps: int
     save_steps: int = 0
     save_s: float = math.inf
-    """longest time between two checkpoints"""
     max_nonfinite: int = 10
     """stop after this many steps in a row whose loss or gradient was not finite"""
 
@@ -150,8 +151,7 @@ class Loop(Generic[T]):
         self.process, self.state = run.process, run.state
         self._parameters = [p for p in replica.model.parameters() if p.requires_grad]
         self._saved_s = self.state.elapsed_s
-        # One process has the machine to itself, or shares it with others' work; several share it by
-        # torchrun's rule, and a step takes as long as the slowest of them.
+        # Several processes share a machine by torchrun's rule, and wait for the slowest of them.
         alone = self.process.world_size == 1 and self.process.device.type == "cpu"
         limit = torch.get_num_threads() if threads == "auto" and alone else 1
         self._threads = ThreadWatch(limit, torch.set_num_threads, self._tell_threads)
@@ -178,11 +178,8 @@ class Loop(Generic[T]):
         # The signal may have reached another process only.
         signum = self.stop.signum or signal.SIGTERM
         self.run.save()
-        self.run.event(
-            "interrupted",
-            f"stopped at step {self.state.step:,} and saved; go on with --resume auto",
-            {"signal": int(signum)},
-        )
+        message = f"stopped at step {self.state.step:,} and saved; go on with --resume auto"
+        self.run.event("interrupted", message, {"signal": int(signum)})
         return signum
 
     def _step(self, began: float) -> bool:
@@ -193,17 +190,14 @@ class Loop(Generic[T]):
         state, started = self.state, time.perf_counter()
         step = self.engine.next_step()
         set_learning_rate(self.optimizers, step.lr_factor)
-        statistics = accumulate(self.replica, step.batches, step.loss_of, step.seeds).tolist()
-        own_clock_s = time.monotonic() - began if self.process.is_main else 0.0
-        *sums, elapsed_s, num_stops = self.process.sum(
-            [*statistics, own_clock_s, float(self.stop.signum > 0)]
-        )
+        sums = accumulate(self.replica, step.batches, step.loss_of, step.seeds).tolist()
+        clock_s = time.monotonic() - began if self.process.is_main else 0.0
+        *sums, state.elapsed_s, num_stops = self.process.sum([*sums, clock_s, self.stop.signum > 0])
         for parameter in step.rests:
             parameter.grad = None
         norm = update(self._parameters, self.optimizers, self.clip_norm, loss=sum(sums))
         state.step += 1
         state.tokens += step.tokens
-        state.elapsed_s = elapsed_s
         outcome = Outcome(sums, norm, time.perf_counter() - started)
         self._threads.note(step.tokens, outcome.seconds)
         if math.isfinite(norm):
@@ -213,8 +207,7 @@ class Loop(Generic[T]):
             self._skip(outcome)
         share = self.engine.share()
         eta_s = state.elapsed_s * (1.0 - share) / share if share > 0 else 0.0
-        status = self.engine.status(share, eta_s)
-        if status is not None:
+        if (status := self.engine.status(share, eta_s)) is not None:
             self.run.screen.show(status)
         self._after_step(is_last=share >= 1.0)
         return num_stops > 0
@@ -238,10 +231,9 @@ class Loop(Generic[T]):
         evaluation_due = _is_due(state.step, cadence.evaluate_steps)
         save_due = _is_due(state.step, cadence.save_steps)
         # A checkpoint ends a line of averages, so that a resumed run logs the same lines.
-        if _is_due(state.step, cadence.log_steps) or evaluation_due or save_due or is_last:
-            line = self.engine.line()
-            if line is not None:
-                self.run.log(state.step, line)
+        line_due = _is_due(state.step, cadence.log_steps) or evaluation_due or save_due or is_last
+        if line_due and (line := self.engine.line()) is not None:
+            self.run.log(state.step, line)
         if evaluation_due or is_last:
             save_due |= self.engine.evaluate(is_last=is_last)
         if state.nonfinite_in_a_row >= cadence.max_nonfinite:
@@ -298,11 +290,9 @@ def update(
     if not math.isfinite(loss):
         norm = math.nan
     if math.isfinite(norm):
-        if clip_norm > 0.0:
-            # clip_norm / norm as in TensorFlow's clip_by_global_norm: no eps in the divisor.
-            scale = clip_norm / max(norm, clip_norm)
-            if scale < 1.0:
-                torch._foreach_mul_(gradients, scale)
+        if 0.0 < clip_norm < norm:
+            # As in TensorFlow's clip_by_global_norm: no eps in the divisor.
+            torch._foreach_mul_(gradients, clip_norm / norm)
         for optimizer in optimizers:
             optimizer.step()
     for optimizer in optimizers:

@@ -16,7 +16,7 @@ from litebert.common.progress import Progress, progress
 from litebert.common.statistics import wilson_interval
 from litebert.interop.folder import load_config, resolve
 from litebert.predict.backend import Backend, Runtime, Threads, open_backend, run_features
-from litebert.tasks.base import Feature, FloatArray, Prediction, Task
+from litebert.tasks.base import Feature, FloatArray, Prediction
 from litebert.tasks.baselines import is_linear, linear_predictions, word_predictions
 from litebert.tasks.registry import data_folder, find_task
 from litebert.text.tokenizer import Tokenizer
@@ -45,7 +45,6 @@ class ProbeScore:
     low: float | None = None
     """lower end of Wilson's 95 % interval of an accuracy"""
     high: float | None = None
-    """its upper end"""
     scores: dict[str, float] = field(default_factory=dict)
     """the task's official scores"""
 
@@ -61,12 +60,10 @@ class ProbeResult:
     main_metric: str
     """the task's own choice among ``scores``"""
     split: str
-    """the examples that were scored"""
+    """that was scored"""
     train_examples: int
-    """examples that the linear models were fitted on"""
     dev_examples: int
     probes: tuple[ProbeScore, ...]
-    """one for each kind of features"""
 
     def find(self, features: Features, weights: Weights = "model") -> ProbeScore | None:
         """The probe of some features; None if there is none."""
@@ -103,15 +100,13 @@ def probe(
         raise ConfigError(f"max_train is {max_train}: use 2 or more.")
     if not 0 <= seed < 1 << 63:
         raise ConfigError(f"seed is {seed}: use 0 or more, of at most 63 bits.")
-    found, folder = _linear_task(task, data), resolve(model)
+    folder = resolve(model)
     tokenizer = Tokenizer.load(folder)
     backend = open_backend(folder, runtime, threads, device="auto")
     backend.info.require(("last_hidden_state",))
-    length = min(found.max_length, backend.info.max_length)
-    where = data_folder(found, data)
-    examples = load_task_data(
-        found, where, tokenizer, length, max_train, strict, allow_unknown=allow_unknown
-    )
+    length = backend.info.max_length
+    examples = _load(task, data, tokenizer, length, max_train, strict, allow_unknown)
+    found = examples.task
     for line in examples.report():
         print(line, file=sys.stderr)
     backends: dict[Weights, Backend] = {"model": backend, "random": _random_backend(folder, seed)}
@@ -121,13 +116,9 @@ def probe(
     with progress(f"probing {model}", total, "input") as bar:
         for weights, one in backends.items():
             bar.update("random weights" if weights == "random" else "")
-            train_states = states(one, examples.train.features, tokenizer, bar)
-            dev_states = states(one, dev.features, tokenizer, bar)
-            probes += _probes(examples, weights, train_states, dev_states)
-    words = word_predictions(found.form, examples.train.examples, dev.examples)
+            probes += _probes(examples, weights, one, bar)
     majority = found.form.baseline(examples.train.examples, dev.examples)
-    probes.append(_score(examples, "none", "words", words))
-    probes.append(_score(examples, "none", "majority", majority))
+    probes += [_words(examples), _score(examples, "none", "majority", majority)]
     return ProbeResult(
         model=str(model),
         task=found.name,
@@ -151,52 +142,64 @@ class LiveProbe:
     ) -> None:
         name, _, folder = check.partition(":")
         data = Path(folder) if folder else None
-        task, self._tokenizer = _linear_task(name, data), tokenizer
-        length = min(task.max_length, max_positions)
-        where = data_folder(task, data)
-        self._examples = load_task_data(task, where, tokenizer, length, max_train, False)
+        self._examples = _load(name, data, tokenizer, max_positions, max_train)
         self._words: float | None = None
 
     def scores(self, model: nn.Module, layers: int | None) -> dict[str, float]:
         """What the model's states reach now, by their names, and a bag of words beside them."""
         from litebert.predict.torch_backend import TorchBackend
 
-        examples, form = self._examples, self._examples.task.form
-        train, dev = examples.train, examples.evals[0]
-        backend = TorchBackend(model, "pretraining")
-        found = [
-            states(backend, split.features, self._tokenizer, depth=layers) for split in (train, dev)
-        ]
         if self._words is None:
-            words = word_predictions(form, train.examples, dev.examples)
-            self._words = _score(examples, "none", "words", words).score
-        probes = _probes(examples, "model", *found)
+            self._words = _words(self._examples).score
+        backend = TorchBackend(model, "pretraining")
+        probes = _probes(self._examples, "model", backend, depth=layers)
         return {**{probe.features: probe.score for probe in probes}, "words": self._words}
 
 
-def _linear_task(name: str, data: Path | None) -> Task:
-    found = find_task(name, data)
-    if not is_linear(found.form):
+def _load(
+    name: str,
+    data: Path | None,
+    tokenizer: Tokenizer,
+    max_positions: int,
+    max_train: int | None,
+    strict: bool = False,
+    allow_unknown: bool = False,
+) -> TaskData:
+    """The examples of a task that linear models can do."""
+    task = find_task(name, data)
+    if not is_linear(task.form):
         raise ConfigError(
-            f"probes are for classes and numbers; {found.name} is {found.form.kind}: "
+            f"probes are for classes and numbers; {task.name} is {task.form.kind}: "
             "use `litebert finetune`"
         )
     if find_spec("sklearn") is None:
         raise ConfigError(f"linear models need scikit-learn: {install_command('train')}")
-    return found
+    where, length = data_folder(task, data), min(task.max_length, max_positions)
+    return load_task_data(
+        task, where, tokenizer, length, max_train, strict, allow_unknown=allow_unknown
+    )
+
+
+def _words(examples: TaskData) -> ProbeScore:
+    form, train, dev = examples.task.form, examples.train, examples.evals[0]
+    return _score(examples, "none", "words", word_predictions(form, train.examples, dev.examples))
 
 
 def _probes(
     examples: TaskData,
     weights: Weights,
-    train_states: Mapping[Features, FloatArray],
-    dev_states: Mapping[Features, FloatArray],
+    backend: Backend,
+    bar: Progress | None = None,
+    depth: int | None = None,
 ) -> list[ProbeScore]:
     """One linear model for each kind of states."""
-    form, train, dev = examples.task.form, examples.train.examples, examples.evals[0].examples
+    form, train, dev = examples.task.form, examples.train, examples.evals[0]
+    of_train, of_dev = (
+        states(backend, split.features, examples.tokenizer, bar, depth) for split in (train, dev)
+    )
     found = []
-    for name, vectors in train_states.items():
-        said = linear_predictions(form, train, dev, vectors, dev_states[name])
+    for name, vectors in of_train.items():
+        said = linear_predictions(form, train.examples, dev.examples, vectors, of_dev[name])
         found.append(_score(examples, weights, name, said))
     return found
 

@@ -1,18 +1,15 @@
-"""A run on disk: manifest, metrics, TensorBoard, events, checkpoints; process 0 writes, all resume.
-
-Pretraining and fine-tuning use the same :class:`Run`; what a checkpoint holds besides tensors is
-the engine's own :class:`TrainState`.
-"""
+"""A run on disk: manifest, metrics, boards, events, checkpoints; process 0 writes, all resume."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -22,49 +19,22 @@ from litebert.common.errors import CheckpointError, blame
 from litebert.common.ownership import Inputs, clear_leftovers, owned_folder
 from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, RunFolder
 from litebert.dist.replica import copy_into, whole
-from litebert.dist.runtime import DeviceName, Process
-from litebert.predict.backend import Threads
+from litebert.dist.runtime import Process
 from litebert.train import checkpoint
 from litebert.train.average import WeightAverage
 from litebert.train.display import Display
 from litebert.train.trackers import Tracker, open_trackers, tag
 
+if TYPE_CHECKING:
+    from litebert.train.finetuning.config import FinetuneConfig
+    from litebert.train.pretraining.config import PretrainConfig
+
+    RunConfig: TypeAlias = "PretrainConfig | FinetuneConfig"
+
 RunKind = Literal["pretraining", "fine-tuning"]
 
 _EARLY = ("random",)
 """What may be in a run folder before its manifest: a comparison with random weights runs first."""
-
-
-class RunConfig(Protocol):
-    """What a run and its processes need of its configuration, a dataclass."""
-
-    @property
-    def out(self) -> Path:
-        """The run folder."""
-
-    @property
-    def inputs(self) -> Inputs:
-        """What the run reads, by flag."""
-
-    @property
-    def device(self) -> DeviceName:
-        """Where to train."""
-
-    @property
-    def threads(self) -> Threads:
-        """Processor threads."""
-
-    @property
-    def seed(self) -> int:
-        """Of all randomness."""
-
-    @property
-    def track(self) -> str:
-        """Where the numbers go besides the log."""
-
-    @property
-    def resume(self) -> Literal["no", "auto"]:
-        """Whether to go on from the last good checkpoint."""
 
 
 @dataclass
@@ -79,7 +49,6 @@ class TrainState:
     nonfinite_total: int = 0
     """steps without an update because loss or gradient were not finite"""
     nonfinite_in_a_row: int = 0
-    """how many of these are the latest"""
 
     def kept_steps(self) -> list[int]:
         """Steps whose checkpoints stay, besides the latest ones; best first."""
@@ -116,8 +85,7 @@ class Run(Generic[S_co]):
         process.check_same("data", json.dumps(data, sort_keys=True))
         process.check_same("model", json.dumps(self.identity, sort_keys=True))
         self.state = state_type()
-        self._files: RunFolder | None = None
-        """Only process 0 has them."""
+        self._files: RunFolder | None = None  # process 0 alone has them
         self._saved_step: int | None = None
         self._trackers: list[Tracker] = []
         self._model: nn.Module | None = None
@@ -136,7 +104,6 @@ class Run(Generic[S_co]):
         """
         self._model, self._optimizers, self._average = model, optimizers, average
         found = self.process.on_main(self._open)
-        self.process.on_main(lambda: self._open_trackers(0 if found is None else found.step))
         if found is not None:
             checkpoint.load_model_tensors(model, found.tensors(checkpoint.WEIGHTS_FILE))
             states = found.tensors(checkpoint.OPTIMIZER_FILE)
@@ -182,24 +149,14 @@ class Run(Generic[S_co]):
         if self._average is not None:
             averaged = {name: whole(tensor) for name, tensor in self._average.tensors.items()}
             tensors[checkpoint.AVERAGE_FILE] = averaged
-
-        def write() -> None:
-            about = {"world_size": self.process.world_size, "identity": self.identity}
-            content = {**self._progress(), **about}
-            checkpoint.save(self.checkpoints, self.state.step, tensors, content)
-            self._prune()
-
-        self.process.on_main(write)
+        about = {"world_size": self.process.world_size, "identity": self.identity}
+        save = partial(checkpoint.save, self.checkpoints, self.state.step, tensors)
+        self._write(lambda progress: save({**progress, **about}))
         self._saved_step = self.state.step
 
     def amend(self) -> None:
         """Write a state that changed into the checkpoint of its step; the tensors stay."""
-
-        def write() -> None:
-            checkpoint.amend(self.checkpoints / f"step-{self.state.step}", self._progress())
-            self._prune()
-
-        self.process.on_main(write)
+        self._write(partial(checkpoint.amend, self.checkpoints / f"step-{self.state.step}"))
 
     def weights(self, step: int) -> dict[str, Tensor]:
         """The weights that were saved at a step."""
@@ -214,52 +171,54 @@ class Run(Generic[S_co]):
         if self._files is not None and not keep_checkpoints:
             shutil.rmtree(self.checkpoints, ignore_errors=True)
 
-    def _progress(self) -> dict[str, object]:
-        assert self._files is not None, "opened by restore"
-        return {"run": asdict(self.state), "metrics_position": self._files.metrics_position()}
+    def _write(self, write: Callable[[Mapping[str, object]], object]) -> None:
+        """On process 0: write where the run stands, and delete unwanted checkpoints."""
 
-    def _prune(self) -> None:
-        checkpoint.prune(self.checkpoints, self._keep_last, self.state.kept_steps())
+        def work() -> None:
+            assert self._files is not None, "opened by restore"
+            position = self._files.metrics_position()
+            write({"run": asdict(self.state), "metrics_position": position})
+            checkpoint.prune(self.checkpoints, self._keep_last, self.state.kept_steps())
+
+        self.process.on_main(work)
 
     def _open(self) -> checkpoint.Checkpoint | None:
         """On process 0: the run folder, and the checkpoint to go on from."""
-        if self.config.resume == "no" or not RunFolder.exists(self.folder):
-            self._files = self._create()
-            return None
-        clear_leftovers(self.checkpoints)
-        passed_over: list[str] = []
-        found = checkpoint.latest_good(self.checkpoints, passed_over.append)
-        if found is None and (self.folder / MODEL_FOLDER).is_dir():
-            raise CheckpointError(
-                f"{self.folder} holds a finished run whose checkpoints are gone: there is nothing "
-                "to go on from; choose another --out, or delete that folder to start over"
-            )
-        if found is None:
-            # Nothing of the earlier start is used: the manifest must be of this one.
-            (self.folder / MANIFEST_FILE).unlink()
-            self._files = self._create()
-            self._files.truncate_metrics(0)
-            self._files.event("resume", 0)
-            self.screen.note(f"{self.folder} has no checkpoint yet: starting again")
-            return None
-        self._files = RunFolder.open(self.folder)
-        self._go_on_from(self._files, found, passed_over)
-        return found
-
-    def _open_trackers(self, step: int) -> None:
-        settings = flat_settings(self._settings)
+        found, passed_over = None, list[str]()
+        is_resumed = self.config.resume == "auto" and RunFolder.exists(self.folder)
+        if is_resumed:
+            clear_leftovers(self.checkpoints)
+            found = checkpoint.latest_good(self.checkpoints, passed_over.append)
+            if found is None and (self.folder / MODEL_FOLDER).is_dir():
+                raise CheckpointError(
+                    f"{self.folder} holds a finished run whose checkpoints are gone: there is "
+                    "nothing to go on from; choose another --out, or delete that folder to start "
+                    "over"
+                )
+        if found is not None:
+            files = RunFolder.open(self.folder)
+            self._go_on_from(files, found, passed_over)
+        else:
+            if is_resumed:
+                # Nothing of the earlier start is used: the manifest must be of this one.
+                (self.folder / MANIFEST_FILE).unlink()
+            seeds = {"run": self.config.seed}
+            files = RunFolder.create(self.folder, self._settings, seeds, self._fingerprints)
+            if is_resumed:
+                files.truncate_metrics(0)
+                files.event("resume", 0)
+                self.screen.note(f"{self.folder} has no checkpoint yet: starting again")
+        self._files = files
+        settings, step = flat_settings(self._settings), 0 if found is None else found.step
         self._trackers = open_trackers(self.config.track, self.folder, step + 1, settings)
-
-    def _create(self) -> RunFolder:
-        seeds = {"run": self.config.seed}
-        return RunFolder.create(self.folder, self._settings, seeds, self._fingerprints)
+        return found
 
     def _go_on_from(
         self, files: RunFolder, found: checkpoint.Checkpoint, passed_over: Sequence[str]
     ) -> None:
         """Forget what came after a checkpoint, and say what is different from before."""
-        then, prints = files.section("config"), files.section("fingerprints")
-        data = {f"data.{name}": value for name, value in prints.items()}
+        before = flat_settings(files.section("config"))
+        data = {f"data.{name}": value for name, value in files.section("fingerprints").items()}
         with blame(found.path, CheckpointError):
             earlier = {**data, **found.state.get("identity", {})}
             position = int(found.state["metrics_position"])
@@ -269,18 +228,15 @@ class Run(Generic[S_co]):
             files.event("damaged_checkpoint", found.step, message=message)
             self.screen.note(message)
         checkpoint.drop_after(self.checkpoints, found.step)
-        before = flat_settings(then)
         changed = {
             key: [before[key], value]
             for key, value in flat_settings(self._settings).items()
             if key != "resume" and key in before and before[key] != value
         }
         files.event("resume", found.step, **({"changed": changed} if changed else {}))
-        news = [f"{name} {old} -> {new}" for name, (old, new) in changed.items()]
-        self.screen.note(
-            f"resuming {self.folder} at step {found.step:,}"
-            + (f"; changed: {', '.join(news)}" if news else "")
-        )
+        news = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changed.items())
+        differs = f"; changed: {news}" if news else ""
+        self.screen.note(f"resuming {self.folder} at step {found.step:,}{differs}")
 
 
 @contextmanager

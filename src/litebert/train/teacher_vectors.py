@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +16,11 @@ from litebert.data.batches.example import Batch
 from litebert.model.config import IGNORED_LABEL, ModelConfig
 from litebert.model.encoder import Encoder, first_rows
 from litebert.predict.batches import BatchOrder
-from litebert.tasks.base import FloatArray, IntArray, Row
+from litebert.predict.inputs import pad
+from litebert.tasks.base import Feature, FloatArray, IntArray, Row
 from litebert.tasks.forms.rows import pair_row, single_row
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.pretraining.objective import inputs_of
 
 TO_ALIGN = 4096
 """Texts that tell how to turn a teacher's vectors."""
@@ -27,24 +28,13 @@ _LONGEST = 128
 """Tokens that a model in pretraining reads of a text."""
 _AT_ONCE = 64
 _FITTED_AT_ONCE = 1 << 14
-"""vectors that are in memory twice"""
 
 
-class TaughtText(NamedTuple):
-    """What a file of a teacher's vectors says in a row."""
+def stored_texts(path: Path) -> Iterator[tuple[str, str | None, FloatArray]]:
+    """Read texts and their vectors of length 1 from a file; rows without a vector are left out.
 
-    text: str
-    second: str | None
-    """the other text, if the vector is that of two texts read together"""
-    vector: FloatArray
-    """float32 [D], of length 1"""
-
-
-def stored_texts(path: Path) -> Iterator[TaughtText]:
-    """Read texts and their vectors from a file, one row at a time; rows without one are left out.
-
-    It has the columns text and embedding, as `litebert embed --out` writes them, and text_pair if
-    there are vectors of two texts.
+    It has the columns text and embedding, as `litebert embed --out` writes them, and text_pair
+    where a vector is that of two texts read together.
     """
     size = None
     with progress("reading the teacher's vectors", count_rows(path), "rows") as bar:
@@ -60,7 +50,7 @@ def stored_texts(path: Path) -> Iterator[TaughtText]:
             if size not in (None, len(vector)):
                 raise DataError(f"{path} has vectors of different sizes: {[size, len(vector)]}")
             size = len(vector)
-            yield TaughtText(str(row["text"]), None if second is None else str(second), vector)
+            yield str(row["text"]), None if second is None else str(second), vector
     if size is None:
         raise DataError(f"{path} has no vectors; make them with `litebert embed`")
 
@@ -68,9 +58,9 @@ def stored_texts(path: Path) -> Iterator[TaughtText]:
 def stored_vectors(path: Path, wanted: Collection[str]) -> dict[str, FloatArray]:
     """Return the vectors of the wanted texts in a file, scaled to length 1."""
     known = {
-        taught.text: taught.vector
-        for taught in stored_texts(path)
-        if taught.second is None and taught.text in wanted
+        text: vector
+        for text, second, vector in stored_texts(path)
+        if second is None and text in wanted
     }
     if missing := set(wanted) - known.keys():
         raise DataError(
@@ -132,59 +122,48 @@ class TaughtTexts:
     ) -> None:
         longest = min(_LONGEST, shape.max_positions)
         vectors = []
-        self.rows: list[Row] = []
+        self._rows: list[Row] = []
         for text, second, vector in stored_texts(path):
             vectors.append(vector)
             ids = tokenizer.encode(text)
-            self.rows.append(
+            self._rows.append(
                 single_row(ids, tokenizer, longest)
                 if second is None
                 else pair_row(ids, tokenizer.encode(second), tokenizer, longest)
             )
         self.vectors = fitted(np.stack(vectors), shape.hidden_size)
         self._pad_id = tokenizer.pad_id
-        self._order = BatchOrder([len(row) for row in self.rows], batch_size, seed, "taught texts")
+        self._order = BatchOrder([len(row) for row in self._rows], batch_size, seed, "taught texts")
 
     @torch.no_grad()
     def align(self, encoder: Encoder) -> None:
         """Turn the vectors to where an encoder has those of its [CLS], without its dropout."""
         device, is_training = next(encoder.parameters()).device, encoder.training
         encoder.eval()
-        said = []
-        for begin in range(0, min(TO_ALIGN, len(self.rows)), _AT_ONCE):
-            members = np.arange(begin, min(begin + _AT_ONCE, len(self.rows)))
-            arrays = self._padded(members)
-            inputs, segments, lengths = (torch.from_numpy(array).to(device) for array in arrays)
-            mask = torch.arange(inputs.shape[1], device=device) < lengths[:, None]
-            out = encoder(inputs, mask, segments, rows_R=first_rows(inputs)).sequence_BSH
+        said, count = [], min(TO_ALIGN, len(self._rows))
+        for begin in range(0, count, _AT_ONCE):
+            batch = self._batch(np.arange(begin, min(begin + _AT_ONCE, count)), 0)
+            inputs = inputs_of(batch, device)
+            out = encoder(*inputs, rows_R=first_rows(inputs[0])).sequence_BSH
             said.append(nn.functional.normalize(out.float(), dim=-1).cpu().numpy())
         encoder.train(is_training)
         self.vectors = aligned(self.vectors, np.concatenate(said))
 
     def batch(self, number: int) -> Batch:
         """Return the batch of this number, without masks and labels."""
-        members = self._order.batch(number)
-        ids, segments, lengths = self._padded(members)
+        return self._batch(self._order.batch(number), number)
+
+    def _batch(self, members: IntArray, number: int) -> Batch:
+        padded = pad([Feature(0, (self._rows[member],)) for member in members], self._pad_id)
         none = np.zeros(0, np.int64)
         return Batch(
-            input_ids=ids,
-            token_type_ids=segments,
-            lengths=lengths,
+            input_ids=padded.input_ids,
+            token_type_ids=padded.token_type_ids,
+            lengths=self._order.lengths[members],
             masked_positions=none,
             masked_labels=none,
             sentence_labels=np.full(len(members), IGNORED_LABEL, np.int64),
-            addresses=np.stack((np.zeros_like(members), np.zeros_like(members), members), axis=1),
+            addresses=np.pad(members[:, None], ((0, 0), (2, 0))),
             position=number,
             vectors=self.vectors[members],
         )
-
-    def _padded(self, members: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Ids and segments of some texts, padded to the longest, and their lengths."""
-        rows = [self.rows[int(member)] for member in members]
-        lengths = np.array([len(row) for row in rows])
-        ids = np.full((len(rows), int(lengths.max())), self._pad_id, np.int64)
-        segments = np.zeros_like(ids)
-        for place, row in enumerate(rows):
-            ids[place, : len(row)] = row.ids
-            segments[place, row.second : len(row)] = 1
-        return ids, segments, lengths

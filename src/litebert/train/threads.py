@@ -1,9 +1,8 @@
 """How many threads compute: a training that waits for its own threads goes on with fewer.
 
 On a shared machine the threads of a step wait for the one whose core another process has, and a
-small model gains nothing from a second thread anyway. Neither shows in processor time (a waiting
-thread may spin), so the rates are compared: now and then some steps run with half or twice the
-threads, taking turns with the usual number, and the better one stays.
+small model gains nothing from a second one. Neither shows in processor time (a waiting thread may
+spin), so rates are compared: now and then some steps run with half or twice the threads.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ SHARE_OF_TRIALS = 0.04
 FEWER_FROM, MORE_FROM = 0.98, 1.10
 """Rate, compared with that of the usual number, from which fewer or more threads are taken."""
 HOPELESS = 0.8
-"""A rival below this share of the usual number's rate in the first turn is not tried any longer: a
-step of a large model may take many seconds, and as many again with half the threads."""
+"""A rival below this share of the usual rate in the first turn is given up: with a large model a
+step may take many seconds, and as many again with half the threads."""
 DROP = 0.7
 """A rate below this share of that in the last trial calls for another one."""
 
@@ -45,12 +44,10 @@ def thread_limit(threads: Threads) -> Iterator[None]:
 
 
 class ThreadWatch:
-    """Finds the number of threads with the highest rate, from the steps as they come.
+    """Finds the number of threads, up to ``limit``, with the highest rate, from steps as they come.
 
-    Args:
-        limit: most threads.
-        use: sets the number for the steps that follow.
-        tell: hears that another number than before has become the usual one.
+    ``use`` sets the number for the steps that follow; ``tell`` hears that another number than
+    before has become the usual one.
     """
 
     def __init__(
@@ -58,15 +55,11 @@ class ThreadWatch:
     ) -> None:
         self.limit, self.usual = limit, limit
         self._use, self._tell = use, tell
-        self._rival: int | None = None
-        """the number that is tried; None between trials"""
+        self._rival: int | None = None  # the number that is tried; None between trials
         self._last_was_fewer = False
-        self._slices: list[float] = []
-        """rates in a trial: usual, rival, usual, rival..."""
-        self._work, self._seconds = 0.0, 0.0
-        """of the slice"""
-        self._known: float | None = None
-        """rate of the usual number in the last trial"""
+        self._slices: list[float] = []  # rates in a trial: usual, rival, usual, rival...
+        self._work, self._seconds = 0.0, 0.0  # of the slice
+        self._known = 0.0  # rate of the usual number in the last trial
         self._pause_s = self._wait_s = FIRST_TRIAL_S
         self._trial_s = 0.0
 
@@ -81,30 +74,25 @@ class ThreadWatch:
         rate, took = self._work / self._seconds, self._seconds
         self._work = self._seconds = 0.0
         if self._rival is not None:
-            self._go_on(rate, took)
-        elif self._wait_s <= 0.0 or (self._known is not None and rate < DROP * self._known):
-            self._begin()
+            self._go_on(self._rival, rate, took)
+        elif self._wait_s <= 0.0 or rate < DROP * self._known:
+            fewer, more = self.usual // 2, min(2 * self.usual, self.limit)
+            go_down = fewer >= 1 and (self.usual == self.limit or not self._last_was_fewer)
+            self._last_was_fewer = go_down
+            self._rival, self._slices, self._trial_s = fewer if go_down else more, [], 0.0
 
-    def _begin(self) -> None:
-        fewer, more = self.usual // 2, min(2 * self.usual, self.limit)
-        go_down = fewer >= 1 and (self.usual == self.limit or not self._last_was_fewer)
-        self._last_was_fewer = go_down
-        self._rival, self._slices, self._trial_s = fewer if go_down else more, [], 0.0
-
-    def _go_on(self, rate: float, took: float) -> None:
-        assert self._rival is not None, "in a trial"
+    def _go_on(self, rival: int, rate: float, took: float) -> None:
+        """Take in a slice of a trial; at its end the better number becomes the usual one."""
         self._slices.append(rate)
         self._trial_s += took
         is_hopeless = len(self._slices) == 2 and rate < HOPELESS * self._slices[0]
         if len(self._slices) < 2 * SLICES and not is_hopeless:
-            self._use(self._rival if len(self._slices) % 2 else self.usual)
+            self._use(rival if len(self._slices) % 2 else self.usual)
             return
-        usual_rate, rival_rate = median(self._slices[0::2]), median(self._slices[1::2])
-        needed = FEWER_FROM if self._rival < self.usual else MORE_FROM
-        self._known = usual_rate
+        self._known, rival_rate = median(self._slices[0::2]), median(self._slices[1::2])
         self._pause_s = min(LONGEST_PAUSE_S, 2 * self._pause_s)
-        if rival_rate >= needed * usual_rate:
-            self.usual, self._known, self._pause_s = self._rival, rival_rate, FIRST_TRIAL_S
+        if rival_rate >= (FEWER_FROM if rival < self.usual else MORE_FROM) * self._known:
+            self.usual, self._known, self._pause_s = rival, rival_rate, FIRST_TRIAL_S
             self._tell(self.usual)
         self._use(self.usual)
         self._rival = None

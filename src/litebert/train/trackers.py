@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from litebert.common.errors import ConfigError, suggestion
 from litebert.common.files import read_json, write_json
 
-_MLFLOW_FILE = "mlflow.json"
 _GROUPS = {
     "loss": ("loss", "mlm_loss", "sentence_loss", "bag_loss"),
     "accuracy": ("mlm_accuracy", "sentence_accuracy"),
@@ -23,14 +22,12 @@ _GROUPS = {
 _GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
 
 
-class Tracker(Protocol):
+class Tracker(NamedTuple):
     """One place that shows the numbers of a run; ``metrics.jsonl`` stays the truth."""
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Take the numbers of a step, by their grouped names."""
-
-    def close(self) -> None:
-        """Finish writing."""
+    log: Callable[[int, dict[str, float]], object]
+    """takes a step and its numbers, by their grouped names"""
+    close: Callable[[], object]
 
 
 def tag(name: str) -> str:
@@ -70,57 +67,41 @@ def open_trackers(
     return found
 
 
-class _TensorBoard:
-    def __init__(self, folder: Path, step: int, settings: Mapping[str, object]) -> None:
-        board = import_module("torch.utils.tensorboard")
-        self._writer: Any = board.SummaryWriter(str(folder / "tensorboard"), purge_step=step)
+def _tensorboard(folder: Path, step: int, settings: Mapping[str, object]) -> Tracker:
+    board = import_module("torch.utils.tensorboard")
+    writer: Any = board.SummaryWriter(str(folder / "tensorboard"), purge_step=step)
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
+    def log(step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
+            writer.add_scalar(name, value, step)
+        writer.flush()
 
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _Wandb:
-    def __init__(self, folder: Path, step: int, settings: Mapping[str, object]) -> None:
-        # The same folder is the same run, also when it is resumed.
-        name = sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-        self._run: Any = import_module("wandb").init(
-            project="litebert", name=folder.name, id=name, resume="allow", dir=str(folder),
-            config=dict(settings),
-        )  # fmt: skip
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
+    return Tracker(log, writer.close)
 
 
-class _Mlflow:
-    def __init__(self, folder: Path, step: int, settings: Mapping[str, object]) -> None:
-        self._mlflow: Any = import_module("mlflow")
-        self._mlflow.set_experiment("litebert")
-        path = folder / _MLFLOW_FILE
-        if path.is_file():
-            self._mlflow.start_run(run_id=str(read_json(path)["run_id"]))
-            return
-        started = self._mlflow.start_run(run_name=folder.name)
+def _wandb(folder: Path, step: int, settings: Mapping[str, object]) -> Tracker:
+    # The same folder is the same run, also when it is resumed.
+    name = sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    place = {"project": "litebert", "name": folder.name, "id": name, "dir": str(folder)}
+    run: Any = import_module("wandb").init(**place, resume="allow", config=dict(settings))
+    return Tracker(lambda step, values: run.log(values, step=step), run.finish)
+
+
+def _mlflow(folder: Path, step: int, settings: Mapping[str, object]) -> Tracker:
+    mlflow: Any = import_module("mlflow")
+    mlflow.set_experiment("litebert")
+    path = folder / "mlflow.json"
+    if path.is_file():
+        mlflow.start_run(run_id=str(read_json(path)["run_id"]))
+    else:
+        started = mlflow.start_run(run_name=folder.name)
         write_json(path, {"run_id": started.info.run_id})
-        self._mlflow.log_params({key: str(value)[:250] for key, value in settings.items()})
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._mlflow.log_metrics(dict(values), step=step)
-
-    def close(self) -> None:
-        self._mlflow.end_run()
+        mlflow.log_params({key: str(value)[:250] for key, value in settings.items()})
+    return Tracker(lambda step, values: mlflow.log_metrics(values, step=step), mlflow.end_run)
 
 
 _MAKERS: dict[str, Callable[[Path, int, Mapping[str, object]], Tracker]] = {
-    "tensorboard": _TensorBoard,
-    "wandb": _Wandb,
-    "mlflow": _Mlflow,
+    "tensorboard": _tensorboard,
+    "wandb": _wandb,
+    "mlflow": _mlflow,
 }

@@ -9,9 +9,9 @@ from torch import nn
 from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
+from litebert.optim.adamw import Lamb
 from litebert.optim.build import build_optimizers, is_excluded, set_learning_rate
 from litebert.optim.config import OptimizerConfig
-from litebert.optim.lamb import Lamb
 from litebert.train import checkpoint
 
 
@@ -100,7 +100,8 @@ def test_the_trust_ratio_can_be_bounded() -> None:
     def step(bound: float | None) -> float:
         weight = nn.Parameter(torch.full((2, 2), 50.0))
         weight.grad = torch.ones(2, 2)
-        Lamb([weight], lr=0.1, weight_decay=0.0, max_trust_ratio=bound).step()
+        group = {"params": [weight], "max_trust_ratio": bound}
+        Lamb([group], lr=0.1, weight_decay=0.0).step()
         return float((50.0 - weight.detach()).abs().max())
 
     assert step(None) > 1.0

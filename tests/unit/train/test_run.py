@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def open_run(
     config: Config, data: str = "ab", size: int = 2
 ) -> tuple[Run[FinetuneState], nn.Module]:
     screen = display(is_main=False)
-    run = Run(config, FinetuneState, {"size": size}, {"train": data}, 1, ALONE, screen)
+    run = Run(cast(Any, config), FinetuneState, {"size": size}, {"train": data}, 1, ALONE, screen)
     model = nn.Linear(2, 2)
     optimizers = build_optimizers(model.named_parameters(), OptimizerConfig(name="adamw"), 0.1)
     run.restore(model, optimizers)

@@ -15,11 +15,7 @@ from litebert.train.pretraining.config import PretrainConfig
 
 @dataclass(frozen=True)
 class AdaptConfig:
-    """Everything that decides an adaptation.
-
-    >>> AdaptConfig(input=(Path("manuals"),), out=Path("run"), budget="30m").model
-    'bundled'
-    """
+    """Everything that decides an adaptation."""
 
     input: tuple[Path, ...]
     """files, folders or quoted globs of your text, as for `litebert prepare`"""

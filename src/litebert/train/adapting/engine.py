@@ -6,38 +6,52 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from litebert.common.config import to_dict
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import atomic_folder, read_json, write_json, write_text
 from litebert.common.ownership import keep_files, owned_folder
+from litebert.common.rng import derived_seed
 from litebert.common.runs import MODEL_FOLDER
+from litebert.data.batches.example import ExampleConfig, Vocabulary
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.parts import held_out_texts
 from litebert.data.corpus.prepare import prepare
+from litebert.data.corpus.shards import ShardSet, tokenizer_of
 from litebert.interop.card import CARD_FILE, pretraining_section
 from litebert.interop.folder import load_config, resolve
+from litebert.interop.hf import load_model, save_model
 from litebert.model.counts import count_parameters
+from litebert.model.heads import PretrainingModel
 from litebert.predict.characters import CharacterLoss, character_loss
 from litebert.predict.predictor import Predictor
 from litebert.text.corpus import find_files, total_bytes
-from litebert.text.extend import extend_tokenizer
+from litebert.text.extend import OldPieces, extend_tokenizer
 from litebert.text.folder import copy_tokenizer
 from litebert.text.foreign import JsonTokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 from litebert.train.adapting.config import AdaptConfig
-from litebert.train.adapting.start import old_rows, write_start
 from litebert.train.pretraining.engine import PretrainResult, pretrain
+from litebert.train.pretraining.evaluate import DevSet
+from litebert.train.pretraining.objective import inputs_of
 from litebert.train.run import refuse_changes
 from litebert.train.threads import thread_limit
 
 SETTINGS_FILE = "adapt.json"
 FIGURES_FILE = "adapted.json"
+SAMPLE_EXAMPLES = 256
+"""Of the training text, to see how often each piece is predicted."""
+LEAST_SHARE = 1e-7
+"""Of all predictions: what is never predicted in the sample may be predicted elsewhere."""
+_TABLE, _BIAS = "encoder.embeddings.word.weight", "mlm.bias"
 _FREE = ("out", "steps", "tokens", "budget", "threads", "resume")
 """Settings that may change when a run is resumed."""
 
@@ -48,12 +62,11 @@ class AdaptResult:
 
     training: PretrainResult
     pieces: dict[str, int]
-    """how many pieces of the vocabulary were copied, averaged and unknown to the old one"""
+    """how many were copied, averaged and unknown to the old vocabulary"""
     losses: dict[str, CharacterLoss]
-    """on the held-out text: of the old model (before), with the new table (start), and after; \
-those that could be measured"""
+    """on held-out text, where measurable: of the old model (before), with the new table, after"""
     model: Path | None = None
-    """the model folder; None if the training was interrupted"""
+    """None if the training was interrupted"""
 
 
 def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:
@@ -125,13 +138,12 @@ def _owned(config: AdaptConfig, source: Path) -> Iterator[None]:
     file = config.out / SETTINGS_FILE
     with owned_folder(config.out, lambda out: file.is_file(), read):
         # Until there is a vocabulary nothing is lost: the call may be corrected.
-        is_begun = file.is_file() and (config.out / "tokenizer").is_dir()
-        if is_begun and config.resume == "no":
-            raise DataError(
-                f"{config.out} already holds an adaptation; go on with --resume auto or choose "
-                "another --out"
-            )
-        if is_begun:
+        if file.is_file() and (config.out / "tokenizer").is_dir():
+            if config.resume == "no":
+                raise DataError(
+                    f"{config.out} already holds an adaptation; go on with --resume auto or choose "
+                    "another --out"
+                )
             refuse_changes(file, read_json(file), settings)
         write_json(file, settings)
         yield
@@ -149,25 +161,93 @@ def _make_vocabulary(config: AdaptConfig, source: Path, old: Tokenizer, out: Pat
     kept = "keep-accents" if is_wordpiece else old.settings.normalization
     by_language = bool(config.language) and config.add_pieces is None
     with tempfile.TemporaryDirectory() as temporary:
-        learnt = train_tokenizer(
-            TokenizerTrainConfig(
-                config.input,
-                out if config.add_pieces is None else Path(temporary) / "learnt",
-                vocab_size=config.vocab_size or old.vocab_size + 2 * (config.add_pieces or 0),
-                shrink=config.vocab_size is None,
-                cased=not old.settings.lower,
-                normalization=None if by_language else kept,
-                language=config.language,
-                digit_comma=old.settings.digit_comma,
-                column=config.column,
-                max_length=old.settings.model_max_length,
-            )
+        settings = TokenizerTrainConfig(
+            config.input,
+            out if config.add_pieces is None else Path(temporary) / "learnt",
+            vocab_size=config.vocab_size or old.vocab_size + 2 * (config.add_pieces or 0),
+            shrink=config.vocab_size is None,
+            cased=not old.settings.lower,
+            normalization=None if by_language else kept,
+            language=config.language,
+            digit_comma=old.settings.digit_comma,
+            column=config.column,
+            max_length=old.settings.model_max_length,
         )
+        learnt = train_tokenizer(settings)
     if config.add_pieces is not None:
         extended = extend_tokenizer(old, learnt, config.add_pieces)
         _say(f"{extended.vocab_size - old.vocab_size:,} pieces added")
         with atomic_folder(out) as folder:
             extended.save(folder)
+
+
+def old_rows(new: Tokenizer, old: Tokenizer) -> list[list[int]]:
+    """For each new piece the rows of the old table that it starts from; none: nothing is known.
+
+    Special pieces are matched by their roles.
+    """
+    pieces, unknown = OldPieces(old), old.unk_id
+    rows = [
+        [index for index in pieces.of(new, piece) if index != unknown]
+        for piece in range(new.vocab_size)
+    ]
+    for piece, twin in zip(new.special_ids, old.special_ids, strict=True):
+        rows[piece] = [twin]
+    return rows
+
+
+def mean_rows(table: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
+    """A table whose rows are means of rows of another, in its type; of all where there are none.
+
+    A mean of one row is that row, to the bit.
+    """
+    whole = table.double().mean(0)
+    means = [table[list(found)].double().mean(0) if found else whole for found in rows]
+    return torch.stack(means).to(table.dtype)
+
+
+@torch.no_grad()
+def fit_frequencies(model: PretrainingModel, shards: Path) -> None:
+    """Shift the output bias so that each piece is predicted as often as it occurs in shards.
+
+    By the log of that ratio over a sample: what training would take long to do, for a bias moves
+    by no more than the learning rate in a step.
+    """
+    text = ShardSet.open(shards, "train")
+    vocabulary = Vocabulary.of(tokenizer_of([text]))
+    settings = ExampleConfig(length=min(128, model.config.max_positions))
+    sample = DevSet([text], text.unigram_counts(), settings, vocabulary, batch_size=32)
+    predicted = torch.zeros(model.config.vocab_size, dtype=torch.float64)
+    for batch in sample.batches("sop", SAMPLE_EXAMPLES):
+        places = torch.from_numpy(batch.masked_positions)
+        inputs = inputs_of(batch, torch.device("cpu"))
+        places = places[inputs[0].flatten()[places] == vocabulary.mask_id]
+        logits = model(*inputs, masked_positions_M=places).mlm_logits_MV
+        predicted += logits.softmax(-1).double().sum(0)
+    share = predicted / predicted.sum().clamp(min=1.0) + LEAST_SHARE
+    wanted = torch.from_numpy(sample.unigram_log_probability)
+    model.mlm.bias.add_((wanted - share.log()).float())
+
+
+def write_start(
+    source: Path, tokenizer: Path, out: Path, seed: int, shards: Path | None = None
+) -> None:
+    """Write a model folder: the weights of another with a word table for another tokenizer.
+
+    Positions, segments, layers and heads stay; the bias of each word starts like its row, and is
+    then fitted to ``shards``. A model without a masked-word head gets a fresh one.
+    """
+    generator = torch.Generator().manual_seed(derived_seed(seed, "initial weights"))
+    old = load_model(source, "pretraining", new_head=True, generator=generator)
+    assert isinstance(old, PretrainingModel), "asked for by the head's name"
+    rows = old_rows(Tokenizer.load(tokenizer), Tokenizer.load(source))
+    weights = old.state_dict()
+    weights |= {name: mean_rows(weights[name], rows) for name in (_TABLE, _BIAS)}
+    model = PretrainingModel(replace(old.config, vocab_size=len(rows)))
+    model.load_state_dict(weights)
+    if shards is not None:
+        fit_frequencies(model.eval(), shards)
+    save_model(model, out, tokenizer)
 
 
 def _measured(model: Path, shards: Path) -> CharacterLoss | None:
@@ -178,12 +258,13 @@ def _measured(model: Path, shards: Path) -> CharacterLoss | None:
 
 def _write_model(config: AdaptConfig, trained: Path, result: AdaptResult) -> None:
     """Write the figures, and the trained model with a card that says what was done."""
-    values = {"pieces": result.pieces, "steps": result.training.step}
-    figures = {name: asdict(found) for name, found in result.losses.items()}
-    write_json(config.out / FIGURES_FILE, {**values, "tokens": result.training.tokens, **figures})
-    rows: dict[str, object] = {"from": f"`{config.model}`"}
-    rows["pieces"] = ", ".join(f"{number:,} {kind}" for kind, number in result.pieces.items())
-    rows |= {name: found.describe() for name, found in result.losses.items()}
+    run, losses = result.training, result.losses
+    values = {"pieces": result.pieces, "steps": run.step, "tokens": run.tokens}
+    figures = {name: asdict(found) for name, found in losses.items()}
+    write_json(config.out / FIGURES_FILE, {**values, **figures})
+    pieces = ", ".join(f"{number:,} {kind}" for kind, number in result.pieces.items())
+    rows: dict[str, object] = {"from": f"`{config.model}`", "pieces": pieces}
+    rows |= {name: found.describe() for name, found in losses.items()}
     card = (trained / CARD_FILE).read_text(encoding="utf-8")
     name = f"{config.out.resolve().name}/{MODEL_FOLDER}"
     card = card.replace(f"{trained.parent.name}/{trained.name}", name)

@@ -90,9 +90,6 @@ class Curriculum:
 
     On the command line `--curriculum.layers 0 2 0.5 4` is a table of two rows; the flag with
     nothing after it empties the table of a recipe.
-
-    >>> Curriculum(layers=((0.0, 2), (0.5, 4), (0.75, 6))).layers[0]
-    (0.0, 2)
     """
 
     layers: Table = ()
@@ -176,10 +173,6 @@ class PretrainConfig:
 
     The run ends when the first of steps, tokens and budget is used up; progress, which drives the
     schedule and the curricula, is the largest of the shares used.
-
-    >>> config = PretrainConfig(data=Path("shards"), out=Path("run"), steps=200)
-    >>> config.examples.task
-    'sop'
     """
 
     data: Path
@@ -274,20 +267,21 @@ accumulation"""
         tracker_names(self.track)
         if self.budget is not None:
             parse_duration(self.budget)
-        if self.weights and len(self.weights) != 1 + len(self.extra_data):
+        if self.weights and len(self.weights) != len(self.corpora):
             raise ConfigError(
-                f"weights has {len(self.weights)} values for {1 + len(self.extra_data)} corpora: "
+                f"weights has {len(self.weights)} values for {len(self.corpora)} corpora: "
                 "give one for data and one for each of extra_data."
             )
-        if self.schedule.warmup_steps is not None and self.steps is None:
+        warmup = self.schedule.warmup_steps
+        if warmup is not None and self.steps is None:
             raise ConfigError(
-                f"schedule.warmup_steps is {self.schedule.warmup_steps} but there is no --steps: "
-                "use schedule.warmup_share."
+                f"schedule.warmup_steps is {warmup} but there is no --steps: use "
+                "schedule.warmup_share."
             )
-        if self.steps is not None and (self.schedule.warmup_steps or 0) > self.steps:
+        if self.steps is not None and (warmup or 0) > self.steps:
             raise ConfigError(
-                f"schedule.warmup_steps is {self.schedule.warmup_steps} but the run has only "
-                f"{self.steps} steps: shorten the warm-up, or use schedule.warmup_share."
+                f"schedule.warmup_steps is {warmup} but the run has only {self.steps} steps: "
+                "shorten the warm-up, or use schedule.warmup_share."
             )
 
     @property
@@ -305,13 +299,8 @@ accumulation"""
         """What the run reads, by flag: none of it may lie in the run folder."""
         extra = [("--extra-data", folder) for folder in self.extra_data]
         dev = [("--dev-data", folder) for folder in self.dev_data]
-        return [
-            ("--data", self.data),
-            *extra,
-            *dev,
-            ("--init-from", self.init_from),
-            ("--teacher", self.teacher),
-        ]
+        start = [("--init-from", self.init_from), ("--teacher", self.teacher)]
+        return [("--data", self.data), *extra, *dev, *start]
 
     def learning_rate(self, model: ModelConfig) -> float:
         """The peak learning rate, with the default resolved for this model."""
@@ -327,11 +316,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration such as ``90s``, ``30m``, ``1h30m`` or ``45`` (seconds).
-
-    >>> parse_duration("1h30m")
-    5400.0
-    """
+    """Seconds of a duration such as ``90s``, ``30m``, ``1h30m`` or ``45`` (seconds)."""
     text = text.strip().lower()
     timed = f"{text}s" if text.replace(".", "", 1).isdigit() else text
     part = r"(\d+(?:\.\d+)?)\s*([smhd])\s*"

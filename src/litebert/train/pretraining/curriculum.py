@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -25,19 +25,13 @@ class Stage:
     batch_size: int
     """examples of full length per step"""
     micro_batch_size: int
-    """examples of full length per micro-batch"""
     mask_rate: float
-    """share of the tokens that is predicted"""
     lr_factor: float = 1.0
-    """factor on the learning rate besides the schedule"""
     bag_factor: float = 1.0
-    """factor on the weight of the bag of words"""
     sentence_factor: float = 1.0
-    """factor on the weight of the sentence loss"""
     task: Task | None = None
-    """the sentence task; None: that of the configuration"""
+    """None: that of the configuration"""
     trainable: Trainable = "all"
-    """which weights a step changes"""
 
     @property
     def num_micro(self) -> int:
@@ -88,22 +82,26 @@ def _micro_batch_size(config: PretrainConfig, batch_size: int, length: int) -> i
 
 
 def value_at(table: Sequence[tuple[float, V]], share: float, default: V) -> V:
-    """The value of the last row whose share has come; the default for an empty table.
-
-    >>> value_at(((0.0, 2), (0.5, 4)), 0.6, 12)
-    4
-    """
-    value = default
-    for start, entry in table:
-        if share >= start:
-            value = entry
-    return value
+    """The value of the last row whose share has come; the default for an empty table."""
+    return next((value for start, value in reversed(table) if share >= start), default)
 
 
 def longest_example(config: PretrainConfig) -> int:
     """Tokens of the longest example of a run, in any of its stages."""
-    lengths = [int(value) for _, value in config.curriculum.length] + [config.examples.length]
-    return max([*lengths, config.objective.pairs_length * bool(config.objective.pairs_every_steps)])
+    lengths = [config.examples.length, *(int(value) for _, value in config.curriculum.length)]
+    if config.objective.pairs_every_steps:
+        lengths.append(config.objective.pairs_length)
+    return max(lengths)
+
+
+_RULES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "layers": (lambda n: n >= 1 and n == int(n), "use whole numbers from 1 on"),
+    "length": (lambda n: n >= 8 and n == int(n), "use whole numbers from 8 on"),
+    "batch_size": (lambda n: n >= 1 and n == int(n), "use whole numbers from 1 on"),
+    "mask_rate": (lambda rate: 0.0 < rate < 1.0, "a rate lies between 0 and 1"),
+    "bag_factor": (lambda factor: factor >= 0.0, "use 0 or more"),
+    "sentence_factor": (lambda factor: factor >= 0.0, "use 0 or more"),
+}
 
 
 def check(config: PretrainConfig, model: ModelConfig) -> None:
@@ -126,19 +124,10 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
             "model: shorten them (examples.length, curriculum.length), or raise "
             "model.max_positions."
         )
-    for name, least in (("layers", 1), ("length", 8), ("batch_size", 1)):
+    for name, (is_right, rule) in _RULES.items():
         for _, value in getattr(table, name):
-            if value < least or value != int(value):
-                raise ConfigError(
-                    f"curriculum.{name} has {value}: use whole numbers from {least} on."
-                )
-    for _, rate in table.mask_rate:
-        if not 0.0 < rate < 1.0:
-            raise ConfigError(f"curriculum.mask_rate has {rate}: a rate lies between 0 and 1.")
-    for name in ("bag_factor", "sentence_factor"):
-        for _, value in getattr(table, name):
-            if value < 0.0:
-                raise ConfigError(f"curriculum.{name} has {value}: use 0 or more.")
+            if not is_right(value):
+                raise ConfigError(f"curriculum.{name} has {value}: {rule}.")
     tasks = {config.examples.task, *(task for _, task in table.task)}
     if "none" in tasks and (table.task or config.objective.pairs_every_steps):
         raise ConfigError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from litebert.common.files import sha256_file
@@ -22,41 +24,12 @@ from litebert.train.average import WeightAverage
 from litebert.train.display import Display, StatusLine, display
 from litebert.train.estimate import measured_gemm_rate, step_flops
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
+from litebert.train.pretraining import curriculum, evaluate, objective, setup
 from litebert.train.pretraining.config import PretrainConfig
-from litebert.train.pretraining.curriculum import (
-    Stage,
-    longest_example,
-    pairs_stage,
-    progress_share,
-    stage_at,
-)
-from litebert.train.pretraining.evaluate import (
-    DevSet,
-    EvaluationStopped,
-    Evaluator,
-    RunState,
-    Scores,
-)
 from litebert.train.pretraining.feed import Feed, rows_of, shares_of, without_masks
 from litebert.train.pretraining.figures import StepWork, averages_of, describe_dev
 from litebert.train.pretraining.initial import deepen, new_sets
-from litebert.train.pretraining.objective import (
-    Bag,
-    PretrainingLoss,
-    batch_flops,
-    counts_of,
-    piece_weights,
-    smallest_batch,
-)
 from litebert.train.pretraining.results import write_results
-from litebert.train.pretraining.setup import (
-    build_pretraining_model,
-    open_corpora,
-    pretraining_identity,
-    resolve_model,
-    taught_texts,
-    verify_corpora,
-)
 from litebert.train.probe import LiveProbe
 from litebert.train.run import Run
 
@@ -77,7 +50,7 @@ class PretrainResult:
     tokens: int
     elapsed_s: float
     """time in the training loop"""
-    scores: Scores | None
+    scores: evaluate.Scores | None
     """the evaluation at the end; None without dev documents or if interrupted"""
     interrupted_by: int = 0
     """signal that stopped the run, 0 if it came to its end"""
@@ -99,74 +72,63 @@ class Pretraining:
         self, config: PretrainConfig, process: Process, stop: StopRequest, screen: Display
     ) -> None:
         self.config, self.process, self.stop, self.screen = config, process, stop, screen
-        self.corpora = corpora = open_corpora(config)
+        self.corpora = corpora = setup.open_corpora(config)
         shards = (*(shards for shards, _ in corpora.train), *corpora.dev)
-        verify_corpora(shards, config.seed, config.verify, process, screen.note)
-        self.shape = resolve_model(config, corpora)
+        if note := setup.verify_corpora(shards, config.seed, config.verify, process):
+            screen.note(note)
+        self.shape = shape = setup.resolve_model(config, corpora)
         # Before the model is wrapped: there, processes that disagree fail or wait for each other.
-        identity, keep_last = pretraining_identity(config, self.shape), config.checkpoint.keep_last
+        identity, keep_last = setup.pretraining_identity(config, shape), config.checkpoint.keep_last
         prints = corpora.fingerprints()
         if config.teacher is not None:
             check_regular(config.teacher)
             prints["teacher"] = sha256_file(config.teacher)
-        self.record = Run(config, RunState, identity, prints, keep_last, process, screen)
-        model = build_pretraining_model(config, self.shape, corpora).to(process.device)
-        self.taught = taught_texts(config, self.shape, corpora.tokenizer, model)
+        self.record = Run(config, evaluate.RunState, identity, prints, keep_last, process, screen)
+        model = setup.build_pretraining_model(config, shape, corpora).to(process.device)
+        self.taught = setup.taught_texts(config, shape, corpora.tokenizer, model)
         if config.compile:
             model.compile(dynamic=True)  # lengths and numbers of masks differ
         # Layers that run only later have no gradient until then.
-        grows = bool(config.curriculum.layers) and self.shape.sharing != "all"
+        grows = bool(config.curriculum.layers) and shape.sharing != "all"
         self.replica = parallelize(model, config.parallel, process, some_unused=grows)
-        changes = bool(config.curriculum.trainable)
+        # What does not always learn.
         rest = [p for n, p in model.named_parameters() if not n.startswith(_WORDS)]
-        self.resting = [p for p in rest if changes and p.requires_grad]
-        """what does not always learn"""
-        self.peak_lr = config.learning_rate(self.shape)
+        self.resting = [p for p in rest if config.curriculum.trainable and p.requires_grad]
+        self.peak_lr = config.learning_rate(shape)
         optimizers = build_optimizers(model.named_parameters(), config.optimizer, self.peak_lr)
         self.average = WeightAverage(model, config.average) if config.average else None
+        # For evaluations and results: the weights that the model folder gets.
         self.finished = nullcontext if self.average is None else self.average.in_place
-        """for evaluations and results: the weights that the model folder gets"""
         self.state = self.record.restore(model, optimizers, self.average)
-        self.feed, self.pairs = (
-            Feed(
-                corpora.train,
-                config.examples,
-                seed,
-                corpora.vocabulary,
-                rank=process.rank,
-                world_size=process.world_size,
-                accumulation=config.accumulation,
-                num_workers=config.workers,
-                position=position,
-            )
-            for seed, position in (
-                (config.seed, self.state.feed),
-                (derived_seed(config.seed, "short pairs"), self.state.pairs),
-            )
+        feed = partial(
+            Feed,
+            corpora.train,
+            config.examples,
+            vocabulary=corpora.vocabulary,
+            rank=process.rank,
+            world_size=process.world_size,
+            accumulation=config.accumulation,
+            num_workers=config.workers,
         )
-        counts = corpora.unigram_counts()
+        self.feed = feed(config.seed, position=self.state.feed)
+        self.pairs = feed(derived_seed(config.seed, "short pairs"), position=self.state.pairs)
+        counts, wanted = corpora.unigram_counts(), config.evaluation
         bag = (config.objective.bag_frequency, config.objective.bag_exponent)
-        weights = piece_weights(counts, corpora.tokenizer.special_ids, *bag)
+        weights = objective.piece_weights(counts, corpora.tokenizer.special_ids, *bag)
         self.piece_weights = weights.to(process.device)
-        size = config.evaluation.batch_size
-        self.dev = DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
-        wanted, probe = config.evaluation, None
+        size, positions, probe = wanted.batch_size, shape.max_positions, None
+        self.dev = evaluate.DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
         if wanted.probe is not None:
-            positions, tokenizer = self.shape.max_positions, corpora.tokenizer
-            probe = LiveProbe(wanted.probe, tokenizer, positions, wanted.probe_examples)
-        self.evaluator = Evaluator(
+            probe = LiveProbe(wanted.probe, corpora.tokenizer, positions, wanted.probe_examples)
+        self.evaluator = evaluate.Evaluator(
             config, self.replica, self.dev, self.record, self.finished, probe
         )
         narrow = uses_bfloat16(config.precision, process.device)
         self.gemm_rate = measured_gemm_rate(str(process.device), narrow)
         self.since_line: list[tuple[StepWork, Outcome]] = []
         """steps since the last line of metrics"""
-        cadence = Cadence(
-            config.log_every_steps,
-            config.evaluation.every_steps,
-            config.checkpoint.every_steps,
-            max_nonfinite=config.max_nonfinite,
-        )
+        every, most = config.checkpoint.every_steps, config.max_nonfinite
+        cadence = Cadence(config.log_every_steps, wanted.every_steps, every, max_nonfinite=most)
         clip_norm, threads = config.optimizer.clip_norm, config.threads
         self.loop = Loop(
             self, self.record, self.replica, optimizers, clip_norm, cadence, stop, threads
@@ -174,18 +136,12 @@ class Pretraining:
 
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
-        num_pairs = int(self.config.examples.task != "none")
-        loss = self._loss(1, num_pairs, 1, 1, self._stage())
-        self.replica.rehearse(lambda: loss(self.replica.module_for_training, smallest_batch())[0])
-        if self.corpora.dev_note:
-            self.screen.note(self.corpora.dev_note)
-        self._note_positions()
-        self._note_speed()
-        try:
+        loss = self._loss(1, int(self.config.examples.task != "none"), 1, 1, self._stage())
+        model, batch = self.replica.module_for_training, objective.smallest_batch()
+        self.replica.rehearse(lambda: loss(model, batch)[0])
+        self._say_what_may_disappoint()
+        with closing(self.feed), closing(self.pairs):
             signum = self.loop.train()
-        finally:
-            self.feed.close()
-            self.pairs.close()
         if not signum:
             # A run may be too short for its last stage. The state is left alone: the checkpoint
             # is written already, and a run that is resumed at its end comes here again.
@@ -193,25 +149,23 @@ class Pretraining:
         if not signum and self.dev.has_documents:
             try:
                 self.evaluator.at_the_end(self.shape.num_layers, self.share(), self.stop)
-            except EvaluationStopped:
+            except evaluate.EvaluationStopped:
                 signum = self.loop.interrupt()
-        folder = None
-        if not signum:
+        out, state, scores, folder = self.config.out, self.state, self.evaluator.latest, None
+        if signum:
+            scores = None
+        else:
             with self.finished():
-                run, latest = self.record.folder, self.evaluator.latest
-                folder = write_results(
-                    run, self.replica, self.corpora, self.dev, self.state, latest
-                )
+                folder = write_results(out, self.replica, self.corpora, self.dev, state, scores)
         self.record.finish(keep_checkpoints=True)
-        state, scores = self.state, None if signum else self.evaluator.latest
         return PretrainResult(
-            self.config.out, folder, state.step, state.tokens, state.elapsed_s, scores, signum
+            out, folder, state.step, state.tokens, state.elapsed_s, scores, signum
         )
 
     def share(self) -> float:
         """The share of the run that is done."""
         state = self.state
-        return progress_share(self.config, state.step, state.tokens, state.elapsed_s)
+        return curriculum.progress_share(self.config, state.step, state.tokens, state.elapsed_s)
 
     def next_step(self) -> Step[Batch]:
         """This process's part of the next step."""
@@ -225,7 +179,7 @@ class Pretraining:
         batches = self.feed.take(stage)
         every, short = config.objective.pairs_every_steps, None
         if every and state.step % every == 0:
-            short = pairs_stage(config, stage)
+            short = curriculum.pairs_stage(config, stage)
             batches += [without_masks(batch) for batch in self.pairs.take(short)]
         lessons = self._lessons()
         batches += lessons
@@ -234,14 +188,11 @@ class Pretraining:
         num_examples, num_taught = (
             sum(len(batch.addresses) for batch in part) for part in (batches, lessons)
         )
-        counts = (*counts_of(batches), num_examples, num_taught)
+        counts = (*objective.counts_of(batches), num_examples, num_taught)
         predictions, pairs, tokens, examples, taught = (int(n) for n in process.sum(counts))
         loss = self._loss(predictions, pairs, examples, taught, stage)
-        bag = loss.bag
-        flops = sum(
-            batch_flops(self.shape, batch, stage.layers, has_bag=bag is not None)
-            for batch in batches
-        )
+        bag, flops_of = loss.bag, partial(objective.batch_flops, self.shape, layers=stage.layers)
+        flops = sum(flops_of(batch, has_bag=bag is not None) for batch in batches)
         rests = self.resting if stage.trainable == "words" else []
         if process.world_size == 1:  # most of their gradients' work, a third, is saved
             flops *= 2 / 3 if rests else 1
@@ -300,17 +251,16 @@ class Pretraining:
             return None
         stage = self.now.stage
         values = averages_of(self.since_line, self.config.objective, self.gemm_rate)
-        figures = [f"loss {values['mlm_loss']:.2f}", f"words {values['mlm_accuracy']:.1%}"]
-        if "sentence_accuracy" in values:
-            task = stage.task or self.config.examples.task
-            figures.append(f"{task} {values['sentence_accuracy']:.1%}")
-        if "bag_loss" in values:
-            figures.append(f"bag {values['bag_loss']:.2f}")
-        if "teacher_cosine" in values:
-            figures.append(f"teacher {values['teacher_cosine']:.2f}")
-        figures.append(f"{values['tokens_per_s']:,.0f} tokens/s")
-        if "gemm_share" in values:
-            figures.append(f"{values['gemm_share']:.0%} of GEMM")
+        texts = {
+            "mlm_loss": "loss {:.2f}",
+            "mlm_accuracy": "words {:.1%}",
+            "sentence_accuracy": f"{stage.task or self.config.examples.task} {{:.1%}}",
+            "bag_loss": "bag {:.2f}",
+            "teacher_cosine": "teacher {:.2f}",
+            "tokens_per_s": "{:,.0f} tokens/s",
+            "gemm_share": "{:.0%} of GEMM",
+        }
+        figures = [text.format(values[name]) for name, text in texts.items() if name in values]
         settings = f"{stage.layers} layers, {stage.batch_size} x {stage.length}"
         settings += ", words alone" * (stage.trainable == "words")
         dev = describe_dev(self.evaluator.latest)
@@ -331,8 +281,8 @@ class Pretraining:
             f"step-{self.state.step} there first"
         )
 
-    def _stage(self) -> Stage:
-        return stage_at(self.config, self.shape, self.share())
+    def _stage(self) -> curriculum.Stage:
+        return curriculum.stage_at(self.config, self.shape, self.share())
 
     def _deepen(self, layers: int) -> None:
         """Let layers of their own begin as copies of those that have run; not loaded ones."""
@@ -351,39 +301,39 @@ class Pretraining:
         return shares_of(own, self.config.accumulation)
 
     def _loss(
-        self, predictions: int, pairs: int, examples: int, taught: int, stage: Stage
-    ) -> PretrainingLoss:
+        self, predictions: int, pairs: int, examples: int, taught: int, stage: curriculum.Stage
+    ) -> objective.PretrainingLoss:
         """The loss of a step with these counts; the bag of words is part of it if it has weight."""
-        objective, precision = self.config.objective, self.config.precision
-        device, bag = self.process.device, None
-        if weight := objective.bag_weight * stage.bag_factor:
-            bag = Bag(weight, examples, self.piece_weights, objective.bag_words == "masked")
-        return PretrainingLoss(objective, predictions, pairs, stage, device, precision, bag, taught)
+        config, device, bag = self.config, self.process.device, None
+        if weight := config.objective.bag_weight * stage.bag_factor:
+            masked_only = config.objective.bag_words == "masked"
+            bag = objective.Bag(weight, examples, self.piece_weights, masked_only)
+        return objective.PretrainingLoss(
+            config.objective, predictions, pairs, stage, device, config.precision, bag, taught
+        )
 
-    def _note_positions(self) -> None:
-        """Say so if the model has positions that no example of the run reaches."""
-        trained = max(longest_example(self.config), self.config.examples.positions)
-        if trained < self.shape.max_positions and self.config.init_from is None:
-            self.screen.note(
+    def _say_what_may_disappoint(self) -> None:
+        """Before the first step: what no example trains, and what this machine can do or not."""
+        config, shape, stage, note = self.config, self.shape, self._stage(), self.screen.note
+        if self.corpora.dev_note:
+            note(self.corpora.dev_note)
+        trained = max(curriculum.longest_example(config), config.examples.positions)
+        if trained < shape.max_positions and config.init_from is None:
+            note(
                 f"positions from {trained} on are not trained: the model will read inputs of more "
-                f"tokens badly; --examples.positions {self.shape.max_positions} trains all"
+                f"tokens badly; --examples.positions {shape.max_positions} trains all"
             )
-
-    def _note_speed(self) -> None:
-        """Before the first step has passed: what this machine can do, and what it cannot."""
         on_cpu = self.process.device.type == "cpu"
-        if on_cpu and self.config.precision == "auto" and has_fast_bfloat16():
-            self.screen.note(
+        if on_cpu and config.precision == "auto" and has_fast_bfloat16():
+            note(
                 "this processor has instructions for bfloat16: --precision bfloat16 is faster "
                 "here than float32, and rounds more"
             )
-        stage = self._stage()
         predictions = int(stage.batch_size * stage.length * stage.mask_rate)
-        flops = step_flops(self.shape, stage.batch_size, stage.length, predictions, stage.layers)
-        rate = self.gemm_rate
-        step_s = 0.0 if rate is None else flops / rate / self.process.world_size
+        flops = step_flops(shape, stage.batch_size, stage.length, predictions, stage.layers)
+        step_s = flops / (self.gemm_rate or math.inf) / self.process.world_size
         if step_s > SLOW_STEP_S:
-            self.screen.note(
+            note(
                 f"a step takes at least {format_duration(step_s)} on this machine; --dry-run "
                 "estimates the whole run, and --config tiny, mini and small are made for CPUs"
             )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -36,19 +37,15 @@ class Scores:
     """What an evaluation found. Accuracies are shares; losses are nats per token."""
 
     mlm_loss: float
-    """mean loss over all predicted tokens"""
+    """over all predicted tokens"""
     mlm_accuracy: float
-    """share of predicted tokens that scored highest"""
     masked_loss: float
-    """mean loss where the input is [MASK]: nothing to copy there"""
+    """where the input is [MASK]: nothing to copy there"""
     masked_accuracy: float
-    """share of right words where the input is [MASK]"""
     unigram_loss: float
-    """loss, where the input is [MASK], of a model that knows nothing but word frequencies"""
+    """where the input is [MASK], of a model that knows nothing but word frequencies"""
     sop_accuracy: float | None = None
-    """share of sentence orders recognised"""
     nsp_accuracy: float | None = None
-    """share of random second segments recognised"""
     predictions: int = 0
     sop_pairs: int = 0
     nsp_pairs: int = 0
@@ -63,9 +60,8 @@ class FinalEvaluation:
     """The evaluation at the end of a run, which a resumed run need not repeat."""
 
     step: int
-    """the last step of the run"""
     examples: int
-    """dev examples of each kind that were asked for"""
+    """of each kind that were asked for"""
     scores: Scores
 
 
@@ -74,21 +70,17 @@ class RunState(TrainState):
     """Everything about a pretraining run that is neither weights nor optimizer."""
 
     best_value: float | None = None
-    """best value of the chosen metric"""
     best_step: int | None = None
-    """when it was found"""
     best_metric: Metric | None = None
     left_plateau_step: int | None = None
     """when the model was first better than word frequencies"""
     plateau_reported: bool = False
-    """whether staying on the plateau was reported"""
     depth: int = 0
     """layers that have run at once so far"""
     feed: FeedPosition = field(default_factory=FeedPosition)
     pairs: FeedPosition = field(default_factory=FeedPosition)
     """where the batches of short pairs stand"""
     final: FinalEvaluation | None = None
-    """the evaluation at the end, once it is done"""
 
     def kept_steps(self) -> list[int]:
         """The best step."""
@@ -118,12 +110,11 @@ class DevSet:
         self.word_task: Task = "none" if config.task == "none" else "sop"
         smoothed = train_counts.astype(np.float64) + 1.0
         self.unigram_log_probability = np.log(smoothed / smoothed.sum())
-        self._cache: dict[tuple[Task, int], list[Batch]] = {}
-        self._rules: dict[tuple[Task, int], float | None] = {}
         mask = MaskConfig(rate=0.15, max_predictions=20 if rules == "official" else None)
         self._config = ExampleConfig(
             length=config.length, micro_batch_size=batch_size, rules=rules, mask=mask
         )
+        self.batches, self.rule = cache(self._batches), cache(self._rule)
 
     @property
     def has_documents(self) -> bool:
@@ -131,35 +122,31 @@ class DevSet:
         return bool(self.sources)
 
     @property
-    def has_next_sentences(self) -> bool:
-        """NSP draws from another document, so it needs two."""
-        return all(shards.num_documents > 1 for shards, _ in self.sources)
+    def tasks(self) -> list[Task]:
+        """What is evaluated: NSP draws from another document, so it needs two."""
+        has_two = all(shards.num_documents > 1 for shards, _ in self.sources)
+        words: list[Task] = ["none"] if self.word_task == "none" else []
+        return [*words, "sop", "nsp"] if has_two else [*words, "sop"]
 
-    def batches(self, task: Task, num_examples: int) -> list[Batch]:
+    def _batches(self, task: Task, num_examples: int) -> list[Batch]:
         """The first ``num_examples`` of the dev epoch, of each corpus by its number of tokens."""
-        key = (task, num_examples)
-        if key not in self._cache:
-            config = replace(self._config, task=task)
-            loader = Loader(self.sources, config, EVALUATION_SEED, self.vocabulary)
-            num_tokens = sum(tokens for _, tokens in self.sources)
-            batches: list[Batch] = []
-            for source, (_, tokens) in enumerate(self.sources):
-                wanted = math.ceil(num_examples * tokens / num_tokens)
-                for batch in loader.epoch_batches(source=source):
-                    batches.append(batch)
-                    wanted -= len(batch.lengths)
-                    if wanted <= 0:
-                        break
-            self._cache[key] = batches
-        return self._cache[key]
+        config = replace(self._config, task=task)
+        loader = Loader(self.sources, config, EVALUATION_SEED, self.vocabulary)
+        num_tokens = sum(tokens for _, tokens in self.sources)
+        batches: list[Batch] = []
+        for source, (_, tokens) in enumerate(self.sources):
+            wanted = math.ceil(num_examples * tokens / num_tokens)
+            for batch in loader.epoch_batches(source=source):
+                batches.append(batch)
+                wanted -= len(batch.lengths)
+                if wanted <= 0:
+                    break
+        return batches
 
-    def rule(self, task: Task, num_examples: int) -> float | None:
-        """What lengths (SOP) or shared words (NSP) alone reach on these pairs; computed once."""
-        key = (task, num_examples)
-        if key not in self._rules:
-            found = length_rule if task == "sop" else overlap_rule
-            self._rules[key] = found(self.batches(task, num_examples))
-        return self._rules[key]
+    def _rule(self, task: Task, num_examples: int) -> float | None:
+        """What lengths (SOP) or shared words (NSP) alone reach on these pairs."""
+        rule = length_rule if task == "sop" else overlap_rule
+        return rule(self.batches(task, num_examples))
 
 
 NEVER = StopRequest()
@@ -178,44 +165,39 @@ def evaluate(
     stop: StopRequest = NEVER,
 ) -> Scores:
     """Scores on ``num_examples`` of each kind; a signal raises EvaluationStopped everywhere."""
-    tasks: list[Task] = [dev.word_task, "sop"] if dev.word_task == "none" else ["sop"]
-    if dev.has_next_sentences:
-        tasks.append("nsp")
-    sums: dict[Task, list[float]] = {"nsp": [0.0] * len(_SUMS)}
+    process, tasks = replica.process, dev.tasks
+    sums = {"nsp": [0.0] * _NUM_SUMS}
     with replica.evaluation() as model:
         for task in tasks:
-            batches = dev.batches(task, num_examples)
-            own = torch.zeros(len(_SUMS), dtype=torch.float64)
-            for batch in batches[replica.process.rank :: replica.process.world_size]:
+            own = torch.zeros(_NUM_SUMS, dtype=torch.float64)
+            for batch in dev.batches(task, num_examples)[process.rank :: process.world_size]:
                 if stop.signum:
                     break
-                inputs = inputs_of(batch, replica.process.device)
+                inputs = inputs_of(batch, process.device)
                 own += _sums_of(model, batch, inputs, layers, dev, words=task == dev.word_task)
-            *sums[task], stops = replica.process.sum([*own.tolist(), float(stop.signum > 0)])
+            *sums[task], stops = process.sum([*own.tolist(), stop.signum > 0])
             if stops:
                 raise EvaluationStopped
-    words, sop, nsp = sums[dev.word_task], sums["sop"], sums["nsp"]
+    (sop_right, sop_pairs), (nsp_right, nsp_pairs) = sums["sop"][:2], sums["nsp"][:2]
+    loss, right, predictions, *at_masks, masks = sums[dev.word_task][2:]
+    masked_loss, masked_accuracy, unigram_loss = (value / max(masks, 1.0) for value in at_masks)
     return Scores(
-        mlm_loss=words[0] / max(words[2], 1.0),
-        mlm_accuracy=words[1] / max(words[2], 1.0),
-        masked_loss=words[3] / max(words[5], 1.0),
-        masked_accuracy=words[4] / max(words[5], 1.0),
-        unigram_loss=words[6] / max(words[5], 1.0),
-        sop_accuracy=sop[7] / sop[8] if sop[8] else None,
-        nsp_accuracy=nsp[7] / nsp[8] if nsp[8] else None,
-        predictions=int(words[2]),
-        sop_pairs=int(sop[8]),
-        nsp_pairs=int(nsp[8]),
+        mlm_loss=loss / max(predictions, 1.0),
+        mlm_accuracy=right / max(predictions, 1.0),
+        masked_loss=masked_loss,
+        masked_accuracy=masked_accuracy,
+        unigram_loss=unigram_loss,
+        sop_accuracy=sop_right / sop_pairs if sop_pairs else None,
+        nsp_accuracy=nsp_right / nsp_pairs if nsp_pairs else None,
+        predictions=int(predictions),
+        sop_pairs=int(sop_pairs),
+        nsp_pairs=int(nsp_pairs),
         sop_length_rule=dev.rule("sop", num_examples),
         nsp_overlap_rule=dev.rule("nsp", num_examples) if "nsp" in tasks else None,
     )
 
 
-_SUMS = (
-    *("loss", "correct", "count"),
-    *("masked_loss", "masked_correct", "masked_count", "unigram_loss"),
-    *("sentence_correct", "pairs"),
-)
+_NUM_SUMS = 9
 
 
 def _sums_of(
@@ -227,11 +209,18 @@ def _sums_of(
     *,
     words: bool,
 ) -> Tensor:
-    """Run a batch, predicting words only where asked for; the sums named above, float64."""
+    """Run a batch, predicting words only where asked for; float64 sums, else 0 for the words.
+
+    Right and all pairs; loss, right and all predictions; where the input is [MASK] loss, right,
+    loss of the unigram model and all.
+    """
     device = inputs[0].device
     positions = torch.from_numpy(batch.masked_positions).to(device) if words else None
     out = model(*inputs, masked_positions_M=positions, num_layers=layers)
-    found = torch.zeros(len(_SUMS), dtype=torch.float64)
+    found = torch.zeros(_NUM_SUMS, dtype=torch.float64)
+    pairs = torch.from_numpy(batch.sentence_labels).to(device)
+    found[0] = (out.sentence_logits_B2.argmax(-1) == pairs).sum()
+    found[1] = (pairs != IGNORED_LABEL).sum()
     if positions is not None:
         labels = torch.from_numpy(batch.masked_labels).to(device)
         unigram = torch.from_numpy(dev.unigram_log_probability[batch.masked_labels]).to(device)
@@ -239,13 +228,9 @@ def _sums_of(
         losses = F.cross_entropy(logits, labels, reduction="none").double()
         right = (logits.argmax(-1) == labels).double()
         masked = (inputs[0].flatten()[positions] == dev.vocabulary.mask_id).double()
-        found[:2] = torch.stack([losses.sum(), right.sum()])
-        found[2] = len(labels)
-        found[3:5] = torch.stack([losses @ masked, right @ masked])
-        found[5:7] = torch.stack([masked.sum(), -(unigram @ masked)])
-    pairs = torch.from_numpy(batch.sentence_labels).to(device)
-    found[7] = (out.sentence_logits_B2.argmax(-1) == pairs).sum()
-    found[8] = (pairs != IGNORED_LABEL).sum()
+        everywhere = [losses.sum(), right.sum(), torch.ones_like(right).sum()]
+        at_masks = [losses @ masked, right @ masked, -(unigram @ masked), masked.sum()]
+        found[2:] = torch.stack(everywhere + at_masks)
     return found
 
 
@@ -283,20 +268,18 @@ class Evaluator:
         A run that is resumed at its end has done so already. A signal raises
         :class:`EvaluationStopped`.
         """
-        settings, state = self.settings, self.state
-        done = state.final
-        if done is not None and (done.step, done.examples) == (state.step, settings.final_examples):
+        settings, state, done = self.settings, self.state, self.state.final
+        wanted = settings.final_examples
+        if done is not None and (done.step, done.examples) == (state.step, wanted):
             self.latest = done.scores
             return
-        self.run.screen.note(
-            f"last evaluation, on up to {settings.final_examples:,} dev examples of a kind"
-        )
-        comparable = scores = self._evaluate(settings.final_examples, layers, share, stop)
-        if settings.final_examples != settings.examples:
+        self.run.screen.note(f"last evaluation, on up to {wanted:,} dev examples of a kind")
+        comparable = scores = self._evaluate(wanted, layers, share, stop)
+        if wanted != settings.examples:
             with self._finished():
                 comparable = evaluate(self.replica, self.dev, settings.examples, layers, stop)
         self._is_best(comparable)
-        state.final = FinalEvaluation(state.step, settings.final_examples, scores)
+        state.final = FinalEvaluation(state.step, wanted, scores)
         self.run.amend()
 
     def _evaluate(
@@ -318,19 +301,18 @@ class Evaluator:
             "tokens": state.tokens,
         }
         self.run.log(state.step, values)
-        news = watch_plateau(self.config, layers, state, scores, share)
-        if news is not None:
+        if (news := watch_plateau(self.config, layers, state, scores, share)) is not None:
             self.run.event(*news)
         return scores
 
     def _is_best(self, scores: Scores) -> bool:
         """Whether these are the best scores so far; give only scores on the same examples."""
         metric, state = self.settings.metric, self.state
-        value = getattr(scores, metric)
+        value, best = getattr(scores, metric), state.best_value
         if value is None or not math.isfinite(value):
             return False
-        best, lower_is_better = state.best_value, metric == "mlm_loss"
-        if best is not None and (value >= best if lower_is_better else value <= best):
+        sign = -1 if metric == "mlm_loss" else 1
+        if best is not None and sign * value <= sign * best:
             return False
         state.best_value, state.best_step, state.best_metric = value, state.step, metric
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -24,11 +25,9 @@ class FeedPosition:
     batch: int = 0
     """global micro-batches of this stage that are used up"""
     length: int = 0
-    """longest example of this stage; 0 before the first step"""
+    """0 before the first step"""
     micro_batch_size: int = 0
-    """examples per micro-batch of this stage"""
     task: Task | None = None
-    """sentence task of this stage; None: that of the configuration"""
 
 
 class Feed:
@@ -54,9 +53,8 @@ class Feed:
     ) -> None:
         self.position = FeedPosition() if position is None else position
         self._sources, self._config, self._seed = sources, config, seed
-        self._vocabulary = vocabulary
-        self._rank, self._world_size, self._num_workers = rank, world_size, num_workers
-        self._accumulation = accumulation
+        self._vocabulary, self._num_workers = vocabulary, num_workers
+        self._rank, self._world_size, self._accumulation = rank, world_size, accumulation
         self._loader: Loader | None = None
         self._stream: Iterator[Batch] | None = None
         self._stream_key: tuple[int, int, float, int] | None = None
@@ -68,18 +66,25 @@ class Feed:
         striding = k % self._world_size == 0
         stride = self._world_size if striding else 1
         start = first + (self._rank if striding else 0)
-        stream = self._open_stream(loader, start, stage.mask_rate, stride)
+        if self._stream is None or self._stream_key != self._key(start, stage, stride):
+            self.close()
+            masked = loader.with_mask_rate(stage.mask_rate)
+            self._stream = masked.iterate(start, stride=stride, num_workers=self._num_workers)
         try:
-            batches = [next(stream) for _ in range(k // stride)]
+            batches = list(islice(self._stream, k // stride))
         except OSError as error:
             raise DataError(
                 f"a shard cannot be read: {error}; check the disk, then resume"
             ) from error
-        self._stream_key = (self.position.stage, start + k, stage.mask_rate, stride)
+        self._stream_key = self._key(start + k, stage, stride)
         self.position = replace(self.position, batch=first + k)
         if not striding:
             batches = [rows_of(batch, self._rank, self._world_size) for batch in batches]
         return [share for batch in batches for share in shares_of(batch, self._accumulation)]
+
+    def _key(self, start: int, stage: Stage, stride: int) -> tuple[int, int, float, int]:
+        """What a stream that goes on at a batch was opened for."""
+        return self.position.stage, start, stage.mask_rate, stride
 
     def addresses(self, stage: Stage) -> dict[str, object]:
         """Where the examples of the last step came from.
@@ -87,11 +92,11 @@ class Feed:
         For each global micro-batch its corpus and, for each example, (epoch, buffer, index).
         """
         assert self._loader is not None, "a step was taken"
-        here = self.position
-        first = here.batch - stage.num_micro
-        batches = [self._loader.batch(first + number) for number in range(stage.num_micro)]
+        last = self.position.batch
+        first = last - stage.num_micro
+        batches = [self._loader.batch(number) for number in range(first, last)]
         return {
-            "stage": here.stage,
+            "stage": self.position.stage,
             "position": first,
             "sources": [batch.source for batch in batches],
             "addresses": [batch.addresses.tolist() for batch in batches],
@@ -117,25 +122,11 @@ class Feed:
             self._loader = None
         if self._loader is None:
             self.close()
-            config = replace(
-                self._config,
-                length=stage.length,
-                micro_batch_size=stage.micro_batch_size,
-                task=stage.task or self._config.task,
-            )
+            size, task = stage.micro_batch_size, stage.task or self._config.task
+            config = replace(self._config, length=stage.length, micro_batch_size=size, task=task)
             number = self.position.stage
             self._loader = Loader(self._sources, config, self._seed, self._vocabulary, number)
         return self._loader
-
-    def _open_stream(
-        self, loader: Loader, start: int, mask_rate: float, stride: int
-    ) -> Iterator[Batch]:
-        key = (self.position.stage, start, mask_rate, stride)
-        if self._stream is None or self._stream_key != key:
-            self.close()
-            loader = loader.with_mask_rate(mask_rate)
-            self._stream = loader.iterate(start, stride=stride, num_workers=self._num_workers)
-        return self._stream
 
 
 def without_masks(batch: Batch) -> Batch:
@@ -158,9 +149,8 @@ def rows_of(batch: Batch, share: int, num_shares: int) -> Batch:
     """
     num_rows, length = batch.input_ids.shape
     first, last = num_rows * share // num_shares, num_rows * (share + 1) // num_shares
-    is_empty = first == last
     addresses = batch.addresses[first:last]
-    if is_empty:
+    if is_empty := first == last:
         first, last = 0, 1
     row = batch.masked_positions // length
     inside = (row >= first) & (row < last) & (not is_empty)

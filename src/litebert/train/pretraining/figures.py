@@ -33,49 +33,49 @@ class StepWork:
     short: Stage | None = None
     """of the batches of short pairs in it"""
     taught: int = 0
-    """texts with a teacher's vectors in it"""
 
 
 def averages_of(
     steps: Sequence[tuple[StepWork, Outcome]], objective: Objective, gemm_rate: float | None
 ) -> dict[str, float]:
     """Means over some steps, weighted by their tokens and pairs."""
-    predictions = sum(work.predictions for work, _ in steps)
-    pairs = sum(work.pairs for work, _ in steps)
-    seconds = max(1e-9, sum(outcome.seconds for _, outcome in steps))
+    works = [work for work, _ in steps]
     sums = [dict(zip(STATISTICS, outcome.sums, strict=True)) for _, outcome in steps]
     totals = {name: sum(one[name] for one in sums) for name in STATISTICS}
-    mlm_loss = totals["mlm_loss_sum"] / max(1, predictions)
+    seconds = max(1e-9, sum(outcome.seconds for _, outcome in steps))
+    predictions = max(1, sum(work.predictions for work in works))
+    mlm_loss = totals["mlm_loss_sum"] / predictions
     values = {
         "loss": objective.mlm_weight * mlm_loss,
         "mlm_loss": mlm_loss,
-        "mlm_accuracy": totals["mlm_correct"] / max(1, predictions),
+        "mlm_accuracy": totals["mlm_correct"] / predictions,
     }
-    if pairs:
-        factors = [work.stage.sentence_factor for work, _ in steps]
-        weighted = sum(
-            factor * one["sentence_loss_sum"] for factor, one in zip(factors, sums, strict=True)
-        )
+    if pairs := sum(work.pairs for work in works):
+        rows = zip(works, sums, strict=True)
+        weighted = sum(work.stage.sentence_factor * one["sentence_loss_sum"] for work, one in rows)
         values["loss"] += objective.sentence_weight * weighted / pairs
         values["sentence_loss"] = totals["sentence_loss_sum"] / pairs
         values["sentence_accuracy"] = totals["sentence_correct"] / pairs
-    bags = [(work.bag, one) for (work, _), one in zip(steps, sums, strict=True)]
-    with_bag = [(bag, one["bag_loss_sum"]) for bag, one in bags if bag is not None]
-    if examples := sum(bag.num_examples for bag, _ in with_bag):
-        values["loss"] += sum(bag.weight * loss_sum for bag, loss_sum in with_bag) / examples
+    bags = [
+        (work.bag, one["bag_loss_sum"])
+        for work, one in zip(works, sums, strict=True)
+        if work.bag is not None
+    ]
+    if examples := sum(bag.num_examples for bag, _ in bags):
+        values["loss"] += sum(bag.weight * loss_sum for bag, loss_sum in bags) / examples
         values["bag_loss"] = totals["bag_loss_sum"] / examples
-    if taught := sum(work.taught for work, _ in steps):
+    if taught := sum(work.taught for work in works):
         lacking = totals["vector_loss_sum"] / taught
         values["loss"] += objective.teacher_weight * lacking
         values["teacher_cosine"] = 1.0 - lacking
     if gemm_rate is not None:
-        values["gemm_share"] = sum(work.flops for work, _ in steps) / seconds / gemm_rate
+        values["gemm_share"] = sum(work.flops for work in works) / seconds / gemm_rate
     return {
         **values,
         "grad_norm": sum(outcome.grad_norm for _, outcome in steps) / len(steps),
-        "tokens_per_s": sum(work.tokens for work, _ in steps) / seconds,
+        "tokens_per_s": sum(work.tokens for work in works) / seconds,
         "step_s": seconds / len(steps),
-        "wait_share": sum(work.wait_s for work, _ in steps) / seconds,
+        "wait_share": sum(work.wait_s for work in works) / seconds,
     }
 
 
@@ -83,19 +83,16 @@ def describe_dev(scores: Scores | None) -> str:
     """A dev evaluation in one line; nothing if there was none yet."""
     if scores is None:
         return ""
-    text = (
+    parts = (
+        (", sop {:.1%}", scores.sop_accuracy),
+        (" (length rule {:.1%})", scores.sop_length_rule),
+        (", nsp {:.1%}", scores.nsp_accuracy),
+        (" (overlap rule {:.1%})", scores.nsp_overlap_rule),
+    )
+    return (
         f"dev loss {scores.mlm_loss:.2f} (at masks {scores.masked_loss:.2f}, "
         f"unigram {scores.unigram_loss:.2f}), words {scores.mlm_accuracy:.1%}"
-    )
-    if scores.sop_accuracy is not None:
-        text += f", sop {scores.sop_accuracy:.1%}"
-    if scores.sop_length_rule is not None:
-        text += f" (length rule {scores.sop_length_rule:.1%})"
-    if scores.nsp_accuracy is not None:
-        text += f", nsp {scores.nsp_accuracy:.1%}"
-    if scores.nsp_overlap_rule is not None:
-        text += f" (overlap rule {scores.nsp_overlap_rule:.1%})"
-    return text
+    ) + "".join(text.format(value) for text, value in parts if value is not None)
 
 
 def watch_plateau(
@@ -106,22 +103,22 @@ def watch_plateau(
     A model at the plateau predicts by word frequency alone. Only places where the input is [MASK]
     count: at the others a model may copy what it sees, which is not understanding either.
     """
-    gap = scores.unigram_loss - scores.masked_loss
-    if state.left_plateau_step is None and gap > MARGIN_NATS:
+    if state.left_plateau_step is not None:
+        return None
+    losses = f"{scores.masked_loss:.2f}, word frequencies alone {scores.unigram_loss:.2f})"
+    if scores.unigram_loss - scores.masked_loss > MARGIN_NATS:
         state.left_plateau_step = state.step
         return "left_plateau", (
             f"step {state.step:,}: the model has left the unigram plateau (dev loss at masks "
-            f"{scores.masked_loss:.2f}, word frequencies alone {scores.unigram_loss:.2f})"
+            f"{losses}"
         )
-    overdue = share >= config.plateau_share and not state.plateau_reported
-    if state.left_plateau_step is None and overdue:
-        state.plateau_reported = True
-        return "on_plateau", (
-            f"step {state.step:,}: still on the unigram plateau after {share:.0%} of the run (dev "
-            f"loss at masks {scores.masked_loss:.2f}, word frequencies alone "
-            f"{scores.unigram_loss:.2f}). {advice(config, layers, is_over=share >= 1)}"
-        )
-    return None
+    if share < config.plateau_share or state.plateau_reported:
+        return None
+    state.plateau_reported = True
+    return "on_plateau", (
+        f"step {state.step:,}: still on the unigram plateau after {share:.0%} of the run (dev "
+        f"loss at masks {losses}. {advice(config, layers, is_over=share >= 1)}"
+    )
 
 
 def advice(config: PretrainConfig, layers: int, *, is_over: bool = False) -> str:

@@ -17,10 +17,8 @@ from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.curriculum import Stage
 
 STATISTICS = (
-    *("mlm_loss_sum", "mlm_correct"),
-    *("sentence_loss_sum", "sentence_correct"),
-    "bag_loss_sum",
-    "vector_loss_sum",
+    *("mlm_loss_sum", "mlm_correct", "sentence_loss_sum", "sentence_correct"),
+    *("bag_loss_sum", "vector_loss_sum"),
 )
 """What :meth:`PretrainingLoss.__call__` sums up besides the loss, in this order."""
 
@@ -29,11 +27,8 @@ def inputs_of(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor | None
     """Ids [B, S], attention mask [B, S] (None if nothing is padded) and segments [B, S]."""
     ids = torch.from_numpy(batch.input_ids).to(device)
     segments = torch.from_numpy(batch.token_type_ids).to(device)
-    length = ids.shape[1]
-    if int(batch.lengths.min()) == length:
-        return ids, None, segments
-    lengths = torch.from_numpy(batch.lengths).to(device)
-    return ids, torch.arange(length, device=device) < lengths[:, None], segments
+    mask = np.arange(ids.shape[1]) < batch.lengths[:, None]
+    return ids, None if mask.all() else torch.from_numpy(mask).to(device), segments
 
 
 def counts_of(batches: list[Batch]) -> tuple[int, int, int]:
@@ -72,11 +67,10 @@ class Bag:
     """The bag-of-words loss: [CLS] predicts the words of its example (Ma et al., 2401.11248)."""
 
     weight: float
-    """of the loss"""
     num_examples: int
-    """examples of the step over all micro-batches and processes"""
+    """of the step over all micro-batches and processes"""
     piece_weights_V: Tensor
-    """float32: how much each piece counts, see :func:`piece_weights`"""
+    """float32, see :func:`piece_weights`"""
     masked_only: bool = False
     """only the masked words are in the bag"""
 
@@ -86,10 +80,8 @@ class Bag:
         The shares of an example sum to 1; those of a row that only stands in for one are 0.
         """
         device = self.piece_weights_V.device
-        counts = np.ones(batch.input_ids.shape, np.float32)
-        if self.masked_only:
-            counts[:] = 0.0
-            counts.reshape(-1)[batch.masked_positions] = 1.0
+        counts = np.full(batch.input_ids.shape, 0.0 if self.masked_only else 1.0, np.float32)
+        counts.reshape(-1)[batch.masked_positions] = 1.0
         counts[len(batch.addresses) :] = 0.0
         words_BS = torch.from_numpy(batch.originals()).to(device)
         weights_BS = self.piece_weights_V[words_BS] * torch.from_numpy(counts).to(device)
@@ -118,23 +110,23 @@ class PretrainingLoss:
 
     objective: Objective
     num_predictions: int
-    """predicted tokens of the step over all micro-batches and processes"""
+    """of the step over all micro-batches and processes, as the other numbers"""
     num_pairs: int
-    """labelled pairs of the step; 0 without a sentence task"""
+    """with a label; 0 without a sentence task"""
     stage: Stage
     device: torch.device
     precision: Precision = "float32"
-    """of the matrix products"""
     bag: Bag | None = None
-    """the bag-of-words loss, if there is one"""
     num_taught: int = 0
-    """texts of the step that a teacher has a vector for"""
+    """texts that a teacher has a vector for"""
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss to differentiate, and the sums named in ``STATISTICS``, float64."""
         labels = torch.from_numpy(batch.sentence_labels).to(self.device)
         has_pairs = self.num_pairs > 0
-        vectors = None if batch.vectors is None else torch.from_numpy(batch.vectors).to(self.device)
+        more = {} if self.bag is None else self.bag.inputs(batch)
+        if batch.vectors is not None:
+            more["vectors_BH"] = torch.from_numpy(batch.vectors).to(self.device)
         with autocast(self.precision, self.device):
             out = model(
                 *inputs_of(batch, self.device),
@@ -143,8 +135,7 @@ class PretrainingLoss:
                 labels if has_pairs else None,
                 self.stage.layers,
                 first_position=batch.first_position,
-                **({} if self.bag is None else self.bag.inputs(batch)),
-                **({} if vectors is None else {"vectors_BH": vectors}),
+                **more,
             )
         loss = out.mlm_loss_sum * (self.objective.mlm_weight / max(1, self.num_predictions))
         zeros = torch.zeros(4, device=self.device).unbind()
@@ -157,7 +148,7 @@ class PretrainingLoss:
         if self.bag is not None:
             bag_sum = out.bag_loss_sum
             loss = loss + bag_sum * (self.bag.weight / max(1, self.bag.num_examples))
-        if vectors is not None:
+        if batch.vectors is not None:
             vector_sum = out.vector_loss_sum
             weight = self.objective.teacher_weight / max(1, self.num_taught)
             loss = loss + vector_sum * weight

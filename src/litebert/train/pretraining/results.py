@@ -1,21 +1,28 @@
-"""What a finished pretraining leaves: samples of what the model fills in, and the model folder."""
+"""What pretraining leaves: the model folder, what the model fills in, any checkpoint as a model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
-from litebert.common.files import write_json
-from litebert.common.runs import MODEL_FOLDER, SAMPLES_FILE
+from litebert.common.config import from_dict
+from litebert.common.errors import CheckpointError, blame
+from litebert.common.files import check_free, write_json
+from litebert.common.runs import MODEL_FOLDER, SAMPLES_FILE, RunFolder
 from litebert.data.corpus.manifest import Manifest
 from litebert.dist.replica import Replica
 from litebert.interop.card import model_card, pretraining_section
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
+from litebert.model.counts import check_memory
 from litebert.model.heads import PretrainingModel
+from litebert.model.sharing import plan_of
+from litebert.text.tokenizer import has_tokenizer
 from litebert.train import checkpoint
 from litebert.train.pretraining.evaluate import DevSet, RunState, Scores
+from litebert.train.pretraining.initial import deepen, new_sets
 from litebert.train.pretraining.setup import Corpora
 
 NUM_SAMPLES = 8
@@ -32,8 +39,7 @@ def write_results(
     scores: Scores | None,
 ) -> Path:
     """Write ``model/`` and ``samples.json`` into the run folder; the path of the model."""
-    weights = checkpoint.model_tensors(replica.model)
-    shape = replica.model.config
+    weights, shape = checkpoint.model_tensors(replica.model), replica.model.config
     assert isinstance(shape, ModelConfig), "every model carries its configuration"
     folder = run / MODEL_FOLDER
 
@@ -72,10 +78,9 @@ def pretraining_card(
             f"{scores.mlm_loss:.3f} nats, {scores.mlm_accuracy:.1%} of the words right; at masks "
             f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f})"
         )
-        if scores.sop_accuracy is not None:
-            rows["dev sentence order"] = f"{scores.sop_accuracy:.1%} right"
-    about = pretraining_section(rows)
-    return model_card(shape, "pretraining", name, about, languages)
+    if scores is not None and scores.sop_accuracy is not None:
+        rows["dev sentence order"] = f"{scores.sop_accuracy:.1%} right"
+    return model_card(shape, "pretraining", name, pretraining_section(rows), languages)
 
 
 def fill_mask_samples(
@@ -85,31 +90,89 @@ def fill_mask_samples(
 
     Each is ``{"text": "... [MASK] ...", "answer": "word", "candidates": [["word", 0.31], ...]}``.
     """
-    batch = dev.batches(dev.word_task, NUM_SAMPLES)[0]
-    ids = batch.originals()
-    length = ids.shape[1]
-    tokenizer = corpora.tokenizer
+    batch, tokenizer = dev.batches(dev.word_task, NUM_SAMPLES)[0], corpora.tokenizer
+    originals, width = batch.originals(), batch.input_ids.shape[1]
     samples: list[dict[str, object]] = []
-    for row in range(min(NUM_SAMPLES, len(ids))):
-        places = batch.masked_positions[batch.masked_positions // length == row] % length
-        places = [p for p in places if tokenizer.spell(ids[row, p])[0]]
+    for row, length in enumerate(batch.lengths[:NUM_SAMPLES]):
+        ids = torch.from_numpy(originals[row, :length])
+        segments = torch.from_numpy(batch.token_type_ids[row, :length])
+        places = batch.masked_positions[batch.masked_positions // width == row] % width
+        places = [place for place in places if tokenizer.spell(int(ids[place]))[0]]
         if not places:
             continue
         place = int(places[len(places) // 2])
-        answer = tokenizer.spell(int(ids[row, place]))[1]
-        hidden = ids[row : row + 1, : int(batch.lengths[row])].copy()
-        hidden[0, place] = tokenizer.mask_id
-        segments = batch.token_type_ids[row : row + 1, : hidden.shape[1]]
+        answer = tokenizer.spell(int(ids[place]))[1]
+        ids[place] = tokenizer.mask_id
         with torch.no_grad():
-            inputs = (torch.from_numpy(hidden), None, torch.from_numpy(segments.copy()))
-            logits = model(*inputs, torch.tensor([place])).mlm_logits_MV
+            logits = model(ids[None], None, segments[None], torch.tensor([place])).mlm_logits_MV
         best = torch.softmax(logits[0], -1).topk(NUM_CANDIDATES)
-        before = hidden[0, max(1, place - _CONTEXT_TOKENS) : place]
-        after = hidden[0, place + 1 : place + 1 + _CONTEXT_TOKENS]
-        text = f"{tokenizer.decode(before.tolist())} [MASK] {tokenizer.decode(after.tolist())}"
+        before = tokenizer.decode(ids[max(1, place - _CONTEXT_TOKENS) : place].tolist())
+        after = tokenizer.decode(ids[place + 1 : place + 1 + _CONTEXT_TOKENS].tolist())
         candidates = [
             [tokenizer.spell(int(i))[1], round(float(p), 4)]
             for p, i in zip(best.values, best.indices, strict=True)
         ]
-        samples.append({"text": text.strip(), "answer": answer, "candidates": candidates})
+        text = f"{before} [MASK] {after}".strip()
+        samples.append({"text": text, "answer": answer, "candidates": candidates})
     return samples
+
+
+def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
+    """Write a checkpoint (best, last or a step) as a new model folder; return its step."""
+    check_free(out)
+    settings = RunFolder.open(run).section("config")
+    folder = run / "checkpoints"
+    chosen = checkpoint.verify(folder / f"step-{_find_step(folder, step)}")
+    with blame(chosen.path, CheckpointError):
+        shape = {
+            key.removeprefix("model."): value
+            for key, value in chosen.state["identity"].items()
+            if key.startswith("model.")
+        }
+    config = from_dict(ModelConfig, shape, str(chosen.path))
+    check_memory(config)
+    model = PretrainingModel(config)
+    checkpoint.load_model_tensors(model, checkpoint.finished_tensors(chosen))
+    depth = from_dict(RunState, chosen.state.get("run", {}), str(chosen.path)).depth
+    if 0 < depth < config.num_layers:  # later layers begin as copies
+        deepen(model, (), new_sets(plan_of(config), depth, config.num_layers), {})
+    about = {"run": f"`{run.resolve().name}`", "weights of step": f"{chosen.step:,}"}
+    card = model_card(config, "pretraining", out.name, pretraining_section(about))
+    save_model(model.eval(), out, _tokenizer_folder(run, settings), card)
+    return chosen.step
+
+
+def _find_step(folder: Path, wanted: str) -> int:
+    """The step that is asked for; the best one by the latest checkpoint that can be read."""
+    steps = checkpoint.steps_in(folder)
+    if not steps:
+        raise CheckpointError(f"{folder} holds no checkpoints: is it a pretraining run?")
+    if wanted == "last":
+        return steps[-1]
+    if wanted != "best":
+        if not wanted.isdecimal() or int(wanted) not in steps:
+            known = ", ".join(str(step) for step in steps)
+            raise CheckpointError(
+                f"{folder} has no checkpoint of step {wanted}: choose best, last or one of {known}"
+            )
+        return int(wanted)
+    for step in reversed(steps):
+        try:
+            found = checkpoint.read(folder / f"step-{step}").state.get("run", {})
+        except CheckpointError:
+            continue
+        best = from_dict(RunState, found, str(folder)).best_step
+        return step if best is None else best
+    raise CheckpointError(f"none of the {len(steps)} checkpoints in {folder} can be read")
+
+
+def _tokenizer_folder(run: Path, settings: Mapping[str, object]) -> Path:
+    """The tokenizer of the run's shards, or of the model folder if the shards are gone."""
+    candidates = [Path(str(settings.get("data"))) / "tokenizer", run / "model"]
+    for candidate in candidates:
+        if has_tokenizer(candidate):
+            return candidate
+    raise CheckpointError(
+        f"the tokenizer of {run} is in neither {candidates[0]} nor {candidates[1]}: put the shards "
+        "back where they were"
+    )

@@ -21,10 +21,6 @@ from litebert.train.pretraining.config import MOST_EXAMPLES
 from litebert.train.pretraining.evaluate import DevSet, Scores, evaluate
 from litebert.train.pretraining.setup import check_vocabulary, documents_to_evaluate, verify_corpora
 
-_say = logging.getLogger(__name__).warning
-
-LENGTH = 128
-"""Longest example in tokens where none is asked for, as far as the model reads."""
 TOGETHER = "together"
 """What the scores over several corpora are called."""
 
@@ -42,14 +38,12 @@ class CorpusScores:
 
     def record(self) -> dict[str, object]:
         """All figures as one object, with the 95 % intervals of the sentence tasks."""
-        found = {"corpus": self.corpus, "rules": self.rules, "length": self.length}
-        intervals: dict[str, object] = {}
+        found = asdict(self)
+        found |= found.pop("scores")
         for task in ("sop", "nsp"):
-            share = getattr(self.scores, f"{task}_accuracy")
-            if share is not None:
-                pairs = getattr(self.scores, f"{task}_pairs")
-                intervals[f"{task}_interval"] = wilson_interval(share, pairs)
-        return {**found, **asdict(self.scores), **intervals}
+            if (share := found[f"{task}_accuracy"]) is not None:
+                found[f"{task}_interval"] = wilson_interval(share, found[f"{task}_pairs"])
+        return found
 
 
 def evaluate_pretraining(
@@ -81,7 +75,7 @@ def evaluate_pretraining(
         raise ConfigError(f"--examples {examples}: use 1 or more, at most {MOST_EXAMPLES:,}")
     folder = resolve(model)
     shape = load_config(folder)
-    length = min(LENGTH, shape.max_positions) if length is None else length
+    length = min(128, shape.max_positions) if length is None else length
     corpora = {str(one): documents_to_evaluate([one], every=every_document) for one in data}
     for name, sources in corpora.items():
         if not any(source.shards for source in sources):
@@ -98,7 +92,8 @@ def evaluate_pretraining(
     settings = ExampleConfig(length=length)
     found = []
     with this_process(device, "ddp") as process:
-        verify_corpora(together, 0, verify, process, _say)
+        if note := verify_corpora(together, 0, verify, process):
+            logging.getLogger(__name__).warning(note)
         loaded = load_model(folder, "pretraining").to(process.device)
         replica = parallelize(loaded, "ddp", process)
         for reading in rules:
@@ -116,14 +111,12 @@ def describe_scores(scores: Scores, prefix: str = "") -> list[str]:
         f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f}), "
         f"{scores.masked_accuracy:.1%}"
     ]
-    sop_rule, nsp_rule = scores.sop_length_rule, scores.nsp_overlap_rule
-    for name, accuracy, pairs, rule_name, rule in (
-        ("order  ", scores.sop_accuracy, scores.sop_pairs, "length", sop_rule),
-        ("next   ", scores.nsp_accuracy, scores.nsp_pairs, "overlap", nsp_rule),
-    ):
-        if accuracy is not None:
+    found = asdict(scores)
+    for name, task, rule in (("order  ", "sop", "length"), ("next   ", "nsp", "overlap")):
+        if (accuracy := found[f"{task}_accuracy"]) is not None:
+            pairs, reached = found[f"{task}_pairs"], found[f"{task}_{rule}_rule"]
             low, high = wilson_interval(accuracy, pairs)
-            beside = "" if rule is None else f"; {rule_name} rule {rule:.1%}"
+            beside = "" if reached is None else f"; {rule} rule {reached:.1%}"
             lines.append(
                 f"{prefix}{name} accuracy {accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}, "
                 f"{pairs:,} pairs){beside}"

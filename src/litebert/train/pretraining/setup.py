@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from litebert.common.config import to_dict
+from litebert.common.config import flat_settings, to_dict
 from litebert.common.errors import CheckpointError, ConfigError
 from litebert.common.rng import derived_seed
 from litebert.common.statistics import small_dev_split
@@ -23,10 +24,8 @@ from litebert.model.config import ModelConfig
 from litebert.model.counts import check_memory
 from litebert.model.heads import PretrainingModel
 from litebert.text.tokenizer import Tokenizer, has_tokenizer
-from litebert.train.pretraining import curriculum
+from litebert.train.pretraining import curriculum, initial
 from litebert.train.pretraining.config import PretrainConfig
-from litebert.train.pretraining.initial import look_at_neighbours, set_word_frequencies, spread
-from litebert.train.pretraining.word_vectors import start_from_contexts
 from litebert.train.teacher_vectors import TaughtTexts
 
 _FREE_SETTINGS = ("hidden_dropout", "attention_dropout")
@@ -35,23 +34,27 @@ _FREE_IF_SHARED = ("num_layers", "sharing", "num_groups")
 """What else may differ where one layer repeats: the paper starts deep models from shallow ones, and
 every layer of its own may begin as that layer."""
 
+_FIXED_SETTINGS = (
+    *("seed", "weights", "optimizer.name", "optimizer.bias_correction"),
+    *("examples.task", "examples.rules", "examples.stretch_tokens"),
+    *("examples.buffer_stretches", "examples.short_probability"),
+)
+
 
 @dataclass(frozen=True)
 class Corpora:
     """The opened shards of a run."""
 
     train: tuple[tuple[ShardSet, float], ...]
-    """training documents with their weights"""
+    """with their weights"""
     dev: tuple[ShardSet, ...]
-    """dev documents"""
     tokenizer: Tokenizer
     tokenizer_folder: Path
     vocabulary: Vocabulary
 
     def unigram_counts(self) -> np.ndarray:
         """How often each piece occurs in the training documents, int64 [V]."""
-        counts = [shards.unigram_counts() for shards, _ in self.train]
-        return np.asarray(np.sum(counts, axis=0))
+        return np.asarray(sum(shards.unigram_counts() for shards, _ in self.train))
 
     @property
     def dev_note(self) -> str:
@@ -88,17 +91,12 @@ def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[Shar
 
 
 def verify_corpora(
-    sets: Sequence[ShardSet],
-    seed: int,
-    everything: bool,
-    process: Process,
-    say: Callable[[str], object],
-) -> None:
-    """Check shards against their checksums, shared by a machine's processes; say what was not."""
-    part, parts = process.place_on_machine
-    note = verify_shards(sets, seed, everything=everything, part=part, parts=parts)
-    if note is not None:
-        say(note)
+    sets: Sequence[ShardSet], seed: int, everything: bool, process: Process
+) -> str | None:
+    """Check shards against their checksums, shared by a machine's processes; what was not."""
+    part = int(os.environ.get("LOCAL_RANK", process.rank))
+    parts = int(os.environ.get("LOCAL_WORLD_SIZE", process.world_size))
+    return verify_shards(sets, seed, everything=everything, part=part, parts=parts)
 
 
 def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
@@ -107,9 +105,9 @@ def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
         model = config.model.resolve(corpora.tokenizer.vocab_size)
     else:
         folder = resolve(config.init_from)
-        model = load_config(folder)
-        check_vocabulary(folder, model, corpora.tokenizer)
-        model = load_config(folder, _overrides(config, model))
+        found = load_config(folder)
+        check_vocabulary(folder, found, corpora.tokenizer)
+        model = load_config(folder, _overrides(config, found))
     curriculum.check(config, model)
     return model
 
@@ -124,12 +122,12 @@ def build_pretraining_model(
     if config.init_from is None:
         model = PretrainingModel(shape, generator=generator)
         if config.initial.attention == "neighbours":
-            look_at_neighbours(model.encoder, generator, config.initial.neighbour_heads)
+            initial.look_at_neighbours(model.encoder, generator, config.initial.neighbour_heads)
         if config.initial.word_bias == "frequencies":
-            set_word_frequencies(model, corpora.unigram_counts())
+            initial.set_word_frequencies(model, corpora.unigram_counts())
         if config.initial.words == "contexts":
             words, train = model.encoder.embeddings.word, [shards for shards, _ in corpora.train]
-            start_from_contexts(words, train, shape.initializer_range, generator)
+            initial.start_from_contexts(words, train, shape.initializer_range, generator)
     else:
         found = load_config(resolve(config.init_from))
         overrides = _overrides(config, found)
@@ -140,9 +138,10 @@ def build_pretraining_model(
             config.init_from, "pretraining", new_head=True, overrides=overrides, generator=generator
         )
         assert isinstance(loaded, PretrainingModel), "asked for by the head's name"
-        model = PretrainingModel(shape, generator=generator) if is_spread else loaded
+        model = loaded
         if is_spread:
-            spread(loaded, model, shape.inner_group_num)
+            model = PretrainingModel(shape, generator=generator)
+            initial.spread(loaded, model, shape.inner_group_num)
     model.encoder.checkpoint_activations = config.activation_checkpointing
     if config.examples.task == "none":
         # Nothing trains these; without a gradient they must not decay either.
@@ -165,18 +164,9 @@ def taught_texts(
 
 def pretraining_identity(config: PretrainConfig, shape: ModelConfig) -> dict[str, object]:
     """What must not change between the parts of a run; schedules, budgets and cadences may."""
-    return {
-        **{f"model.{key}": value for key, value in to_dict(shape).items()},
-        "seed": config.seed,
-        "weights": to_dict(config)["weights"],
-        "optimizer.name": config.optimizer.name,
-        "optimizer.bias_correction": config.optimizer.bias_correction,
-        "examples.task": config.examples.task,
-        "examples.rules": config.examples.rules,
-        "examples.stretch_tokens": config.examples.stretch_tokens,
-        "examples.buffer_stretches": config.examples.buffer_stretches,
-        "examples.short_probability": config.examples.short_probability,
-    }
+    settings = flat_settings(to_dict(config))
+    model = {f"model.{key}": value for key, value in to_dict(shape).items()}
+    return {**model, **{name: settings[name] for name in _FIXED_SETTINGS}}
 
 
 def _overrides(config: PretrainConfig, model: ModelConfig) -> dict[str, object]:

@@ -21,7 +21,7 @@ from litebert.text.foreign import JsonTokenizer
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
-from litebert.train.adapting.start import mean_rows, old_rows, write_start
+from litebert.train.adapting.engine import mean_rows, old_rows, write_start
 from litebert.train.pretraining.evaluate import DevSet, evaluate
 from tiny_models import random_model_folder
 

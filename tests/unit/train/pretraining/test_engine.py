@@ -26,7 +26,6 @@ from litebert.model.config import ModelSection
 from litebert.model.heads import PretrainingModel
 from litebert.report.write import write_report
 from litebert.train import checkpoint
-from litebert.train.checkpoint_export import export_checkpoint
 from litebert.train.pretraining.config import (
     Checkpoints,
     Curriculum,
@@ -35,6 +34,7 @@ from litebert.train.pretraining.config import (
 )
 from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import DevSet, RunState
+from litebert.train.pretraining.results import export_checkpoint
 from litebert.train.pretraining.setup import open_corpora
 from litebert.train.run import Run
 from small_run import (
@@ -352,14 +352,14 @@ def test_a_signal_during_the_last_evaluation_leaves_a_saved_run(
 ) -> None:
     out = tmp_path / "run"
     config = small_config(tiny_shards_dir, out, steps=3)
-    batches = DevSet.batches
+    batches = DevSet._batches
 
     def batches_and_signal(self, *arguments):  # type: ignore[no-untyped-def]
         os.kill(os.getpid(), signal.SIGTERM)
         return batches(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DevSet, "batches", batches_and_signal)
+        patch.setattr(DevSet, "_batches", batches_and_signal)
         result = pretrain(config, quiet=True)
     assert (result.step, result.interrupted_by, result.model) == (3, signal.SIGTERM, None)
     assert checkpoint.steps_in(out / "checkpoints") == [3]

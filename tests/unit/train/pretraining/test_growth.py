@@ -13,10 +13,10 @@ from litebert.common.errors import ConfigError
 from litebert.interop.hf import load_model
 from litebert.model.config import ModelSection, Sharing
 from litebert.model.sharing import plan
-from litebert.train.checkpoint_export import export_checkpoint
 from litebert.train.pretraining.config import Checkpoints, Curriculum
 from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.initial import new_sets
+from litebert.train.pretraining.results import export_checkpoint
 from small_run import GROWTH, assert_bitwise_equal, small_config, weights
 
 

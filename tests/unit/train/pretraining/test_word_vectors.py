@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cosine_similarity
 
-from litebert.train.pretraining import word_vectors
+from litebert.train.pretraining import initial
 from litebert.train.pretraining.config import InitialWeights
 from litebert.train.pretraining.engine import pretrain
-from litebert.train.pretraining.word_vectors import (
+from litebert.train.pretraining.initial import (
     WINDOW,
     context_counts,
     context_vectors,
@@ -41,7 +41,7 @@ def counted_one_by_one(tokens: list[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_counts_are_those_of_all_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_vectors, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(initial, "_ROWS_AT_ONCE", 7)
     documents = random_documents(20)
     shards = write_documents(tmp_path, documents, VOCABULARY)
     counts = context_counts([shards], VOCABULARY).numpy()
@@ -54,10 +54,10 @@ def test_counts_are_those_of_all_pairs(tmp_path: Path, monkeypatch: pytest.Monke
 def test_only_a_share_of_every_shard_of_a_large_corpus_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(word_vectors, "MOST_TOKENS", 1200)
+    monkeypatch.setattr(initial, "MOST_TOKENS", 1200)
     shards = write_documents(tmp_path, random_documents(400), VOCABULARY, shard_tokens=600)
     assert len(shards.shards) > 2
-    excerpts = list(word_vectors._excerpts([shards]))
+    excerpts = list(initial._excerpts([shards]))
     assert len(excerpts) == len(shards.shards)
     assert sum(map(len, excerpts)) == pytest.approx(1200, rel=0.02)
 
