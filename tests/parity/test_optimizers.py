@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from litebert.optim.adamw import AdamW, Lamb
+from litebert.optim.adamw import AdamW
 from litebert.optim.build import build_optimizers, is_excluded, set_learning_rate
 from litebert.optim.config import OptimizerConfig
+from litebert.optim.lamb import Lamb
 from litebert.optim.schedule import ScheduleConfig, factor
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"

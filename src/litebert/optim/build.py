@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litebert.common.errors import ConfigError
-from litebert.optim.adamw import AdamW, Group, Lamb
+from litebert.optim.adamw import AdamW, Group
 from litebert.optim.config import OptimizerConfig
+from litebert.optim.lamb import Lamb
 
 _EXCLUDED = re.compile(r"(^|[._]|layer)norms?([._]|$)|(^|[._])bias$", re.IGNORECASE)
 _BLOCK_MATRIX = re.compile(r"(^|\.)(attention|feed_forward)\.\d+\..*weight$")

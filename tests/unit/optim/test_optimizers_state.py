@@ -9,9 +9,9 @@ from torch import nn
 from litebert.common.errors import ConfigError
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
-from litebert.optim.adamw import Lamb
 from litebert.optim.build import build_optimizers, is_excluded, set_learning_rate
 from litebert.optim.config import OptimizerConfig
+from litebert.optim.lamb import Lamb
 from litebert.train import checkpoint
 
 
