@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from litebert.common.files import read_json
 from litebert.common.runs import RunFolder
 
 COLUMNS = (
@@ -22,8 +22,8 @@ def figures(run: Path) -> list[float]:
     """Of a pretraining ``run``, its probe and its fine-tuning, in the order of the columns."""
     lines = [line for line in RunFolder.open(run).metrics() if "dev_masked_loss" in line]
     keys = ("dev_masked_loss", "dev_mlm_accuracy", "dev_sop_accuracy", "dev_sop_length_rule")
-    probe = read_json(run / "probe.json")
-    tuned = read_json(run.with_name(f"{run.name}-sst2") / "result.json")
+    probe = json.loads((run / "probe.json").read_text())
+    tuned = json.loads((run.with_name(f"{run.name}-sst2") / "result.json").read_text())
     return [
         *(float(str(lines[-1][key])) for key in keys),
         next(float(p["score"]) for p in probe["probes"] if (p["features"], p["weights"]) == CLS),

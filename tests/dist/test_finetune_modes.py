@@ -30,6 +30,9 @@ from small_run import assert_bitwise_equal, weights
 from tiny_models import random_model_folder
 
 TOLERANCE = 1e-5
+# Pairs are read through a whitened pooler, which enlarges directions that hardly vary and their
+# rounding with them: on some processors by this much, before the loss shows it.
+WHITENED_GRADIENTS = 1e-4
 # Texts of kind similarity are compared with all others of a step, in one process.
 KINDS = sorted(path.stem for path in EXAMPLES.glob("*.toml") if path.stem != "similarity")
 TINY = ModelConfig(
@@ -112,7 +115,9 @@ def test_losses_scores_and_weights_agree(runs: Path, mode: str, reference: str) 
     for key in ("loss", "grad_norm", f"dev_{metric}"):
         found, expected = values(runs / mode, key), values(runs / reference, key)
         assert expected
-        assert found == pytest.approx(expected, abs=TOLERANCE, rel=TOLERANCE), key
+        is_whitened = key == "grad_norm" and reference == "pair_classification"
+        bound = WHITENED_GRADIENTS if is_whitened else TOLERANCE
+        assert found == pytest.approx(expected, abs=bound, rel=bound), key
     for key in ("step", "tokens"):
         assert values(runs / mode, key) == values(runs / reference, key)
     found, expected = (
