@@ -39,13 +39,13 @@ if [ -n "${WIDEN:-}" ]; then
   [ -d "$OUT/widened" ] || "$python" tools/widen.py "$WIDEN" "$OUT/widened" --intermediate-size 1280
   common="--examples.task sop --batch-size 16 --examples.micro-batch-size 16 --curriculum.batch-size 0 16 --objective.bag-weight 0.3"
   # shellcheck disable=SC2086
-  train room "$OUT/widened" "--steps 1400" 11 0.01 $common --optimizer.lr 6e-4 --curriculum.mask-rate 0 0.3 \
-    --evaluation.every-steps 400 --checkpoint.every-steps 400
+  train room "$OUT/widened" "--steps 1900" 11 0.01 $common --optimizer.lr 6e-4 --curriculum.mask-rate 0 0.3 \
+    --evaluation.every-steps 500 --checkpoint.every-steps 400
   # shellcheck disable=SC2086
-  train wide "$OUT/room/model" "--steps ${STEPS:-3000}" 12 0.6 $common --optimizer.lr 5e-4 --curriculum.mask-rate 0 0.2 \
+  train wide "$OUT/room/model" "--steps ${STEPS:-2600}" 12 0.6 $common --optimizer.lr 6e-4 --curriculum.mask-rate 0 0.2 \
     --teacher "$VECTORS" --objective.teacher-weight 3 --objective.teacher-batch-size 32 \
-    --objective.pairs-every-steps 6 --objective.pairs-batch-size 48 \
-    --evaluation.every-steps 500 --checkpoint.every-steps 250 --evaluation.final-examples 8192
+    --objective.pairs-every-steps 4 --objective.pairs-batch-size 48 \
+    --evaluation.every-steps 800 --checkpoint.every-steps 200 --evaluation.final-examples 8192
   exit
 fi
 

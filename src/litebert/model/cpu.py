@@ -142,8 +142,8 @@ def in_slices(
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`F.linear`, through oneDNN in float32 on a CPU that has it.
 
-    Forward and the gradient of the input run 1.05 to 1.2 times as fast on AVX-512 (AMD EPYC, Zen 4)
-    as by the library that torch takes (docs/experiments-log.md).
+    Products run 1.05 to 1.12 times as fast on AVX-512 (AMD EPYC, Zen 4) as by the library that
+    torch takes (docs/experiments-log.md).
     """
     is_plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32
     is_other = torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
