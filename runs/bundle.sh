@@ -8,7 +8,7 @@
 #
 # SHARDS are the run's, or those of a part of its text with the same --dev-fraction (Wikipedia alone, say):
 # which documents are held out depends on their text only. Their sentences are what the model is asked about.
-# Writes src/litebert/bundled/model: float16 weights, tokenizer, card; at most 6 MB, or nothing.
+# Writes src/litebert/bundled/model: float16 weights of at most 6 MB, tokenizer, card; or nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

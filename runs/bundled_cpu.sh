@@ -5,12 +5,11 @@
 #   WORDS=30000000 ORDER=10000000 runs/bundled_cpu.sh     # longer
 #   WORDS=100000 ORDER=100000 OUT=build/try runs/bundled_cpu.sh   # a rehearsal
 #   VECTORS=vectors.parquet runs/bundled_cpu.sh           # and then what a sentence encoder says of sentences, for [CLS]
-#   WIDEN=NARROW VECTORS=vectors.parquet runs/bundled_cpu.sh   # how the shipped model was made of a model of half its width
+#   WIDEN=NARROW VECTORS=vectors.parquet runs/bundled_cpu.sh   # how it was made of NARROW, the model of half its width before it
 #
 # SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
 # go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
 # REFIT=1 first lets positions that were never trained continue the learned pattern (needed once, for 0.1.0's model).
-# SHAPE is that of START: for a narrower one, `SHAPE="--model.hidden-size 192 ..."`.
 # `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/meaning, OUT/wide) then ships it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +17,7 @@ cd "$(dirname "$0")/.."
 SHARDS="${SHARDS:-build/evidence-shards}"
 OUT="${OUT:-build/bundled}"
 START="${START:-bundled}"
-SHAPE="${SHAPE:---model.hidden-size 384 --model.num-heads 6 --model.intermediate-size 1280}"
+shape="--model.hidden-size 384 --model.num-heads 6 --model.intermediate-size 1280"
 litebert="${LITEBERT:-.venv/bin/litebert}"
 python="${PYTHON:-.venv/bin/python}"
 export OMP_NUM_THREADS=1
@@ -26,8 +25,8 @@ export OMP_NUM_THREADS=1
 train() { # RUN FROM LENGTH SEED DECAY_SHARE [FLAG ...]
   local run=$1 from=$2 length=$3 seed=$4 decay=$5
   shift 5
-  # shellcheck disable=SC2086  # SHAPE and a length are flags with values
-  taskset -c "${CORE:-1}" "$litebert" pretrain --config bundled $SHAPE --init-from "$from" --out "$OUT/$run" $length \
+  # shellcheck disable=SC2086  # shape and length are flags with values
+  taskset -c "${CORE:-1}" "$litebert" pretrain --config bundled $shape --init-from "$from" --out "$OUT/$run" $length \
     --seed "$seed" --data "$SHARDS/wiki" --extra-data "$SHARDS/novels" --resume auto --threads 1 \
     --precision "${PRECISION:-bfloat16}" --schedule.decay-share "$decay" --curriculum.layers 0 6 --curriculum.lr-factor 0 1 \
     --evaluation.examples 1024 "$@"

@@ -34,7 +34,7 @@ def make_bundle(
     num_hidden_words: int = 2000,
     max_bytes: int = MAX_BYTES,
 ) -> int:
-    """Write the folder; its size in bytes.
+    """Write the folder; the size of its weights in bytes.
 
     Args:
         run: a finished pretraining run.
@@ -45,7 +45,7 @@ def make_bundle(
         earlier: what came before the run, if it continued a model.
         glue: folder with SST-2, on which frozen states are probed for the card.
         num_hidden_words: sentences with one hidden word.
-        max_bytes: a larger folder is refused.
+        max_bytes: larger weights are refused.
     """
     source = run / "model"
     if not (source / WEIGHTS_FILE).is_file():
@@ -59,10 +59,10 @@ def make_bundle(
         probed = None if glue is None else probe(temporary, "sst2", glue)
         card = bundle_card(run, temporary, words, data, finetuned, earlier, probed)
         (temporary / "README.md").write_text(card, encoding="utf-8")
-        size = sum(path.stat().st_size for path in temporary.iterdir())
+        size = (temporary / WEIGHTS_FILE).stat().st_size
         if size > max_bytes:
             raise CheckpointError(
-                f"the folder would have {size:,} bytes, at most {max_bytes:,} are allowed; "
+                f"the weights would have {size:,} bytes, at most {max_bytes:,} are allowed; "
                 "bundle a smaller model or vocabulary"
             )
     return size
