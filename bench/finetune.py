@@ -86,9 +86,7 @@ def small_model() -> Path:
     return folder
 
 
-def bench_config(
-    task: str, model: Path, out: Path, arguments: argparse.Namespace
-) -> FinetuneConfig:
+def bench_config(task: str, model: Path, out: Path, arguments: argparse.Namespace) -> FinetuneConfig:
     return FinetuneConfig(
         task,
         model=str(model),
@@ -153,9 +151,7 @@ def measure_trainer(
     set_seed(config.seed)
     labels = len(data.task.form.labels)
     changes = {} if activation is None else {"hidden_act": activation}
-    model = AutoModelForSequenceClassification.from_pretrained(
-        config.model, num_labels=labels, **changes
-    )
+    model = AutoModelForSequenceClassification.from_pretrained(config.model, num_labels=labels, **changes)
     tokenizer = AutoTokenizer.from_pretrained(config.model)
     batch_size = config.batch_size or 32
     steps = -(-len(data.train.features) // batch_size)
@@ -182,12 +178,7 @@ def measure_trainer(
     train = rows_of(list(data.train.features), pad_to)
     if not grouped:
         train = [{k: v for k, v in row.items() if k != "length"} for row in train]
-    trainer = Trainer(
-        model=model,
-        args=settings,
-        train_dataset=train,
-        data_collator=DataCollatorWithPadding(tokenizer),
-    )
+    trainer = Trainer(model=model, args=settings, train_dataset=train, data_collator=DataCollatorWithPadding(tokenizer))
     started = time.perf_counter()
     trainer.train()
     seconds = time.perf_counter() - started
@@ -199,21 +190,15 @@ def measure_trainer(
 def trainer_score(trainer: object, data: TaskData) -> float:
     dev = data.evals[0]
     rows = [
-        {k: v for k, v in row.items() if k not in ("length", "labels")}
-        for row in rows_of(list(dev.features), None)
+        {k: v for k, v in row.items() if k not in ("length", "labels")} for row in rows_of(list(dev.features), None)
     ]
     logits = trainer.predict(rows).predictions  # type: ignore[attr-defined]
     values = np.argmax(logits, axis=-1)
-    predictions = [
-        Prediction(example.id, int(value))
-        for example, value in zip(dev.examples, values, strict=True)
-    ]
+    predictions = [Prediction(example.id, int(value)) for example, value in zip(dev.examples, values, strict=True)]
     return data.task.score(dev.examples, predictions)[data.task.main_metric]
 
 
-def measure_task(
-    task: str, model: Path, arguments: argparse.Namespace
-) -> tuple[list[Measured], TaskData]:
+def measure_task(task: str, model: Path, arguments: argparse.Namespace) -> tuple[list[Measured], TaskData]:
     config = bench_config(task, model, BUILD / "runs" / task, arguments)
     data = prepare_data(config)
     few = arguments.padded_steps
@@ -268,9 +253,7 @@ def report_task(task: str, rows: list[Measured], data: TaskData) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=None, help="default: random albert-small")
     parser.add_argument("--tasks", nargs="+", default=["sst2", "mrpc"])
     parser.add_argument("--examples", type=int, default=6_000, help="most examples; 0: all")

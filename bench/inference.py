@@ -152,9 +152,7 @@ def peer_windows_run(folder: Path, records: Sequence[dict[str, object]]) -> Call
 def peer_single(folder: Path, attention: str) -> Callable[[str], object]:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    model = AutoModelForSequenceClassification.from_pretrained(
-        folder, attn_implementation=attention
-    ).eval()
+    model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation=attention).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
 
     def run(text: str) -> None:
@@ -168,9 +166,7 @@ def export_classifier(folder: Path) -> Path:
     """Export transformers' model with torch.onnx."""
     from transformers import AutoModelForSequenceClassification
 
-    model = AutoModelForSequenceClassification.from_pretrained(
-        folder, attn_implementation="eager"
-    ).eval()
+    model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
     path = folder.with_name("peer") / "model.onnx"
     export_peer(model, path, dynamo=False)
     return path
@@ -205,9 +201,7 @@ def measure_sentences(folders: dict[str, Path], arguments: argparse.Namespace) -
     folder = folders["classification torch"]
     runs: Runs = {
         "transformers pipeline": pipeline_run(folder, texts),
-        "transformers pipeline, sorted": pipeline_run(
-            folder, sorted(texts, key=lambda text: len(encode(text)))
-        ),
+        "transformers pipeline, sorted": pipeline_run(folder, sorted(texts, key=lambda text: len(encode(text)))),
     }
     answers: dict[str, list[int]] = {}
 
@@ -241,17 +235,13 @@ def _share(one: Sequence[int], other: Sequence[int]) -> float:
     return float(np.mean(np.array(one) == np.array(other)))
 
 
-def report(
-    runs: Runs, count: int, unit: str, rounds: int, targets: dict[str, float]
-) -> dict[str, float]:
+def report(runs: Runs, count: int, unit: str, rounds: int, targets: dict[str, float]) -> dict[str, float]:
     """Measure and print; ratios are to the first."""
     times = all_times(runs, rounds)
     first = next(iter(times.values()))
     for name, seconds in times.items():
         target = f", target {targets[name]}x" if name in targets else ""
-        print(
-            f"  {name:<32} {count / min(seconds):8.1f} {unit}  {ratio_text(first, seconds)}{target}"
-        )
+        print(f"  {name:<32} {count / min(seconds):8.1f} {unit}  {ratio_text(first, seconds)}{target}")
     return {name: min(seconds) for name, seconds in times.items()}
 
 
@@ -264,10 +254,7 @@ def measure_latency(folders: dict[str, Path], arguments: argparse.Namespace) -> 
         "plain onnxruntime": plain_onnx(folder, export_classifier(folder), arguments.threads),
     }
     ours = our_predictors(folders, "classification", arguments.threads)
-    runs = peers | {
-        name: lambda text, p=predictor: p.predict([{"text": text}])
-        for name, predictor in ours.items()
-    }
+    runs = peers | {name: lambda text, p=predictor: p.predict([{"text": text}]) for name, predictor in ours.items()}
     texts, _ = sentences(arguments.requests)
     times: dict[str, list[float]] = {name: [] for name in runs}
     # Each for itself, there and back: onnxruntime's threads go on spinning after a run and would
@@ -281,10 +268,7 @@ def measure_latency(folders: dict[str, Path], arguments: argparse.Namespace) -> 
                 started = time.perf_counter()
                 runs[name](text)
                 times[name].append(time.perf_counter() - started)
-    shares = {
-        name: np.percentile(np.array(seconds) * 1000, [50, 95]).tolist()
-        for name, seconds in times.items()
-    }
+    shares = {name: np.percentile(np.array(seconds) * 1000, [50, 95]).tolist() for name, seconds in times.items()}
     fastest = min(shares[name][0] for name in peers)
     fastest_torch = min(shares[name][0] for name in peers if name.startswith("transformers"))
     print(f"\nlatency of single requests, {len(texts)} sentences, ms")

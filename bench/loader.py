@@ -26,14 +26,7 @@ from litebert.data.batches.loader import Loader
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.manifest import Manifest
 from litebert.data.corpus.prepare import prepare
-from litebert.data.corpus.shards import (
-    Documents,
-    ShardSet,
-    seal_split,
-    shard_path,
-    token_dtype,
-    write_shard,
-)
+from litebert.data.corpus.shards import Documents, ShardSet, seal_split, shard_path, token_dtype, write_shard
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
@@ -98,16 +91,12 @@ def measure_loader(loader: Loader, seconds: float, workers: int) -> tuple[float,
     return tokens / elapsed, 1 - tokens / places, batches
 
 
-def collator_batches(
-    shards: Path, length: int, batch_size: int, whole_words: bool
-) -> list[list[Any]]:
+def collator_batches(shards: Path, length: int, batch_size: int, whole_words: bool) -> list[list[Any]]:
     """What the collator takes fastest: arrays, or what it needs to find words, of full length."""
     from transformers import AutoTokenizer
 
     text = ShardSet.open(shards, "train").shards[0].tokens[: length * batch_size * 40]
-    rows: list[Any] = list(
-        text[: len(text) // length * length].astype(np.int64).reshape(-1, length)
-    )
+    rows: list[Any] = list(text[: len(text) // length * length].astype(np.int64).reshape(-1, length))
     if whole_words:
         tokenizer = AutoTokenizer.from_pretrained(shards / "tokenizer")
         columns = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
@@ -118,16 +107,12 @@ def collator_batches(
     return [rows[end - batch_size : end] for end in ends]
 
 
-def measure_collator(
-    shards: Path, length: int, batch_size: int, seconds: float, whole_words: bool
-) -> float:
+def measure_collator(shards: Path, length: int, batch_size: int, seconds: float, whole_words: bool) -> float:
     """Tokens per second of transformers' collator."""
     from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
     tokenizer = AutoTokenizer.from_pretrained(shards / "tokenizer")
-    collate = DataCollatorForLanguageModeling(
-        tokenizer, return_tensors="np", seed=1, whole_word_mask=whole_words
-    )
+    collate = DataCollatorForLanguageModeling(tokenizer, return_tensors="np", seed=1, whole_word_mask=whole_words)
     batches = collator_batches(shards, length, batch_size, whole_words)
     tokens, start = 0, time.perf_counter()
     for batch in cycle(batches):

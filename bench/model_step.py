@@ -129,10 +129,7 @@ def loss_of_ours(model: nn.Module, batch: Batch) -> Tensor:
 
 def loss_of_theirs(model: nn.Module, batch: Batch) -> Tensor:
     out = model(
-        input_ids=batch.ids,
-        token_type_ids=batch.segments,
-        labels=batch.labels,
-        sentence_order_label=batch.orders,
+        input_ids=batch.ids, token_type_ids=batch.segments, labels=batch.labels, sentence_order_label=batch.orders
     )
     loss: Tensor = out.loss
     return loss
@@ -141,9 +138,7 @@ def loss_of_theirs(model: nn.Module, batch: Batch) -> Tensor:
 class Stepper:
     """A model with its optimizer; one call is one training step."""
 
-    def __init__(
-        self, model: nn.Module, loss: Callable[[nn.Module, Batch], Tensor], batch: Batch
-    ) -> None:
+    def __init__(self, model: nn.Module, loss: Callable[[nn.Module, Batch], Tensor], batch: Batch) -> None:
         self.model, self.loss, self.batch = model, loss, batch
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
 
@@ -305,12 +300,8 @@ def print_result(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument(
-        "--cases", nargs="+", default=[*CASES, "memory"], choices=[*CASES, "memory"]
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--cases", nargs="+", default=[*CASES, "memory"], choices=[*CASES, "memory"])
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

@@ -126,10 +126,7 @@ def measure(side: str, text: Path, tokenizer: Path, folder: Path, workers: int) 
     command = [sys.executable, __file__, "--side", side, "--workers", str(workers)]
     for name, path in (("text", text), ("tokenizer", tokenizer), ("out", out), ("answer", answer)):
         command += [f"--{name}", str(path)]
-    process = subprocess.Popen(
-        command,
-        preexec_fn=lambda: os.sched_setaffinity(0, cores),
-    )
+    process = subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, cores))
     peak = 0
     while process.poll() is None:
         peak = max(peak, _memory_of(psutil.Process(process.pid)))

@@ -81,11 +81,7 @@ def corpus(folder: Path, vocab_size: int, megabytes: int) -> Path:
         tokenizer = official
     elif not tokenizer.is_dir():
         train_tokenizer(TokenizerTrainConfig(input=(text,), out=tokenizer, vocab_size=vocab_size))
-    prepare(
-        PrepareConfig(
-            input=(text,), tokenizer=tokenizer, out=shards, layout="paragraphs", dev_fraction=0.05
-        )
-    )
+    prepare(PrepareConfig(input=(text,), tokenizer=tokenizer, out=shards, layout="paragraphs", dev_fraction=0.05))
     return shards
 
 
@@ -128,11 +124,7 @@ def peer_model(shape: ModelConfig, attention: str = "sdpa") -> torch.nn.Module:
 
 
 def run_peer(
-    shape: ModelConfig,
-    batches: Sequence[Batch],
-    seconds: float,
-    attention: str,
-    precision: Precision,
+    shape: ModelConfig, batches: Sequence[Batch], seconds: float, attention: str, precision: Precision
 ) -> tuple[float, int]:
     """Tokens per second of Trainer over whole steps, warm-up left out."""
     from torch.utils.data import DataLoader, Dataset
@@ -178,9 +170,7 @@ def run_peer(
             bf16=precision == "bfloat16",
             dataloader_pin_memory=False,
         )
-        trainer = FixedBatches(
-            model=peer_model(shape, attention), args=arguments, callbacks=[watch]
-        )
+        trainer = FixedBatches(model=peer_model(shape, attention), args=arguments, callbacks=[watch])
         trainer.train()
     return watch.tokens / watch.elapsed, watch.steps
 
@@ -212,9 +202,7 @@ def run_litebert(size: Size, shards: Path, steps: int, precision: Precision) -> 
     return tokens / elapsed, statistics.fmean(waits)
 
 
-def compare(
-    name: str, folder: Path, seconds: float, repeats: int, precision: Precision
-) -> dict[str, object]:
+def compare(name: str, folder: Path, seconds: float, repeats: int, precision: Precision) -> dict[str, object]:
     """Alternate both and compare medians."""
     size = SIZES[name]
     shards = corpus(folder, size.vocab_size, megabytes=20)

@@ -166,9 +166,7 @@ class Target:
 
 
 def percentile(values: list[float], share: float) -> float:
-    return (
-        sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
-    )
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
 
 
 def held(name: str, arguments: argparse.Namespace) -> dict[str, object]:
@@ -232,26 +230,12 @@ def random_bodies(arguments: argparse.Namespace) -> dict[str, object]:
     """Send random bodies of all lengths; memory must be flat after the first tenth."""
     target = Target(arguments)
     generator = random.Random(0)
-    words = [
-        "the",
-        "value",
-        "of",
-        "a",
-        "Ünïcode",
-        "日本",
-        "[MASK]",
-        "function",
-        "(",
-        ",",
-        ".",
-        "42",
-    ]
+    words = ["the", "value", "of", "a", "Ünïcode", "日本", "[MASK]", "function", "(", ",", ".", "42"]
     connection = http.client.HTTPConnection("127.0.0.1", target.port)
     curve, statuses = [target.memory_mb()], Counter[int]()
     for number in range(1, arguments.bodies + 1):
         texts = [
-            " ".join(generator.choices(words, k=generator.randrange(1, 60)))
-            for _ in range(generator.randrange(1, 5))
+            " ".join(generator.choices(words, k=generator.randrange(1, 60))) for _ in range(generator.randrange(1, 5))
         ]
         path, body = generator.choice(
             [
@@ -284,9 +268,7 @@ def random_bodies(arguments: argparse.Namespace) -> dict[str, object]:
     return {"curve_mb": curve, "growth": growth, "statuses": dict(statuses), "kept": kept}
 
 
-def stopping(
-    arguments: argparse.Namespace, rounds: int = 5, clients: int = 32
-) -> dict[str, object]:
+def stopping(arguments: argparse.Namespace, rounds: int = 5, clients: int = 32) -> dict[str, object]:
     """Stop the server under load on kept connections; what was sent must be answered."""
     outcome: Counter[str] = Counter()
     for _ in range(rounds):
@@ -303,9 +285,7 @@ def stopping(
                         outcome["refused: the port is closed"] += 1
                         return
                 try:
-                    connection.request(
-                        "POST", "/fill-mask", ORDINARY, {"content-type": "application/json"}
-                    )
+                    connection.request("POST", "/fill-mask", ORDINARY, {"content-type": "application/json"})
                     response = connection.getresponse()
                     response.read()
                     outcome[f"answered {response.status}"] += 1

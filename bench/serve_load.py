@@ -219,10 +219,7 @@ async def measure(port: int, arguments: argparse.Namespace) -> Figures:
         )
     capacity = max(figures["requests_per_s"] for figures in closed.values())
     # Several times: full queues and new shapes of batches cost memory once, a leak costs it again.
-    spells = [
-        await measure_overload(load, OVERLOAD * capacity, arguments.seconds)
-        for _ in range(arguments.overloads)
-    ]
+    spells = [await measure_overload(load, OVERLOAD * capacity, arguments.seconds) for _ in range(arguments.overloads)]
     *_, before, last = [spell["memory_mb"] for spell in spells]
     calm = closed[min(closed)]["p50_ms"]
     tally = await load.closed_loop(min(closed), min(3.0, arguments.seconds))
@@ -230,20 +227,13 @@ async def measure(port: int, arguments: argparse.Namespace) -> Figures:
     print(f"afterwards, {min(closed)} clients: p50 {afterwards:.1f} ms ({calm:.1f} before)")
     promises = {
         "every request was answered, 200 or 429": not any(spell["lost"] for spell in spells),
-        "some were refused each time, with p99 below a second": all(
-            spell["refused_p99_ms"] < 1000 for spell in spells
-        ),
+        "some were refused each time, with p99 below a second": all(spell["refused_p99_ms"] < 1000 for spell in spells),
         "the last overload needed no more memory than the one before (2 %)": last < 1.02 * before,
         "afterwards it is as quick as before": tally.count(200) > 0 and afterwards < 1.5 * calm,
     }
     for promise, kept in promises.items():
         print(f"{'yes' if kept else 'NO '} {promise}")
-    return {
-        "closed": closed,
-        "overloads": spells,
-        "afterwards": {"p50_ms": afterwards},
-        "promises": promises,
-    }
+    return {"closed": closed, "overloads": spells, "afterwards": {"p50_ms": afterwards}, "promises": promises}
 
 
 async def measure_overload(load: Load, per_s: float, seconds: float) -> dict[str, float]:

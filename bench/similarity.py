@@ -94,9 +94,7 @@ def theirs(data: Path, epochs: float, seed: int) -> tuple[float, float]:
     groups = [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=LR, eps=1e-6, fused=True)
     warmup = round(WARMUP * steps)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda s: s / warmup if s < warmup else 1 - s / steps
-    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: s / warmup if s < warmup else 1 - s / steps)
     drawn = random.Random(seed)
     batches: list[list[Any]] = []
     while len(batches) < steps:

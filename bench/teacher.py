@@ -35,9 +35,7 @@ T_OF_TWO = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 
 def student(folder: Path) -> Path:
     """A model folder with random weights and the bundled vocabulary."""
-    shape = ModelConfig(
-        vocab_size=8192, embedding_size=64, hidden_size=64, num_layers=2, num_heads=2
-    )
+    shape = ModelConfig(vocab_size=8192, embedding_size=64, hidden_size=64, num_layers=2, num_heads=2)
     weights = build_model(shape, "pretraining", generator=torch.Generator().manual_seed(0))
     save_model(weights, folder, bundled_model())
     return folder

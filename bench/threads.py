@@ -97,9 +97,7 @@ def peer(size: str, shards: Path, seconds: float) -> float:
 
     hidden, layers, length, batch = SIZES[size]
     tokenizer = Tokenizer.load(ShardSet.open(shards, "train").tokenizer_folder)
-    shape = preset(
-        "albert-tiny", vocab_size=tokenizer.vocab_size, hidden_size=hidden, num_layers=layers
-    )
+    shape = preset("albert-tiny", vocab_size=tokenizer.vocab_size, hidden_size=hidden, num_layers=layers)
     examples = ExampleConfig(length=length, micro_batch_size=batch)
     sources = [(ShardSet.open(shards, "train"), 1.0)]
     loader = Loader(sources, examples, 0, Vocabulary.of(tokenizer))

@@ -54,12 +54,7 @@ from litebert.optim.config import OptimizerConfig
 from litebert.train.pretraining.config import Curriculum, Evaluation, PretrainConfig, parse_duration
 from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import DevSet
-from litebert.train.pretraining.setup import (
-    Corpora,
-    build_pretraining_model,
-    open_corpora,
-    resolve_model,
-)
+from litebert.train.pretraining.setup import Corpora, build_pretraining_model, open_corpora, resolve_model
 
 if TYPE_CHECKING:
     from transformers import AlbertForPreTraining
@@ -131,10 +126,7 @@ def recipe(options: argparse.Namespace, shards: Path, out: Path, budget: str) ->
         values["threads"] = options.threads
     config = from_dict(PretrainConfig, values, "small.toml")
     evaluation = replace(
-        config.evaluation,
-        every_steps=options.evaluate_every,
-        examples=DEV_EXAMPLES,
-        final_examples=DEV_EXAMPLES,
+        config.evaluation, every_steps=options.evaluate_every, examples=DEV_EXAMPLES, final_examples=DEV_EXAMPLES
     )
     return replace(config, evaluation=evaluation)
 
@@ -340,9 +332,7 @@ def markdown(rows: Mapping[str, Mapping[str, Numbers]]) -> str:
             is_known = row["reached_s"] is not None
             cells.append("{reached_s:.0f} s ({times_sooner:.1f}x)" if is_known else "not reached")
             is_known = row["equal_tokens_loss"] is not None
-            cells.append(
-                "{equal_tokens_loss:.3f} ({equal_tokens_accuracy:.1%})" if is_known else "unknown"
-            )
+            cells.append("{equal_tokens_loss:.3f} ({equal_tokens_accuracy:.1%})" if is_known else "unknown")
             lines.append([system, seed, *(cell.format(**row) for cell in cells)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -357,14 +347,8 @@ def levers(config: PretrainConfig) -> dict[str, tuple[PretrainConfig, Callable[[
     return {
         "all levers": (config, nothing),
         "full depth": (replace(config, curriculum=replace(table, layers=())), nothing),
-        "short first": (
-            replace(config, curriculum=replace(table, length=((0.0, final // 2), (0.5, final)))),
-            nothing,
-        ),
-        "masks 15 %": (
-            replace(config, examples=plain_masks, curriculum=replace(table, mask_rate=())),
-            nothing,
-        ),
+        "short first": (replace(config, curriculum=replace(table, length=((0.0, final // 2), (0.5, final)))), nothing),
+        "masks 15 %": (replace(config, examples=plain_masks, curriculum=replace(table, mask_rate=())), nothing),
         "batch 32": (no_batches, nothing),
         "LAMB": (replace(config, optimizer=OptimizerConfig(name="lamb", lr=2e-3)), nothing),
         "Muon": (replace(config, optimizer=OptimizerConfig(name="muon")), nothing),
@@ -405,12 +389,7 @@ def padded() -> object:
         segments = wide.copy()
         wide[:, :short], segments[:, :short] = batch.input_ids, batch.token_type_ids
         row, column = np.divmod(batch.masked_positions, short)
-        return replace(
-            batch,
-            input_ids=wide,
-            token_type_ids=segments,
-            masked_positions=row * length + column,
-        )
+        return replace(batch, input_ids=wide, token_type_ids=segments, masked_positions=row * length + column)
 
     Feed.take = lambda self, stage: [pad(b, stage.length) for b in original(self, stage)]  # type: ignore[method-assign]
     return lambda: setattr(Feed, "take", original)
@@ -549,9 +528,7 @@ def ablate(options: argparse.Namespace, shards: Path) -> None:
     print(json.dumps(summary, indent=1))
 
 
-def write(
-    folder: Path, name: str, summary: object, curves: Mapping[str, Sequence[Curve]], title: str
-) -> None:
+def write(folder: Path, name: str, summary: object, curves: Mapping[str, Sequence[Curve]], title: str) -> None:
     """Write what was found, and the plot if there are curves."""
     write_json(folder / f"{name}.json", {"summary": summary, "curves": curves})
     if curves:
@@ -583,8 +560,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     shards = options.shards or corpus(options.folder, 8192, options.megabytes)
     print(
-        f"torch {torch.__version__}, transformers {transformers.__version__}, "
-        f"{torch.get_num_threads()} threads",
+        f"torch {torch.__version__}, transformers {transformers.__version__}, {torch.get_num_threads()} threads",
         file=sys.stderr,
     )
     (ablate if options.levers else compare)(options, shards)

@@ -12,15 +12,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from litebert import (
-    ExampleConfig,
-    OptimizerConfig,
-    PrepareConfig,
-    PretrainConfig,
-    ScheduleConfig,
-    prepare,
-    pretrain,
-)
+from litebert import ExampleConfig, OptimizerConfig, PrepareConfig, PretrainConfig, ScheduleConfig, prepare, pretrain
 
 
 def main() -> None:

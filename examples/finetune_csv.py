@@ -32,9 +32,7 @@ def main() -> None:
         f"[columns]\ntext = {json.dumps(options.text)}\nlabel = {json.dumps(options.label)}\n",
         encoding="utf-8",
     )
-    run = FinetuneConfig(
-        str(task_file), model=options.model, out=options.out / "run", epochs=options.epochs
-    )
+    run = FinetuneConfig(str(task_file), model=options.model, out=options.out / "run", epochs=options.epochs)
     result = finetune(run)
     score, baseline = result.scores["accuracy"], result.baseline["accuracy"]
     print(f"accuracy {score:.1%} of {result.dev_examples} rows; always the same {baseline:.1%}")

@@ -25,9 +25,7 @@ def main() -> None:
 
     # 1. A vocabulary of the text's own; a small text gets fewer pieces.
     vocab_size = options.vocab_size
-    litebert.train_tokenizer(
-        litebert.TokenizerTrainConfig((options.corpus,), tokenizer, vocab_size, shrink=True)
-    )
+    litebert.train_tokenizer(litebert.TokenizerTrainConfig((options.corpus,), tokenizer, vocab_size, shrink=True))
 
     # 2. The text as tokens, once. Pairs and masks are drawn while training.
     litebert.prepare(litebert.PrepareConfig((options.corpus,), tokenizer, shards, dev_fraction=0.1))

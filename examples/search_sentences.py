@@ -41,9 +41,7 @@ def main() -> None:
     predictor = Predictor.load(options.model)
     centre = predictor.embed(sentences).mean(axis=0)
     index = unit_vectors(predictor, sentences, centre)
-    for query, vector in zip(
-        options.query, unit_vectors(predictor, options.query, centre), strict=True
-    ):
+    for query, vector in zip(options.query, unit_vectors(predictor, options.query, centre), strict=True):
         print(f"{query}  ({len(sentences):,} sentences)")
         similarity = index @ vector
         for place in np.argsort(-similarity)[: options.top]:

@@ -27,9 +27,7 @@ def shared() -> Path:
     """The folder with reference outputs and data sets, which users of the project do not have."""
     folder = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
     if not (folder / "fixtures").is_dir():
-        pytest.skip(
-            f"no reference data at {folder}: set LITEBERT_SHARED to its folder (fixtures/, data/)"
-        )
+        pytest.skip(f"no reference data at {folder}: set LITEBERT_SHARED to its folder (fixtures/, data/)")
     return folder
 
 
@@ -65,9 +63,7 @@ def tiny_tokenizer(tiny_tokenizer_dir: Path) -> SentencePieceTokenizer:
 
 
 @pytest.fixture(scope="session")
-def tiny_shards_dir(
-    tmp_path_factory: pytest.TempPathFactory, python_text: Path, tiny_tokenizer_dir: Path
-) -> Path:
+def tiny_shards_dir(tmp_path_factory: pytest.TempPathFactory, python_text: Path, tiny_tokenizer_dir: Path) -> Path:
     """Token shards of the documentation topics, with a dev split."""
     from litebert.data.corpus.config import PrepareConfig
     from litebert.data.corpus.prepare import prepare

@@ -121,17 +121,13 @@ class Job:
 
 
 _TRAIN = "pretrain|--config|tiny.toml|--data|shards|--out|out|--steps|2"
-_TUNE = (
-    "finetune|task.toml|--model|classifier|--out|out|--steps|2|--eval-every-steps|1|--batch-size|4"
-)
+_TUNE = "finetune|task.toml|--model|classifier|--out|out|--steps|2|--eval-every-steps|1|--batch-size|4"
 _BUILD = "prepare|--tokenizer|tokenizer|--out|out|--workers|1|--shard-tokens|400|--input|text.txt"
 JOBS: dict[str, Job] = {
     "checkpoints and final model": Job(
         _TRAIN, f"{_TRAIN}|--resume|auto", ("model/model.safetensors", "model/config.json"), "model"
     ),
-    "fine-tuned model": Job(
-        _TUNE, f"{_TUNE}|--resume|auto", ("model/model.safetensors", "model/task.json"), "model"
-    ),
+    "fine-tuned model": Job(_TUNE, f"{_TUNE}|--resume|auto", ("model/model.safetensors", "model/task.json"), "model"),
     "build": Job(_BUILD, _BUILD, ("manifest.json", "train/00000.bin", "train/00000.idx")),
     "imported model": Job("import|hf|model|out", "import|hf|model|out", ("model.safetensors",), ""),
     "ONNX model": Job("export|onnx|model|out", "export|onnx|model|out", ("model.onnx",), ""),

@@ -55,9 +55,7 @@ def splice(data: bytes, draw: random.Random) -> bytes:
     start = draw.randrange(len(data) + 1)
     size = draw.choice((0, 1, 8, 64, 4096))
     other = draw.randrange(len(data) + 1)
-    noise = draw.choice(
-        (draw.randbytes(size), bytes(size), b"\xff" * 9, b"\n\n{[,:", data[other : other + size])
-    )
+    noise = draw.choice((draw.randbytes(size), bytes(size), b"\xff" * 9, b"\n\n{[,:", data[other : other + size]))
     return data[:start] + noise + data[start + draw.choice((0, len(noise))) :]
 
 
@@ -165,11 +163,7 @@ def bundle_block(data: bytes, draw: random.Random) -> bytes:
             changed = bytearray(data[: candidate + 1])
             for _ in range(draw.choice((1, 2, 4))):
                 changed[draw.randrange(candidate)] = draw.choice((0, 1, 0x7F, 0x80, 0xFF))
-            return (
-                bytes(changed)
-                + masked_crc32c(bytes(changed)).to_bytes(4, "little")
-                + data[candidate + 5 :]
-            )
+            return bytes(changed) + masked_crc32c(bytes(changed)).to_bytes(4, "little") + data[candidate + 5 :]
     return flip(data, draw)
 
 
@@ -203,20 +197,14 @@ READERS: dict[str, Reader] = {
     "config (TOML)": Reader(("tiny.toml",), (TRAIN.replace("shards", "none"),), TEXTS),
     "task file (TOML)": Reader(("task.toml",), (SCORE, ROWS + "rows.csv"), TEXTS),
     "config.json": Reader(("model/config.json",), (FILL, ONNX, COPY), JSONS),
-    "config.json of ONNX": Reader(
-        ("onnx/config.json",), (FILL.replace("|model|", "|onnx|"),), JSONS
-    ),
+    "config.json of ONNX": Reader(("onnx/config.json",), (FILL.replace("|model|", "|onnx|"),), JSONS),
     "task.json": Reader(
         ("classifier/task.json", "span/task.json"),
         (ROWS + "rows.jsonl", "predict|squad1|--model|span|--input|questions.jsonl"),
         JSONS,
     ),
-    "shard manifest": Reader(
-        ("shards/manifest.json",), ("inspect|shards", "inspect|shards", TRAIN), JSONS
-    ),
-    "shard tokens": Reader(
-        ("shards/train/00000.bin", "shards/dev/00000.bin"), ("inspect|shards", TRAIN)
-    ),
+    "shard manifest": Reader(("shards/manifest.json",), ("inspect|shards", "inspect|shards", TRAIN), JSONS),
+    "shard tokens": Reader(("shards/train/00000.bin", "shards/dev/00000.bin"), ("inspect|shards", TRAIN)),
     "shard offsets": Reader(("shards/train/00000.idx",), ("inspect|shards", TRAIN)),
     "unigrams.npy": Reader(("shards/train/unigrams.npy",), (TRAIN,)),
     "run manifest": Reader(
@@ -226,17 +214,10 @@ READERS: dict[str, Reader] = {
         outputs=("out", "run/report.html"),
     ),
     "metrics.jsonl": Reader(
-        ("run/metrics.jsonl", "finetuned/metrics.jsonl"),
-        (REPORT, "report|finetuned", RESUME),
-        TEXTS,
+        ("run/metrics.jsonl", "finetuned/metrics.jsonl"), (REPORT, "report|finetuned", RESUME), TEXTS
     ),
     "report figures": Reader(
-        (
-            "finetuned/result.json",
-            "finetuned/mistakes.json",
-            "run/samples.json",
-            "finetuned/manifest.json",
-        ),
+        ("finetuned/result.json", "finetuned/mistakes.json", "run/samples.json", "finetuned/manifest.json"),
         (REPORT, "report|finetuned", "report|finetuned|--table|out"),
         JSONS,
     ),
@@ -246,51 +227,30 @@ READERS: dict[str, Reader] = {
         (*JSONS, resealed(absurd_value), resealed(absurd_value), resealed(absurd_value)),
     ),
     "checkpoint tensors": Reader(
-        (
-            "run/checkpoints/step-2/weights.safetensors",
-            "run/checkpoints/step-2/optimizer.safetensors",
-        ),
+        ("run/checkpoints/step-2/weights.safetensors", "run/checkpoints/step-2/optimizer.safetensors"),
         (RESUME, "export|checkpoint|run|out"),
         (*ANY, header),
     ),
-    "safetensors": Reader(
-        ("model/model.safetensors",), (FILL, ONNX, COPY), (*ANY, header, header, header)
-    ),
+    "safetensors": Reader(("model/model.safetensors",), (FILL, ONNX, COPY), (*ANY, header, header, header)),
     "safetensors index": Reader(
         ("sharded/model.safetensors.index.json",), (FILL.replace("|model|", "|sharded|"),), JSONS
     ),
-    "pytorch_model.bin": Reader(
-        ("pickled/pytorch_model.bin",), (FILL.replace("|model|", "|pickled|"),)
-    ),
-    "ONNX": Reader(
-        ("onnx/model.onnx",), (FILL.replace("|model|", "|onnx|"),), (*ANY, graph, graph, graph)
-    ),
+    "pytorch_model.bin": Reader(("pickled/pytorch_model.bin",), (FILL.replace("|model|", "|pickled|"),)),
+    "ONNX": Reader(("onnx/model.onnx",), (FILL.replace("|model|", "|onnx|"),), (*ANY, graph, graph, graph)),
     "Parquet": Reader(("rows.parquet",), (ROWS + "rows.parquet", PREPARE + "rows.parquet")),
     "JSON lines": Reader(("rows.jsonl",), (ROWS + "rows.jsonl", PREPARE + "rows.jsonl"), TEXTS),
-    "CSV and TSV": Reader(
-        ("rows.csv", "rows.tsv"), (ROWS + "rows.csv", ROWS + "rows.tsv", SCORE), TEXTS
-    ),
-    "plain text": Reader(
-        ("text.txt", "text.txt.gz"), (PREPARE + "text.txt", PREPARE + "text.txt.gz")
-    ),
+    "CSV and TSV": Reader(("rows.csv", "rows.tsv"), (ROWS + "rows.csv", ROWS + "rows.tsv", SCORE), TEXTS),
+    "plain text": Reader(("text.txt", "text.txt.gz"), (PREPARE + "text.txt", PREPARE + "text.txt.gz")),
     "SQuAD JSON": Reader(
-        ("squad.json", "answers.json"),
-        ("evaluate|squad1|--predictions|answers.json|--data|squad.json",),
-        JSONS,
+        ("squad.json", "answers.json"), ("evaluate|squad1|--predictions|answers.json|--data|squad.json",), JSONS
     ),
-    "spiece.model": Reader(
-        ("tokenizer/spiece.model",), ("tokenizer|encode|--tokenizer|tokenizer",), stdin=TEXT
-    ),
-    "tokenizer JSON": Reader(
-        ("model/tokenizer.json", "model/tokenizer_config.json"), (FILL, COPY, ONNX), JSONS
-    ),
+    "spiece.model": Reader(("tokenizer/spiece.model",), ("tokenizer|encode|--tokenizer|tokenizer",), stdin=TEXT),
+    "tokenizer JSON": Reader(("model/tokenizer.json", "model/tokenizer_config.json"), (FILL, COPY, ONNX), JSONS),
     "TensorFlow index": Reader(
         ("tf/model.ckpt-best.index",), ("import|tf|tf|out",), (*ANY, bundle_block, bundle_block)
     ),
     "TensorFlow data": Reader(
-        ("tf/model.ckpt-best.data-00000-of-00001", "tf/albert_config.json"),
-        ("import|tf|tf|out",),
-        JSONS,
+        ("tf/model.ckpt-best.data-00000-of-00001", "tf/albert_config.json"), ("import|tf|tf|out",), JSONS
     ),
     "build records": Reader(
         ("finished/sources.jsonl", "finished/manifest.json"),

@@ -36,11 +36,7 @@ LEVERS: dict[str, Any] = {
 GROWTH: dict[str, Any] = {
     "curriculum": Curriculum(layers=((0.0, 1), (0.5, 2))),
     "model": ModelSection(
-        preset="albert-tiny",
-        hidden_size=64,
-        embedding_size=32,
-        intermediate_size=64,
-        sharing="none",
+        preset="albert-tiny", hidden_size=64, embedding_size=32, intermediate_size=64, sharing="none"
     ),
 }
 """Layers of their own, one at first."""
@@ -58,12 +54,7 @@ def small_config(shards: Path, out: Path, **changes: object) -> PretrainConfig:
         # A busy machine must not change the number, and with it the last bits.
         "threads": torch.get_num_threads(),
         "log_every_steps": 1,
-        "model": {
-            "preset": "albert-tiny",
-            "hidden_size": 64,
-            "embedding_size": 32,
-            "intermediate_size": 64,
-        },
+        "model": {"preset": "albert-tiny", "hidden_size": 64, "embedding_size": 32, "intermediate_size": 64},
         "examples": {"length": 32, "micro_batch_size": 2},
         "optimizer": {"name": "adamw", "lr": 2e-3},
         "schedule": {"name": "trapezoid", "warmup_share": 0.1},

@@ -228,9 +228,7 @@ def test_no_room_is_crowded() -> None:
 
 # What Windows lacks: imported when it is used, after a look whether it is there.
 UNIX_ONLY = frozenset({"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "syslog"})
-UNIX_SIGNALS = frozenset(
-    {"SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGPIPE", "SIGKILL"}
-)
+UNIX_SIGNALS = frozenset({"SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGPIPE", "SIGKILL"})
 
 
 def test_nothing_at_import_that_windows_lacks() -> None:
@@ -270,9 +268,7 @@ def test_no_file_is_long() -> None:
 
 def test_a_name_is_defined_once() -> None:
     assert not names_defined_twice({module: path.read_text() for module, path in modules()})
-    assert names_defined_twice({"a": "class Same: ...", "b": "def Same(): ..."}) == {
-        "Same": ["a", "b"]
-    }
+    assert names_defined_twice({"a": "class Same: ...", "b": "def Same(): ..."}) == {"Same": ["a", "b"]}
 
 
 def test_torch_is_not_imported_by_torch_free_modules() -> None:
@@ -287,18 +283,13 @@ def test_torch_is_not_imported_by_torch_free_modules() -> None:
 
 
 def test_help_does_not_import_torch() -> None:
-    code = (
-        "import sys; from litebert.cli import main; main(['--help']); print('torch' in sys.modules)"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    code = "import sys; from litebert.cli import main; main(['--help']); print('torch' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip().endswith("False")
 
 
 @pytest.mark.parametrize(
-    "module",
-    ["text.tokenizer", "data.batches.loader", "tasks.base", "predict.predictor", "serve.app"],
+    "module", ["text.tokenizer", "data.batches.loader", "tasks.base", "predict.predictor", "serve.app"]
 )
 def test_torch_free_modules_really_run_without_torch(module: str) -> None:
     """What a module imports indirectly counts too: hide torch and import it."""
@@ -319,7 +310,5 @@ def test_only_dist_names_torch_distributed() -> None:
 
 
 def test_every_module_says_its_job() -> None:
-    missing = [
-        module for module, path in modules() if not ast.get_docstring(ast.parse(path.read_text()))
-    ]
+    missing = [module for module, path in modules() if not ast.get_docstring(ast.parse(path.read_text()))]
     assert not missing

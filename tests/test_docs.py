@@ -18,10 +18,7 @@ import litebert
 from litebert.cli import COMMANDS, build_app
 
 README = REPOSITORY / "README.md"
-PAGES = [
-    *sorted(REPOSITORY.glob("*.md")),
-    *sorted((REPOSITORY / "docs").rglob("*.md")),
-]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
 RUN_PAGES = [page for page in PAGES if "```bash run\n" in page.read_text(encoding="utf-8")]
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -34,11 +31,7 @@ def blocks(path: Path, language: str) -> list[tuple[str, str]]:
 
 def commands(path: Path) -> list[str]:
     """Return the shell commands of a page, continuation lines joined."""
-    lines = [
-        line
-        for _, content in blocks(path, "bash")
-        for line in content.replace("\\\n", " ").splitlines()
-    ]
+    lines = [line for _, content in blocks(path, "bash") for line in content.replace("\\\n", " ").splitlines()]
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 

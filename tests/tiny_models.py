@@ -18,15 +18,11 @@ HEADS: tuple[Head, ...] = (
     "span",
     "squad2",
 )
-TINY = ModelConfig(
-    vocab_size=1000, embedding_size=16, hidden_size=32, num_heads=2, num_layers=3, max_positions=64
-)
+TINY = ModelConfig(vocab_size=1000, embedding_size=16, hidden_size=32, num_heads=2, num_layers=3, max_positions=64)
 LABELS = ("O", "B-NAME", "I-NAME")
 
 
-def random_model_folder(
-    folder: Path, head: Head, tokenizer_dir: Path | None, config: ModelConfig = TINY
-) -> Path:
+def random_model_folder(folder: Path, head: Head, tokenizer_dir: Path | None, config: ModelConfig = TINY) -> Path:
     """Write a model whose biases and norms are random too, so that a wrong name shows."""
     import torch
 

@@ -128,8 +128,7 @@ def _own_limits(run: Path, dev: Mapping[str, object]) -> str:
     config = RunFolder.open(run).manifest()["config"]
     assert isinstance(config, Mapping), "the run wrote it"
     lines = [
-        f"- Most of its training had {config['examples']['length']} tokens at a time; it reads "
-        "longer inputs less well."
+        f"- Most of its training had {config['examples']['length']} tokens at a time; it reads longer inputs less well."
     ]
     if dev.get("dev_sop_accuracy") is not None:
         accuracy, pairs = _number(dev, "dev_sop_accuracy"), _number(dev, "dev_sop_pairs")
@@ -299,15 +298,11 @@ def _finetuned(runs: Sequence[Path]) -> str:
         metric = result.metric
         seeds = [scores[metric] for scores in result.by_seed]
         ends = f" ({_score(min(seeds))} to {_score(max(seeds))})" if seeds else ""
-        beside = [
-            _score(result.baselines[n][metric]) if n in result.baselines else "" for n in _BESIDE
-        ]
+        beside = [_score(result.baselines[n][metric]) if n in result.baselines else "" for n in _BESIDE]
         own = f"{_score(result.scores[metric])}{ends}"
         always = _score(result.baseline[metric])
         rows.append((result.task, metric, f"{result.train_examples:,}", own, *beside, always))
-    return "Fine-tuned, on dev; of several seeds the median, lowest and highest:\n\n" + _table(
-        *rows
-    )
+    return "Fine-tuned, on dev; of several seeds the median, lowest and highest:\n\n" + _table(*rows)
 
 
 def _score(value: float) -> str:

@@ -58,10 +58,7 @@ languages other than English, and questions about facts are beyond it.
 """
 
 
-_NAMES = {
-    "words": "cosines of tf-idf, no model",
-    "untrained": "the pretrained model before it was taught",
-}
+_NAMES = {"words": "cosines of tf-idf, no model", "untrained": "the pretrained model before it was taught"}
 
 
 def main() -> None:

@@ -109,11 +109,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=25_000, help="pairs drawn of each file")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    pairs = [
-        pair
-        for path in options.input
-        for pair in neighbouring_sentences(path, options.count, options.seed)
-    ]
+    pairs = [pair for path in options.input for pair in neighbouring_sentences(path, options.count, options.seed)]
     if options.squad is not None:
         pairs += questions_with_sentences(options.squad, 2 * options.count, options.seed)
     sentences = list(dict.fromkeys(text for pair in pairs for text in pair))
@@ -134,9 +130,7 @@ def main() -> None:
     table = {
         "text": [firsts[number] for number in order],
         "text_pair": pyarrow.array([seconds[number] for number in order], pyarrow.string()),
-        "embedding": pyarrow.FixedSizeListArray.from_arrays(
-            pyarrow.array(embeddings.reshape(-1)), embeddings.shape[1]
-        ),
+        "embedding": pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(embeddings.reshape(-1)), embeddings.shape[1]),
     }
     pyarrow.parquet.write_table(pyarrow.table(table), options.out)
     print(f"{options.out}: {len(texts):,} texts, {len(joined):,} pairs")

@@ -63,10 +63,7 @@ def main() -> None:
     vectors = SentenceTransformer(options.encoder, device="cpu").encode(
         texts, show_progress_bar=True, normalize_embeddings=True
     )
-    rows = (
-        {"text": text, "embedding": vector.tolist()}
-        for text, vector in zip(texts, vectors, strict=True)
-    )
+    rows = ({"text": text, "embedding": vector.tolist()} for text, vector in zip(texts, vectors, strict=True))
     write_vectors(options.out, rows, vectors.shape[1])
 
 

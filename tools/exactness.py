@@ -32,8 +32,7 @@ def page(records: Path) -> str:
     if not found:
         raise SystemExit(f"{records} holds no records: run the parity tests (`make exactness`)")
     rows = sorted(
-        f"| {record['reference']} | {record['max_difference']:.2g} | `{record['command']}` |"
-        for record in found
+        f"| {record['reference']} | {record['max_difference']:.2g} | `{record['command']}` |" for record in found
     )
     return INTRODUCTION + "\n".join(rows) + "\n"
 

@@ -63,11 +63,7 @@ def find_hidden_words(model_folder: Path, shards: Path, count: int = 500) -> Hid
     unigram = np.tile(frequent, (len(golds), 1))
     found = [_guesses(model, questions, tokenizer.pad_id)]
     found += [_guesses(untrained, questions, tokenizer.pad_id), unigram]
-    shares = [
-        float((guesses[:, :top] == golds[:, None]).any(1).mean())
-        for guesses in found
-        for top in (1, TOP)
-    ]
+    shares = [float((guesses[:, :top] == golds[:, None]).any(1).mean()) for guesses in found for top in (1, TOP)]
     return HiddenWords(len(golds), *(round(share, 4) for share in shares))
 
 
@@ -86,9 +82,7 @@ def _questions(dev: ShardSet, tokenizer: Tokenizer, count: int) -> list[tuple[li
             continue
         # A whole word: its successor starts a word too.
         places = [
-            place
-            for place in range(len(ids) - 1)
-            if starts[ids[place + 1]] and _is_word(tokenizer, int(ids[place]))
+            place for place in range(len(ids) - 1) if starts[ids[place + 1]] and _is_word(tokenizer, int(ids[place]))
         ]
         if not places:
             continue
@@ -112,9 +106,7 @@ def _untrained(config: ModelConfig) -> PretrainingModel:
     return PretrainingModel(config, generator=torch.Generator().manual_seed(0)).eval()
 
 
-def _guesses(
-    model: PretrainingModel, questions: list[tuple[list[int], int, int]], pad_id: int
-) -> np.ndarray:
+def _guesses(model: PretrainingModel, questions: list[tuple[list[int], int, int]], pad_id: int) -> np.ndarray:
     """Return the likeliest ids at each hidden word; int64 [len(questions), TOP]."""
     rows = []
     for start in range(0, len(questions), _BATCH):

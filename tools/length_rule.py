@@ -20,19 +20,13 @@ LENGTHS = (64, 128, 512)
 
 def main() -> None:
     """Print a table: the accuracy of "the first segment is longer, so they are swapped"."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument(
-        "shards", type=Path, nargs="+", help="folders of token shards; the first shard counts"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("shards", type=Path, nargs="+", help="folders of token shards; the first shard counts")
     print("| corpus | length |", " | ".join(get_args(Rules)), "|")
     print("| --- " * (2 + len(get_args(Rules))) + "|")
     for folder in parser.parse_args().shards:
         shard = ShardSet.open(folder, "train").shards[0]
-        offsets = [
-            np.asarray(a, np.int64) for a in (shard.sentence_offsets, shard.document_offsets)
-        ]
+        offsets = [np.asarray(a, np.int64) for a in (shard.sentence_offsets, shard.document_offsets)]
         for length in LENGTHS:
             cells = []
             for rules in get_args(Rules):

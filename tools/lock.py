@@ -35,9 +35,7 @@ def compiled(pins: Path, *options: str) -> list[str]:
     """Return uv's answer as blocks: a requirement and, indented below it, its hashes."""
     command = ["uv", "pip", "compile", "pyproject.toml", "--universal", "--python-version", "3.11"]
     quiet = ["--quiet", "--no-header", "--no-annotate", "--constraint", str(pins)]
-    answer = subprocess.run(
-        [*command, *quiet, *options], cwd=REPOSITORY, text=True, check=True, stdout=subprocess.PIPE
-    )
+    answer = subprocess.run([*command, *quiet, *options], cwd=REPOSITORY, text=True, check=True, stdout=subprocess.PIPE)
     blocks = re.split(r"\n(?! )", answer.stdout.strip())
     return [block for block in blocks if not GPU_PACKAGES.match(block)]
 

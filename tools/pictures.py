@@ -105,9 +105,7 @@ def draw_pipeline() -> Path:
         "fill:#1864ab}</style>"
         '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" '
         'markerHeight="7" orient="auto"><path d="M0 0L10 5L0 10z" fill="#868e96"/></marker></defs>'
-        f'<rect width="{width}" height="{height}" rx="12" fill="#ffffff"/>'
-        + "".join(shapes)
-        + "</svg>\n",
+        f'<rect width="{width}" height="{height}" rx="12" fill="#ffffff"/>' + "".join(shapes) + "</svg>\n",
         encoding="utf-8",
     )
     return path
@@ -162,9 +160,7 @@ def _two_plots(name: str) -> Iterator[tuple[Path, Axes, Axes]]:
     figure.savefig(path)
 
 
-def _plot(
-    axes: Axes, run: Path, key: str, colour: str, label: str, style: str = "-", width: float = 1.5
-) -> None:
+def _plot(axes: Axes, run: Path, key: str, colour: str, label: str, style: str = "-", width: float = 1.5) -> None:
     if line := points(RunFolder.open(run).metrics(), key):
         xs, ys = zip(*line, strict=True)
         axes.plot(xs, ys, style, color=colour, label=label, linewidth=width, markersize=3)

@@ -30,11 +30,7 @@ RIDGE = 10.0
 def refitted(positions: FloatArray, learned: int) -> FloatArray:
     """Positions [P, E] whose first ``learned`` stay, and the others continue their pattern."""
     places = np.arange(len(positions))
-    waves = [
-        w
-        for w in wave_numbers(positions.shape[1] // 2).tolist()
-        if 2 * math.pi / w <= LONGEST_WAVE_TOKENS
-    ]
+    waves = [w for w in wave_numbers(positions.shape[1] // 2).tolist() if 2 * math.pi / w <= LONGEST_WAVE_TOKENS]
     columns = [f(wave * places) for wave in waves for f in (np.cos, np.sin)]
     features = np.stack([*columns, np.ones(len(places))], axis=1)
     known = slice(2, learned)  # the first two are those of [CLS] and of what follows it

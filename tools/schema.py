@@ -57,11 +57,7 @@ def _table(cls: type, is_whole: bool) -> dict[str, object]:
     table: dict[str, object] = {
         "type": "object", "properties": properties, "additionalProperties": False,
     }  # fmt: skip
-    needed = [
-        field.name
-        for field in fields
-        if field.default is field.default_factory is dataclasses.MISSING
-    ]
+    needed = [field.name for field in fields if field.default is field.default_factory is dataclasses.MISSING]
     return {**table, "required": needed} if is_whole and needed else table
 
 

@@ -35,9 +35,7 @@ def vendor(target: Path) -> dict[str, str]:
         if name.endswith(".gz"):
             content = gzip.compress(content, 9, mtime=0)
         (target / name).write_bytes(content)
-    lines = [
-        f"{package} {version} (npm): {LICENCES[package]}\n" for package, version in versions.items()
-    ]
+    lines = [f"{package} {version} (npm): {LICENCES[package]}\n" for package, version in versions.items()]
     (target / "LICENCES.txt").write_text("".join(lines), encoding="utf-8")
     (target / "versions.json").write_text(json.dumps(versions) + "\n", encoding="utf-8")
     return versions

@@ -56,16 +56,11 @@ def split(weight: Wide, units: IntArray, noise: float, generator: np.random.Gene
     return parts
 
 
-def widened(
-    tensors: Mapping[str, FloatArray], inner: int, noise: float, seed: int
-) -> dict[str, FloatArray]:
+def widened(tensors: Mapping[str, FloatArray], inner: int, noise: float, seed: int) -> dict[str, FloatArray]:
     """Tensors of a model of twice the hidden size with ``inner`` units in its feed-forward."""
     generator = np.random.default_rng(seed)
     narrow_inner, hidden = tensors[_LAYER + "ffn.weight"].shape
-    units = {
-        "hidden": np.tile(np.arange(hidden), 2),
-        "inner": np.resize(np.arange(narrow_inner), inner),
-    }
+    units = {"hidden": np.tile(np.arange(hidden), 2), "inner": np.resize(np.arange(narrow_inner), inner)}
     wide: dict[str, FloatArray] = {}
     for name, tensor in tensors.items():
         written, read = _AXES.get(name.rsplit(".", 1)[0], ("", ""))
@@ -86,9 +81,7 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="model folder whose layers share one block")
     parser.add_argument("out", type=Path, help="folder to write")
     parser.add_argument("--intermediate-size", type=int, help="default: twice the model's")
-    parser.add_argument(
-        "--noise", type=float, default=0.5, help="of the splits, in their deviation"
-    )
+    parser.add_argument("--noise", type=float, default=0.5, help="of the splits, in their deviation")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with atomic_folder(options.out) as folder:

@@ -63,9 +63,7 @@ _PUBLIC = {
     "litebert.train.adapting.engine": "adapt",
     "litebert.train.finetuning.config": "FinetuneConfig",
     "litebert.train.finetuning.engine": "finetune",
-    "litebert.train.pretraining.config": (
-        "Checkpoints Curriculum Evaluation InitialWeights Objective PretrainConfig"
-    ),
+    "litebert.train.pretraining.config": ("Checkpoints Curriculum Evaluation InitialWeights Objective PretrainConfig"),
     "litebert.train.pretraining.engine": "pretrain",
     "litebert.train.pretraining.scoring": "evaluate_pretraining",
     "litebert.train.probe": "probe",

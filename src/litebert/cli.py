@@ -55,10 +55,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "analyze.layers": ("analyze:layers", "How far each layer moves the embeddings (Figure 1)."),
     "import.tf": ("import_:tf", "Convert an official TensorFlow checkpoint."),
     "import.hf": ("import_:hf", "Copy a Hugging Face model, with known-wrong settings corrected."),
-    "export.checkpoint": (
-        "export:checkpoint",
-        "Turn a checkpoint of a pretraining run into a model folder.",
-    ),
+    "export.checkpoint": ("export:checkpoint", "Turn a checkpoint of a pretraining run into a model folder."),
     "export.onnx": ("export:onnx", "Export to ONNX, weights stored once."),
     "export.hub": ("export:hub", "Export one folder that every runtime loads, with a card."),
     "export.page": ("export:web_page", "Export a page that runs a model in the browser."),
@@ -87,9 +84,7 @@ def build_app(arguments: Sequence[str] = ()) -> App:
         result_action="return_value",
         help_format="plaintext",
         help_on_error=False,
-        default_parameter=Parameter(
-            show_default=shown_default, negative_bool=(), negative_iterable=()
-        ),
+        default_parameter=Parameter(show_default=shown_default, negative_bool=(), negative_iterable=()),
     )
     for name, text in GROUPS.items():
         app.command(App(name=name, help=text))
@@ -211,8 +206,7 @@ def _check_file(values: dict[str, object], path: Path, arguments: Sequence[str])
 def _with_flags(message: str, arguments: Sequence[str]) -> str:
     """A message with settings as the flags that people type: --model.max-positions.
 
-    Single words are left: they may be words. So are the settings of a file, where they are
-    called so.
+    Single words are left: they may be words. So are the settings of a file, where they are called so.
     """
     words = _command_words(arguments)
     if not words or re.search(r"\.(toml|json): ", message):
@@ -271,9 +265,7 @@ def _command_words(arguments: Sequence[str]) -> list[str]:
     return []
 
 
-def _without_overridden_lengths(
-    values: dict[str, object], arguments: Sequence[str]
-) -> dict[str, object]:
+def _without_overridden_lengths(values: dict[str, object], arguments: Sequence[str]) -> dict[str, object]:
     """Drop the file's run lengths if a flag gives another: `--budget 5m` is not cut by `steps`.
 
     A warm-up counted in steps belongs to that length and goes with it: the default share holds.

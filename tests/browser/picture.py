@@ -21,9 +21,7 @@ COLOURS = 256  # keeps the file small, and nobody sees it
 def take(address: str, text: str) -> list[Image.Image]:
     """Return the two panels as pictures of one width."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1160, "height": 820})
         page.emulate_media(reduced_motion="reduce")
         page.goto(address)

@@ -143,9 +143,7 @@ def test_the_switch_on_three_panels(page: Page, server: Server) -> None:
         screenshot(page, f"here-{panel}")
 
 
-def test_the_page_answers_as_python_does(
-    page: Page, server: Server, folders: dict[str, Path]
-) -> None:
+def test_the_page_answers_as_python_does(page: Page, server: Server, folders: dict[str, Path]) -> None:
     opened(page, server)
     ours = Predictor.load(folders["pretraining"])
     found = ask_here(page, "pretraining", "/fill-mask", {"text": MASKED, "top_k": 7})
@@ -157,9 +155,7 @@ def test_the_page_answers_as_python_does(
         assert [row["score"] for row in theirs] == pytest.approx([b.score for b in own], abs=1e-5)
     body = {"first": TEXTS[0], "second": TEXTS[1]}
     order = ask_here(page, "pretraining", "/order", body)
-    assert order["in_order"] == pytest.approx(
-        ours.order([(TEXTS[0], TEXTS[1])])[0].in_order, abs=1e-5
-    )
+    assert order["in_order"] == pytest.approx(ours.order([(TEXTS[0], TEXTS[1])])[0].in_order, abs=1e-5)
     texts = [*TEXTS, "a long one " * 100]
     data = ask_here(page, "pretraining", "/v1/embeddings", {"input": texts})["data"]
     vectors = ours.embed(texts)
@@ -287,9 +283,7 @@ def test_a_page_opened_from_the_disk_says_what_it_needs(page: Page, bundled_page
     screenshot(page, "page-from-disk")
 
 
-def test_the_tokenizer_in_chromium_gives_the_official_ids(
-    page: Page, files: Files, shared: Path
-) -> None:
+def test_the_tokenizer_in_chromium_gives_the_official_ids(page: Page, files: Files, shared: Path) -> None:
     from litebert.bundled import bundled_model
     from litebert.common.files import open_binary
     from litebert.text.tokenizer import Tokenizer
@@ -314,9 +308,7 @@ def test_the_tokenizer_in_chromium_gives_the_official_ids(
     assert found == Tokenizer.load(bundled_model()).encode_batch(lines)
 
 
-def test_transformers_js_in_the_browser(
-    page: Page, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_transformers_js_in_the_browser(page: Page, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The folder of `export hub` by the published package, in Chromium."""
     version = package_version("@huggingface/transformers")
     export_hub("bundled", tmp_path / "models" / "bundled")

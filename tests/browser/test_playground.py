@@ -107,9 +107,7 @@ def test_names_are_marked_where_they_stand(page: Page) -> None:
     screenshot(page, "names")
 
 
-@pytest.mark.parametrize(
-    ("head", "tab"), [("classification", "Classify"), ("token_classification", "Find names")]
-)
+@pytest.mark.parametrize(("head", "tab"), [("classification", "Classify"), ("token_classification", "Find names")])
 def test_the_page_opens_on_what_the_model_can_do(
     browser: Browser, folders: dict[str, Path], head: str, tab: str
 ) -> None:
@@ -187,9 +185,7 @@ def test_the_picture_counts_exactly(page: Page) -> None:
     screenshot(page, "picture")
 
 
-def test_the_way_through_the_layers_is_that_of_the_text(
-    page: Page, folders: dict[str, Path]
-) -> None:
+def test_the_way_through_the_layers_is_that_of_the_text(page: Page, folders: dict[str, Path]) -> None:
     from litebert.predict.predictor import Predictor
 
     page.get_by_role("tab", name="What ALBERT is").click()
@@ -198,10 +194,7 @@ def test_the_way_through_the_layers_is_that_of_the_text(
     page.get_by_role("button", name="Send it through").click()
     expected = Predictor.load(folders["pretraining"]).layer_path("the value of a name")
     charts = page.locator(".chart")
-    for chart, values, unit in (
-        (charts.nth(0), expected.distance, ""),
-        (charts.nth(1), expected.angle_degrees, "°"),
-    ):
+    for chart, values, unit in ((charts.nth(0), expected.distance, ""), (charts.nth(1), expected.angle_degrees, "°")):
         for layer, value in enumerate(values, start=1):
             words = f"pretraining, layer {layer}: {value:.2f}{unit}"
             expect(chart.locator("circle title").nth(layer - 1)).to_have_text(words)
@@ -232,9 +225,7 @@ def test_dark_and_light(page: Page) -> None:
     assert background() == changed, "the choice was forgotten"
 
 
-def test_a_phone_shows_everything_without_sideways_scrolling(
-    browser: Browser, address: str
-) -> None:
+def test_a_phone_shows_everything_without_sideways_scrolling(browser: Browser, address: str) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark")
     page = context.new_page()
     page.goto(address)
@@ -314,9 +305,7 @@ def test_layers_are_asked_for_when_they_are_first_seen(
     page.close()
 
 
-def test_a_stopped_server_is_noticed_and_its_return_too(
-    browser: Browser, folders: dict[str, Path]
-) -> None:
+def test_a_stopped_server_is_noticed_and_its_return_too(browser: Browser, folders: dict[str, Path]) -> None:
     server = Server("--model", str(folders["pretraining"]))
     page = browser.new_page()
     page.goto(server.address)

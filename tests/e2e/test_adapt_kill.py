@@ -33,9 +33,7 @@ def start(arguments: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def test_the_same_bytes_after_every_kill(
-    tmp_path: Path, python_text: Path, tiny_tokenizer_dir: Path
-) -> None:
+def test_the_same_bytes_after_every_kill(tmp_path: Path, python_text: Path, tiny_tokenizer_dir: Path) -> None:
     source = random_model_folder(tmp_path / "old", "pretraining", tiny_tokenizer_dir)
     (tmp_path / "recipe.toml").write_text(RECIPE)
     common = ["adapt", "--model", str(source), "--input", str(python_text), "--steps", "6"]
@@ -58,6 +56,4 @@ def test_the_same_bytes_after_every_kill(
         name = file.relative_to(tmp_path / "straight")
         if name.parts[0] in ("tokenizer", "start", "model") and file.name != "README.md":
             assert file.is_dir() or (out / name).read_bytes() == file.read_bytes(), name
-    assert (out / "adapted.json").read_bytes() == (
-        tmp_path / "straight" / "adapted.json"
-    ).read_bytes()
+    assert (out / "adapted.json").read_bytes() == (tmp_path / "straight" / "adapted.json").read_bytes()

@@ -69,9 +69,7 @@ def test_it_ends_with_three_commands(finished: tuple[DemoConfig, str]) -> None:
     assert all(shutil.which(command[0]) is not None for command in commands)
 
 
-def test_finished_stages_are_kept_and_later_ones_follow_a_redone_one(
-    finished: tuple[DemoConfig, str],
-) -> None:
+def test_finished_stages_are_kept_and_later_ones_follow_a_redone_one(finished: tuple[DemoConfig, str]) -> None:
     config, first = finished
     num_stages = first.count("done in")
     again, _ = run(config)
@@ -111,9 +109,7 @@ def test_a_missing_corpus_and_a_wrong_budget_are_named(tmp_path: Path) -> None:
     assert not (tmp_path / "demo").exists()
 
 
-def test_interrupted_it_goes_on(
-    tmp_path: Path, own_text: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_it_goes_on(tmp_path: Path, own_text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = DemoConfig(tmp_path / "demo", corpus=own_text, steps=STEPS)
 
     def interrupted_pretraining(*_: object) -> None:

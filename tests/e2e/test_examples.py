@@ -92,9 +92,7 @@ def test_answer_with_onnx_only(tmp_path: Path, tiny_tokenizer_dir: Path) -> None
     """The script itself fails if torch was imported."""
     from litebert.interop.onnx.export import export_onnx
 
-    export_onnx(
-        random_model_folder(tmp_path / "span", "span", tiny_tokenizer_dir), tmp_path / "onnx"
-    )
+    export_onnx(random_model_folder(tmp_path / "span", "span", tiny_tokenizer_dir), tmp_path / "onnx")
     passage = tmp_path / "passage.txt"
     passage.write_text("A dictionary maps keys to values.", encoding="utf-8")
     said = run("answer_with_onnx.py", tmp_path / "onnx", passage, "What maps keys?", "Who?")

@@ -26,9 +26,7 @@ from small_run import assert_bitwise_equal, small_config, weights
 
 
 @pytest.fixture(scope="session")
-def world(
-    tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path, tiny_shards_dir: Path
-) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path, tiny_shards_dir: Path) -> Path:
     folder = tmp_path_factory.mktemp("world") / "world"
     folder.mkdir()
     hostile_files.make_world(folder, tiny_tokenizer_dir, tiny_shards_dir)
@@ -66,9 +64,7 @@ def test_a_clock_that_goes_backwards_changes_nothing(
     tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An hour back at every look, as after a wrong setting is corrected: no file depends on it."""
-    straight, back = (
-        small_config(tiny_shards_dir, tmp_path / name, steps=3) for name in ("straight", "back")
-    )
+    straight, back = (small_config(tiny_shards_dir, tmp_path / name, steps=3) for name in ("straight", "back"))
     pretrain(straight, quiet=True)
     hours = itertools.count()
     real = time.time
@@ -82,9 +78,7 @@ def test_a_clock_that_goes_backwards_changes_nothing(
     write_report(back.out)
 
 
-def test_a_run_in_a_folder_whose_name_is_not_utf8_is_refused(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_a_run_in_a_folder_whose_name_is_not_utf8_is_refused(tiny_shards_dir: Path, tmp_path: Path) -> None:
     """TensorBoard and others cannot write there."""
     out = tmp_path / os.fsdecode(b"caf\xe9")
     with pytest.raises(ConfigError, match="not a UTF-8 name"):

@@ -78,9 +78,7 @@ def test_every_kind_learns_beyond_its_baseline(tiny_model: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize("kind", ["span_extraction", "token_classification"])
-def test_a_head_without_a_pooler_has_none_to_whiten(
-    kind: str, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_a_head_without_a_pooler_has_none_to_whiten(kind: str, tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="whitened pooler is for classes, scores and choices"):
         finetune(config_of(kind, tiny_model, tmp_path / "run", pooler="whitened"))
 
@@ -105,9 +103,7 @@ def squad2_files(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("head", ["paper", "classic"])
-def test_squad2_with_both_heads(
-    tiny_model: Path, tmp_path: Path, head: Literal["paper", "classic"]
-) -> None:
+def test_squad2_with_both_heads(tiny_model: Path, tmp_path: Path, head: Literal["paper", "classic"]) -> None:
     data = squad2_files(tmp_path / "data")
     config = FinetuneConfig(
         "squad2", model=str(tiny_model), data=data, out=tmp_path / "run", head=head,
@@ -205,11 +201,7 @@ def test_ensembles_are_chosen_on_dev(tiny_model: Path, tmp_path: Path) -> None:
     config = config_of("pair_classification", tiny_model, tmp_path / "run", epochs=3, seeds=2,
                        keep_checkpoints=2)  # fmt: skip
     finetune(config)
-    models = [
-        str(tmp_path / "run" / f"seed-{seed}" / name)
-        for seed in (0, 1)
-        for name in ("model", "model-2")
-    ]
+    models = [str(tmp_path / "run" / f"seed-{seed}" / name) for seed in (0, 1) for name in ("model", "model-2")]
     task = str(EXAMPLES / "pair_classification.toml")
     single = [evaluate_models(task, [m], None)[0].scores["accuracy"] for m in models]
     assert single[0] >= single[1]
@@ -249,9 +241,7 @@ def written_predictions(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines.splitlines()]
 
 
-def test_a_fine_tuned_classifier_predicts_the_same_in_transformers(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_a_fine_tuned_classifier_predicts_the_same_in_transformers(tiny_model: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     for kind, file in (("classification", "tickets_dev.csv"), ("multi_label", "films_dev.jsonl")):
         result = finetune(config_of(kind, tiny_model, tmp_path / kind, epochs=6))
@@ -262,18 +252,14 @@ def test_a_fine_tuned_classifier_predicts_the_same_in_transformers(
             assert scores == pytest.approx(row["scores"], abs=1e-5)
 
 
-def test_a_fine_tuned_span_model_predicts_the_same_in_transformers(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_a_fine_tuned_span_model_predicts_the_same_in_transformers(tiny_model: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     result = finetune(config_of("span_extraction", tiny_model, tmp_path / "run"))
     tokenizer = transformers.AutoTokenizer.from_pretrained(model_of(result))
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(model_of(result)).eval()
     rows = [row for _, row in read_rows(EXAMPLES / "families_dev.jsonl")]
     for ours, row in zip(written_predictions(result.run), rows, strict=True):
-        encoded = tokenizer(
-            row["question"], row["passage"], return_tensors="pt", return_offsets_mapping=True
-        )
+        encoded = tokenizer(row["question"], row["passage"], return_tensors="pt", return_offsets_mapping=True)
         offsets = encoded.pop("offset_mapping")[0].tolist()
         with torch.no_grad():
             out = model(**encoded)
@@ -286,9 +272,7 @@ def test_a_fine_tuned_span_model_predicts_the_same_in_transformers(
         assert answer.strip() == ours["answer"]
 
 
-def test_the_command_line(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line(tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     glue = tmp_path / "glue" / "SST-2"
     glue.mkdir(parents=True)
     rows = [f"{word} film number {n}\t{label}" for n in range(12) for word, label in
@@ -341,9 +325,7 @@ def test_a_terminated_process_saves_and_goes_on(tiny_model: Path, tmp_path: Path
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_sweeps_from_the_command_line(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sweeps_from_the_command_line(tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tasks = [str(EXAMPLES / f"{kind}.toml") for kind in ("classification", "regression")]
     arguments = ["sweep", *tasks, "--model", str(tiny_model), "--out", str(tmp_path / "sweep"),
                  "--grid", "steps=2,4", "--seeds", "2", "--json"]  # fmt: skip
@@ -388,10 +370,7 @@ def hotels(folder: Path, factor: float, offset: float) -> Path:
     folder.mkdir()
     for part in ("train", "dev"):
         rows = [row for _, row in read_rows(EXAMPLES / f"hotels_{part}.csv")]
-        lines = [
-            json.dumps({"review": r["review"], "stars": factor * float(str(r["stars"])) + offset})
-            for r in rows
-        ]
+        lines = [json.dumps({"review": r["review"], "stars": factor * float(str(r["stars"])) + offset}) for r in rows]
         (folder / f"hotels_{part}.jsonl").write_text("\n".join(lines))
     text = (EXAMPLES / "regression.toml").read_text().replace(".csv", ".jsonl")
     (folder / "task.toml").write_text(text.replace('metric = "spearman"\n', ""))
@@ -399,8 +378,7 @@ def hotels(folder: Path, factor: float, offset: float) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("factor", "offset"),
-    [(1.0, 0.0), (20.0, 0.0), pytest.param(0.01, -1000.0, marks=pytest.mark.slow)],
+    ("factor", "offset"), [(1.0, 0.0), (20.0, 0.0), pytest.param(0.01, -1000.0, marks=pytest.mark.slow)]
 )
 def test_numbers_come_back_on_the_users_scale(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float, offset: float
@@ -412,9 +390,7 @@ def test_numbers_come_back_on_the_users_scale(
     from litebert.predict.predictor import Predictor, answer_rows
 
     task = hotels(tmp_path / "data", factor, offset)
-    config = FinetuneConfig(
-        str(task), model=str(tiny_model), out=tmp_path / "whole", lr=2e-3, batch_size=16, epochs=20
-    )
+    config = FinetuneConfig(str(task), model=str(tiny_model), out=tmp_path / "whole", lr=2e-3, batch_size=16, epochs=20)
     result = finetune(config)
     assert result.scores["mae"] < 0.6 * result.baseline["mae"]
     assert result.scores["rmse"] < 0.7 * result.baseline["rmse"]
@@ -430,12 +406,7 @@ def test_numbers_come_back_on_the_users_scale(
     tokenizer = AutoTokenizer.from_pretrained(model_of(result))
     model = AutoModelForSequenceClassification.from_pretrained(model_of(result)).eval()
     with torch.no_grad():
-        told.append(
-            [
-                model(**tokenizer(row["review"], return_tensors="pt")).logits.item()
-                for _, row in rows
-            ]
-        )
+        told.append([model(**tokenizer(row["review"], return_tensors="pt")).logits.item() for _, row in rows])
     for values in told[1:]:
         assert values == pytest.approx(told[0], abs=1e-3 * factor)
     low, high = offset, 5 * factor + offset

@@ -21,9 +21,7 @@ MANY = 180
 
 
 @pytest.fixture(scope="session")
-def world(
-    tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path, tiny_shards_dir: Path
-) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path, tiny_shards_dir: Path) -> Path:
     """One small file of every kind."""
     folder = tmp_path_factory.mktemp("world") / "world"
     folder.mkdir()
@@ -121,9 +119,7 @@ finally:
     ["import|hf|model|out", pytest.param("export|checkpoint|run|out", marks=pytest.mark.slow),
      pytest.param("export|onnx|model|out", marks=pytest.mark.slow)],
 )  # fmt: skip
-def test_a_full_disk_is_one_line_and_leaves_nothing(
-    world: Path, tmp_path: Path, command: str
-) -> None:
+def test_a_full_disk_is_one_line_and_leaves_nothing(world: Path, tmp_path: Path, command: str) -> None:
     """A limit on the size of files stands for the disk: every writer meets it, in any language."""
     own = shutil.copytree(world, tmp_path / "world")
     answer = subprocess.run(

@@ -49,26 +49,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, python_text: Path) -> Path:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_five_kills_change_no_byte(
-    tmp_path: Path, corpus: Path, tiny_tokenizer_dir: Path, workers: int
-) -> None:
+def test_five_kills_change_no_byte(tmp_path: Path, corpus: Path, tiny_tokenizer_dir: Path, workers: int) -> None:
     whole, out = tmp_path / "whole", tmp_path / "out"
     subprocess.run(command(corpus, tiny_tokenizer_dir, whole, 1), check=True)
     total = 2 + corpus.stat().st_size // 60_000
     generator = random.Random(workers)
     resumed = 0
     for kill in range(KILLS):
-        process = subprocess.Popen(
-            command(corpus, tiny_tokenizer_dir, out, workers), start_new_session=True
-        )
+        process = subprocess.Popen(command(corpus, tiny_tokenizer_dir, out, workers), start_new_session=True)
         # A random moment: after a random number of parts and a random part of a second. The last
         # kill may hit the assembly, when parts disappear again.
         goal = num_parts(out) + generator.randint(1, 2 * total // KILLS)
-        while (
-            process.poll() is None
-            and num_parts(out) < goal
-            and (kill < KILLS - 1 or not (out / "train").exists())
-        ):
+        while process.poll() is None and num_parts(out) < goal and (kill < KILLS - 1 or not (out / "train").exists()):
             time.sleep(0.005)
         time.sleep(generator.random() / 20)
         process.kill()
@@ -88,11 +80,7 @@ def started(arguments: list[str], out: Path, parts: int) -> subprocess.Popen[str
     """A build that has written so many parts and is still at work."""
     for _ in range(10):
         process = subprocess.Popen(
-            arguments,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            text=True,
-            preexec_fn=heed_interrupts,
+            arguments, stderr=subprocess.PIPE, start_new_session=True, text=True, preexec_fn=heed_interrupts
         )
         while process.poll() is None and num_parts(out) < parts:
             time.sleep(0.01)
@@ -106,9 +94,7 @@ def started(arguments: list[str], out: Path, parts: int) -> subprocess.Popen[str
     pytest.skip("the machine is too busy: every build was over before it could be interrupted")
 
 
-def test_workers_end_with_a_killed_parent(
-    tmp_path: Path, corpus: Path, tiny_tokenizer_dir: Path
-) -> None:
+def test_workers_end_with_a_killed_parent(tmp_path: Path, corpus: Path, tiny_tokenizer_dir: Path) -> None:
     out = tmp_path / "out"
     process = started(command(corpus, tiny_tokenizer_dir, out, 2), out, parts=2)
     children = children_of(process.pid)

@@ -30,9 +30,7 @@ def cluster() -> Iterator[tuple[Any, str]]:
     for check in ("READY", "HEALTH"):  # a busy machine takes longer than Ray expects
         os.environ.setdefault(f"RAY_SERVE_PROXY_{check}_CHECK_TIMEOUT_S", "120")
     ray = pytest.importorskip("ray", reason="needs the extra ray")
-    serve = pytest.importorskip(
-        "ray.serve", reason="needs `pip install 'ray[serve]'`", exc_type=ImportError
-    )
+    serve = pytest.importorskip("ray.serve", reason="needs `pip install 'ray[serve]'`", exc_type=ImportError)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -87,9 +87,7 @@ def test_killed_and_resumed_equals_undisturbed(straight: PretrainConfig, tmp_pat
     assert events(out) == [{"event": "resume", "step": 20}]
 
 
-def test_one_flipped_byte_leads_to_the_checkpoint_before(
-    straight: PretrainConfig, tmp_path: Path
-) -> None:
+def test_one_flipped_byte_leads_to_the_checkpoint_before(straight: PretrainConfig, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run_until(straight, out, step=25, signum=signal.SIGKILL)
     damaged = out / "checkpoints" / "step-20" / WEIGHTS_FILE
@@ -105,9 +103,7 @@ def test_one_flipped_byte_leads_to_the_checkpoint_before(
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_polite_signal_saves_and_leaves(
-    straight: PretrainConfig, tmp_path: Path, signum: signal.Signals
-) -> None:
+def test_a_polite_signal_saves_and_leaves(straight: PretrainConfig, tmp_path: Path, signum: signal.Signals) -> None:
     out = tmp_path / "run"
     assert run_until(straight, out, step=13, signum=signum) == 128 + signum
     # The signal came after step 13 was over, so step 14 was the last.

@@ -43,14 +43,7 @@ def prepared(text: str, folder: Path, vocab_size: int) -> Path:
     source.write_text(text, encoding="utf-8")
     train_tokenizer(TokenizerTrainConfig(input=(source,), out=tokenizer, vocab_size=vocab_size))
     prepare(
-        PrepareConfig(
-            input=(source,),
-            tokenizer=tokenizer,
-            out=shards,
-            layout="sentences",
-            workers=1,
-            dev_fraction=0.1,
-        )
+        PrepareConfig(input=(source,), tokenizer=tokenizer, out=shards, layout="sentences", workers=1, dev_fraction=0.1)
     )
     return shards
 

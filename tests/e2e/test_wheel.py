@@ -20,9 +20,7 @@ pytestmark = pytest.mark.slow
 
 def run(*command: object, cwd: Path) -> str:
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    answer = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, cwd=cwd, env=environment
-    )
+    answer = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=cwd, env=environment)
     assert answer.returncode == 0, f"{answer.stdout}\n{answer.stderr}"
     return answer.stdout
 

@@ -66,9 +66,7 @@ def shape(**changes: object) -> ModelConfig:
 
 
 @pytest.fixture(scope="module")
-def record_worst(
-    record_exactness: Callable[[str, float, str], None],
-) -> Callable[[str, float], None]:
+def record_worst(record_exactness: Callable[[str, float, str], None]) -> Callable[[str, float], None]:
     """Records the largest difference over all shapes."""
     worst: dict[str, float] = {}
 
@@ -153,11 +151,7 @@ def load_theirs(folder: Path, head: Head, attention: str) -> tuple[nn.Module, di
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("head", AUTO_CLASSES)
 def test_our_folder_loads_in_transformers_and_back(
-    head: Head,
-    changes: dict[str, object],
-    batch: Batch,
-    tmp_path: Path,
-    record_worst: Callable[[str, float], None],
+    head: Head, changes: dict[str, object], batch: Batch, tmp_path: Path, record_worst: Callable[[str, float], None]
 ) -> None:
     model = randomize(build_model(shape(**changes), head, NUM_LABELS))
     save_model(model, tmp_path / "ours", head=head)
@@ -167,9 +161,7 @@ def test_our_folder_loads_in_transformers_and_back(
         problems = {key: value for key, value in report.items() if value}
         assert not problems
         set_attention(model, attention)
-        difference = largest_difference(
-            our_outputs(model, head, batch), their_outputs(theirs, head, batch)
-        )
+        difference = largest_difference(our_outputs(model, head, batch), their_outputs(theirs, head, batch))
         worst = max(worst, difference)
     assert worst <= TOLERANCE
     record_worst(f"transformers, folder written by litebert: {head}", worst)
@@ -187,11 +179,7 @@ def test_our_folder_loads_in_transformers_and_back(
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("head", AUTO_CLASSES)
 def test_their_folder_loads_here_and_is_written_back_bit_for_bit(
-    head: Head,
-    changes: dict[str, object],
-    batch: Batch,
-    tmp_path: Path,
-    record_worst: Callable[[str, float], None],
+    head: Head, changes: dict[str, object], batch: Batch, tmp_path: Path, record_worst: Callable[[str, float], None]
 ) -> None:
     config = shape(**changes)
     theirs = _their_model(config, head)
@@ -207,9 +195,7 @@ def test_their_folder_loads_here_and_is_written_back_bit_for_bit(
     for attention in ("eager", "sdpa"):
         theirs.set_attn_implementation(attention)
         set_attention(model, attention)
-        difference = largest_difference(
-            our_outputs(model, head, batch), their_outputs(theirs, head, batch)
-        )
+        difference = largest_difference(our_outputs(model, head, batch), their_outputs(theirs, head, batch))
         worst = max(worst, difference)
     assert worst <= TOLERANCE
     record_worst(f"transformers, folder written by transformers: {head}", worst)
@@ -272,7 +258,5 @@ def test_a_swapped_mapping_would_be_noticed(batch: Batch, tmp_path: Path) -> Non
     theirs, _ = load_theirs(tmp_path / "ours", "encoder", "sdpa")
     attention: Any = theirs.get_submodule("encoder.albert_layer_groups.0.albert_layers.0.attention")
     attention.query, attention.key = attention.key, attention.query
-    difference = largest_difference(
-        our_outputs(model, "encoder", batch), their_outputs(theirs, "encoder", batch)
-    )
+    difference = largest_difference(our_outputs(model, "encoder", batch), their_outputs(theirs, "encoder", batch))
     assert difference > 100 * TOLERANCE

@@ -60,9 +60,7 @@ def transformers(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 @pytest.mark.parametrize("head", ["pretraining", "masked_lm"])
-def test_fill_mask_pipeline(
-    hub: Path, head: Head, transformers: Any, record_exactness: Record
-) -> None:
+def test_fill_mask_pipeline(hub: Path, head: Head, transformers: Any, record_exactness: Record) -> None:
     ask = transformers.pipeline("fill-mask", str(hub / head), device="cpu")
     largest = 0.0
     for text, ours in zip(MASKED, predictor(hub, head).fill_mask(MASKED), strict=True):
@@ -75,9 +73,7 @@ def test_fill_mask_pipeline(
 
 
 @pytest.mark.parametrize("head", ["classification", "regression"])
-def test_text_classification_pipeline(
-    hub: Path, head: Head, transformers: Any, record_exactness: Record
-) -> None:
+def test_text_classification_pipeline(hub: Path, head: Head, transformers: Any, record_exactness: Record) -> None:
     ask = transformers.pipeline("text-classification", str(hub / head), device="cpu", top_k=None)
     ours = predictor(hub, head).predict([{"text": text} for text in TEXTS])
     largest = 0.0
@@ -90,9 +86,7 @@ def test_text_classification_pipeline(
     assert largest < 1e-5
 
 
-def test_feature_extraction_pipeline(
-    hub: Path, transformers: Any, record_exactness: Record
-) -> None:
+def test_feature_extraction_pipeline(hub: Path, transformers: Any, record_exactness: Record) -> None:
     ask = transformers.pipeline("feature-extraction", str(hub / "encoder"), device="cpu")
     theirs = np.stack([np.mean(ask(text)[0], axis=0) for text in TEXTS])
     largest = float(np.abs(theirs - predictor(hub, "encoder").embed(TEXTS)).max())
@@ -100,13 +94,9 @@ def test_feature_extraction_pipeline(
     assert largest < 1e-5
 
 
-def test_token_classification_pipeline(
-    hub: Path, transformers: Any, record_exactness: Record
-) -> None:
+def test_token_classification_pipeline(hub: Path, transformers: Any, record_exactness: Record) -> None:
     head: Head = "token_classification"
-    ask = transformers.pipeline(
-        "token-classification", str(hub / head), device="cpu", ignore_labels=[]
-    )
+    ask = transformers.pipeline("token-classification", str(hub / head), device="cpu", ignore_labels=[])
     words = TEXTS[1].replace(",", "").split()[:5]
     (ours,) = predictor(hub, head).predict([{"words": words}])
     first = {row["start"]: row for row in reversed(ask(" ".join(words)))}
@@ -199,9 +189,7 @@ def test_sentence_transformers_with_onnx(
     assert cosine.min() > 0.9
 
 
-def test_transformers_js_under_node(
-    hub: Path, capsys: pytest.CaptureFixture[str], record_exactness: Record
-) -> None:
+def test_transformers_js_under_node(hub: Path, capsys: pytest.CaptureFixture[str], record_exactness: Record) -> None:
     pooling = {"pooling": "mean", "normalize": True}
     asked: list[dict[str, object]] = [
         {"model": "pretraining", "task": "fill-mask", "inputs": [MASKED]},
@@ -271,9 +259,7 @@ def test_the_tokenizer_of_the_page_gives_the_official_ids(
     expected = tokenizer.encode_batch(lines) + [tokenizer.encode_masked(line) for line in masked]
     say(capsys, f"@huggingface/tokenizers {package_version('@huggingface/tokenizers')}")
     different = [
-        line
-        for line, theirs, ours in zip(lines + masked, found, expected, strict=True)
-        if theirs != [cls, *ours, sep]
+        line for line, theirs, ours in zip(lines + masked, found, expected, strict=True) if theirs != [cls, *ours, sep]
     ]
     label = f"the page's tokenizer, {place} vocabulary, 1,000 lines (500 with a mask): differ"
     record_exactness(label, len(different), COMMAND)

@@ -107,10 +107,7 @@ def _pair(
     peer = getattr(transformers, peer_class)(_peer_config(config, attention, num_labels))
     names = tensor_names(config, head)
     if isinstance(model, Encoder):
-        names = {
-            ours.removeprefix("encoder."): theirs.removeprefix("albert.")
-            for ours, theirs in names.items()
-        }
+        names = {ours.removeprefix("encoder."): theirs.removeprefix("albert.") for ours, theirs in names.items()}
     state = {names[name]: tensor.clone() for name, tensor in model.state_dict().items()}
     result = peer.load_state_dict(state, strict=False)
     # Heads that read every token have no pooler in transformers.
@@ -136,11 +133,7 @@ class Inputs:
 
     @property
     def theirs(self) -> dict[str, Tensor]:
-        return {
-            "input_ids": self.ids,
-            "attention_mask": self.mask,
-            "token_type_ids": self.segments,
-        }
+        return {"input_ids": self.ids, "attention_mask": self.mask, "token_type_ids": self.segments}
 
 
 def _max_difference(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> float:
@@ -197,9 +190,7 @@ class TestParity:
         assert len(ours.hidden_states) == len(theirs.hidden_states)
         pairs = {
             f"hidden state {number}": (one[real], other[real])
-            for number, (one, other) in enumerate(
-                zip(ours.hidden_states, theirs.hidden_states, strict=True)
-            )
+            for number, (one, other) in enumerate(zip(ours.hidden_states, theirs.hidden_states, strict=True))
         }
         pooled = model.pool_first(ours.sequence_BSH[:, 0])  # type: ignore[operator]
         pairs["pooled"] = (pooled, theirs.pooler_output)
@@ -207,17 +198,13 @@ class TestParity:
         record_largest("AlbertModel", difference)
 
     def test_pretraining(self, shape: str, attention: str, record_largest: Record) -> None:
-        model, peer, names = _pair(
-            PretrainingModel(SHAPES[shape]), "pretraining", "AlbertForPreTraining", attention
-        )
+        model, peer, names = _pair(PretrainingModel(SHAPES[shape]), "pretraining", "AlbertForPreTraining", attention)
         inputs = Inputs()
         where = torch.tensor([1, 3, 14, 20, 27, 28, 45])
         words, orders = torch.arange(10, 17), torch.tensor([0, 1, 1, 0])
         labels = torch.full((BATCH * LENGTH,), -100)
         labels[where] = words
-        theirs = peer(
-            **inputs.theirs, labels=labels.view(BATCH, LENGTH), sentence_order_label=orders
-        )
+        theirs = peer(**inputs.theirs, labels=labels.view(BATCH, LENGTH), sentence_order_label=orders)
         ours = model(*inputs.ours, where, words, orders)
         logits = model(*inputs.ours, masked_positions_M=where).mlm_logits_MV
         difference = _max_difference(
@@ -232,9 +219,7 @@ class TestParity:
         record_largest("AlbertForPreTraining", difference)
 
     def test_masked_lm(self, shape: str, attention: str, record_largest: Record) -> None:
-        model, peer, _ = _pair(
-            PretrainingModel(SHAPES[shape]), "pretraining", "AlbertForPreTraining", attention
-        )
+        model, peer, _ = _pair(PretrainingModel(SHAPES[shape]), "pretraining", "AlbertForPreTraining", attention)
         inputs = Inputs()
         every = torch.arange(BATCH * LENGTH)
         ours = model(*inputs.ours, masked_positions_M=every).mlm_logits_MV
@@ -287,9 +272,7 @@ class TestParity:
         record_largest(peer_class, difference)
 
     def test_span(self, shape: str, attention: str, record_largest: Record) -> None:
-        model, peer, names = _pair(
-            SpanExtractor(SHAPES[shape]), "span", "AlbertForQuestionAnswering", attention
-        )
+        model, peer, names = _pair(SpanExtractor(SHAPES[shape]), "span", "AlbertForQuestionAnswering", attention)
         inputs = Inputs()
         # 40 lies outside the window: transformers clamps it to the length and ignores it.
         starts, ends = torch.tensor([2, 8, 0, 40]), torch.tensor([4, 8, 3, 40])

@@ -54,16 +54,12 @@ def comparable(row: Outputs) -> Outputs:
         return row
     starts = row["start_top_log_probs"] > -1e29
     ends = starts[:, None] & (row["end_top_log_probs"] > -1e29)
-    real = {
-        name: starts if name.startswith("start_top") else ends for name in row if "_top_" in name
-    }
+    real = {name: starts if name.startswith("start_top") else ends for name in row if "_top_" in name}
     return {**row, **{name: np.where(kept, row[name], 0) for name, kept in real.items()}}
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_torch_and_onnx_agree(
-    tmp_path: Path, head: Head, record_exactness: Callable[[str, float, str], None]
-) -> None:
+def test_torch_and_onnx_agree(tmp_path: Path, head: Head, record_exactness: Callable[[str, float, str], None]) -> None:
     source = random_model_folder(tmp_path / "model", head, None)
     export_onnx(source, tmp_path / "out")
     torch_backend = open_backend(source, "torch", threads=1)
@@ -89,8 +85,7 @@ def test_the_mean_of_tokens_is_the_same_in_onnx(tmp_path: Path, head: Head) -> N
     export_onnx(source, tmp_path / "out")  # compared with the reference in numpy there
     features = batch_of([2, 17, 9, 64], seed=1)
     first, second, other = (
-        rows_of(open_backend(folder, threads=1), features, ["logits"])
-        for folder in (source, tmp_path / "out", by_cls)
+        rows_of(open_backend(folder, threads=1), features, ["logits"]) for folder in (source, tmp_path / "out", by_cls)
     )
     assert np.abs(differences(first, second, "logits")).max() < 1e-4
     assert np.abs(differences(first, other, "logits")).max() > 1e-3
@@ -98,9 +93,7 @@ def test_the_mean_of_tokens_is_the_same_in_onnx(tmp_path: Path, head: Head) -> N
 
 @pytest.mark.parametrize("runtime", ["torch", "onnx"])
 @pytest.mark.parametrize("head", HEADS)
-def test_an_output_is_the_same_alone_and_with_others(
-    tmp_path: Path, head: Head, runtime: Runtime
-) -> None:
+def test_an_output_is_the_same_alone_and_with_others(tmp_path: Path, head: Head, runtime: Runtime) -> None:
     """Asked for alone it may be computed at few tokens, which must not show."""
     source = random_model_folder(tmp_path / "model", head, None)
     if runtime == "onnx":
@@ -124,12 +117,8 @@ def test_int8_follows_float32(tmp_path: Path, head: Head) -> None:
     full = open_backend(source, "torch", threads=1)
     small = open_backend(tmp_path / "int8", "onnx", threads=1)
     features = batch_of([24] * 8, seed=0)
-    expected = np.stack(
-        [row["last_hidden_state"] for row in rows_of(full, features, ["last_hidden_state"])]
-    )
-    computed = np.stack(
-        [row["last_hidden_state"] for row in rows_of(small, features, ["last_hidden_state"])]
-    )
+    expected = np.stack([row["last_hidden_state"] for row in rows_of(full, features, ["last_hidden_state"])])
+    computed = np.stack([row["last_hidden_state"] for row in rows_of(small, features, ["last_hidden_state"])])
     cosine = (expected * computed).sum(-1)
     cosine /= np.linalg.norm(expected, axis=-1) * np.linalg.norm(computed, axis=-1)
     assert cosine.mean() > 0.995

@@ -51,9 +51,7 @@ def test_hidden_states_of_a_trained_encoder(
         onnx = reference["onnx_last_hidden"]
     assert difference <= 1e-4
     record_exactness("a trained encoder (plbert), plain numpy", difference, COMMAND)
-    cosine = (
-        (output * onnx).sum(-1) / np.linalg.norm(output, axis=-1) / np.linalg.norm(onnx, axis=-1)
-    )
+    cosine = (output * onnx).sum(-1) / np.linalg.norm(output, axis=-1) / np.linalg.norm(onnx, axis=-1)
     assert cosine.mean() >= 0.99
     assert cosine.min() >= 0.98
 

@@ -63,9 +63,7 @@ def counts_of_passes(corpus: Path, config: ExampleConfig, num_passes: int) -> Co
     loader = Loader.open([corpus], config, seed=12345)
     (shard,) = ShardSet.open(corpus, "train").shards
     (source,) = loader.corpora
-    assert source.locate(source.num_batches - 1)[1] == 0, (
-        "one window, so that sentences keep their numbers"
-    )
+    assert source.locate(source.num_batches - 1)[1] == 0, "one window, so that sentences keep their numbers"
     totals: Counts = {}
     for number in range(num_passes):
         first_sentence = source.buffer(number, 0).pairs.chunks[:, 0]
@@ -79,9 +77,7 @@ def counts_of_passes(corpus: Path, config: ExampleConfig, num_passes: int) -> Co
     return totals
 
 
-def _counts(
-    batch: Batch, document: np.ndarray, loader: Loader
-) -> dict[str, tuple[np.ndarray, np.ndarray | int]]:
+def _counts(batch: Batch, document: np.ndarray, loader: Loader) -> dict[str, tuple[np.ndarray, np.ndarray | int]]:
     """For each name: documents and the amounts to add to them."""
     of_mask = document[batch.masked_positions // batch.input_ids.shape[1]]
     kinds = np.array(kinds_of_masks(batch, loader.vocabulary.mask_id))
@@ -120,9 +116,7 @@ def bootstrap(counts: Counts) -> Counts:
     size = (NUM_RESAMPLES, num_documents)
     documents = generator.integers(num_documents, size=size)
     passes = [generator.integers(num_passes, size=size) for _ in range(REFERENCE_PASSES)]
-    return figures(
-        {name: sum(c[p, documents].sum(axis=1) for p in passes) for name, c in counts.items()}
-    )
+    return figures({name: sum(c[p, documents].sum(axis=1) for p in passes) for name, c in counts.items()})
 
 
 def reference_figures(shared: Path, max_predictions: int, task: str) -> dict[str, float]:
@@ -151,11 +145,7 @@ def outside(expected: dict[str, float], found: Counts) -> dict[str, tuple[float,
 
 @pytest.mark.parametrize(("max_predictions", "task"), CASES)
 def test_statistics_agree(
-    shared: Path,
-    corpus: Path,
-    record_exactness: Callable[[str, float, str], None],
-    max_predictions: int,
-    task: str,
+    shared: Path, corpus: Path, record_exactness: Callable[[str, float, str], None], max_predictions: int, task: str
 ) -> None:
     config = ExampleConfig(
         task=task,  # type: ignore[arg-type]
@@ -165,10 +155,7 @@ def test_statistics_agree(
     )
     found = bootstrap(counts_of_passes(corpus, config, NUM_PASSES))
     expected = reference_figures(shared, max_predictions, task)
-    deviations = {
-        name: abs(value - found[name].mean()) / found[name].std()
-        for name, value in expected.items()
-    }
+    deviations = {name: abs(value - found[name].mean()) / found[name].std() for name, value in expected.items()}
     record_exactness(
         f"create_pretraining_data, {task}, {max_predictions} predictions: "
         f"{len(expected)} statistics, in standard deviations of the bootstrap",

@@ -31,25 +31,17 @@ def test_squad_scores_equal_the_official_script(
     folder = shared / "fixtures" / "official" / "squad_metric"
     odds = folder / f"null-odds-v{version}.json"
     scores = find_task(task).score_file(
-        folder / f"predictions-v{version}.json",
-        shared / data,
-        "dev",
-        odds if odds.exists() else None,
-        RowProblems(),
+        folder / f"predictions-v{version}.json", shared / data, "dev", odds if odds.exists() else None, RowProblems()
     )
     expected = json.loads((folder / f"expected-v{version}.json").read_text())
     assert set(scores) == set(expected)
     difference = max(abs(scores[key] - expected[key]) for key in expected)
-    record_exactness(
-        f"official SQuAD {version} script, {len(expected)} figures", difference, COMMAND
-    )
+    record_exactness(f"official SQuAD {version} script, {len(expected)} figures", difference, COMMAND)
     assert difference <= 1e-6
 
 
 @pytest.mark.parametrize("num_labels", [2, 3])
-def test_classification_metrics_equal_scikit_learn(
-    record_exactness: Record, num_labels: int
-) -> None:
+def test_classification_metrics_equal_scikit_learn(record_exactness: Record, num_labels: int) -> None:
     reference = pytest.importorskip("sklearn.metrics")
     generator = np.random.default_rng(num_labels)
     largest = 0.0
@@ -59,10 +51,7 @@ def test_classification_metrics_equal_scikit_learn(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # scikit-learn on sets with one class only
                 pairs = [
-                    (
-                        metrics.matthews(gold, predicted),
-                        reference.matthews_corrcoef(gold, predicted),
-                    ),
+                    (metrics.matthews(gold, predicted), reference.matthews_corrcoef(gold, predicted)),
                     (metrics.accuracy(gold, predicted), reference.accuracy_score(gold, predicted)),
                     (
                         metrics.macro_f1(gold, predicted, num_labels),

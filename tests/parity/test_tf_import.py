@@ -66,15 +66,7 @@ def squad2_outputs(model: Squad2Model, arrays: Arrays) -> dict[str, torch.Tensor
     }
 
 
-INPUTS = {
-    "input_ids",
-    "input_mask",
-    "token_type_ids",
-    "masked_positions",
-    "p_mask",
-    "start_positions",
-    "end_positions",
-}
+INPUTS = {"input_ids", "input_mask", "token_type_ids", "masked_positions", "p_mask", "start_positions", "end_positions"}
 
 
 def largest_difference(outputs: dict[str, torch.Tensor], arrays: Arrays) -> float:
@@ -82,14 +74,11 @@ def largest_difference(outputs: dict[str, torch.Tensor], arrays: Arrays) -> floa
     for name, output in outputs.items():
         assert output.shape == arrays[name].shape, name
     return max(
-        float(np.abs(output.numpy().astype(np.float64) - arrays[name]).max())
-        for name, output in outputs.items()
+        float(np.abs(output.numpy().astype(np.float64) - arrays[name]).max()) for name, output in outputs.items()
     )
 
 
-def test_pretraining_checkpoint(
-    tmp_path: Path, record_exactness: Callable[[str, float, str], None]
-) -> None:
+def test_pretraining_checkpoint(tmp_path: Path, record_exactness: Callable[[str, float, str], None]) -> None:
     found = import_tf(FIXTURES / "tf_checkpoint", tmp_path / "model")
     assert (found.head, found.num_variables, found.num_skipped) == ("pretraining", 32, 1)
     model = load_model(tmp_path / "model")
@@ -103,9 +92,7 @@ def test_pretraining_checkpoint(
     record_exactness("official TensorFlow ALBERT, pretraining model", worst, COMMAND)
 
 
-def test_squad2_checkpoint(
-    tmp_path: Path, record_exactness: Callable[[str, float, str], None]
-) -> None:
+def test_squad2_checkpoint(tmp_path: Path, record_exactness: Callable[[str, float, str], None]) -> None:
     found = import_tf(FIXTURES / "squad2_head", tmp_path / "model")
     assert (found.head, found.num_variables) == ("squad2", 36)
     model = load_model(tmp_path / "model")

@@ -111,11 +111,7 @@ def test_offsets_recover_every_squad_answer_that_ends_with_a_piece(
     for paragraph in paragraphs:
         context = paragraph["context"]
         encoding = official.encode_with_offsets(context)
-        spans = [
-            (start, end)
-            for start, end in zip(encoding.starts, encoding.ends, strict=True)
-            if start < end
-        ]
+        spans = [(start, end) for start, end in zip(encoding.starts, encoding.ends, strict=True) if start < end]
         starts, ends = {start for start, _ in spans}, {end for _, end in spans}
         for question in paragraph["qas"]:
             answer = question["answers"][0]
@@ -131,20 +127,14 @@ def test_offsets_recover_every_squad_answer_that_ends_with_a_piece(
 
 @pytest.mark.parametrize("name", ["tokenization.jsonl", "tokenization_edge.jsonl"])
 def test_autotokenizer_on_the_released_model(
-    official: SentencePieceTokenizer,
-    shared: Path,
-    tmp_path: Path,
-    name: str,
-    record_exactness: Record,
+    official: SentencePieceTokenizer, shared: Path, tmp_path: Path, name: str, record_exactness: Record
 ) -> None:
     transformers = pytest.importorskip("transformers")
     official.save(tmp_path)
     fast = transformers.AutoTokenizer.from_pretrained(tmp_path)
     rows = rows_of(shared, name)
     encoded = fast([row["text"] for row in rows], add_special_tokens=False)["input_ids"]
-    different = {
-        str(row["text"]) for row, ids in zip(rows, encoded, strict=True) if ids != row["ids"]
-    }
+    different = {str(row["text"]) for row, ids in zip(rows, encoded, strict=True) if ids != row["ids"]}
     label = f"official tokenizer through tokenizer.json, {name}: lines that differ"
     record_exactness(label, len(different), COMMAND)
     if name == "tokenization.jsonl":
@@ -153,9 +143,7 @@ def test_autotokenizer_on_the_released_model(
         assert different == KNOWN_EDGE_DIFFERENCES
 
 
-def test_autotokenizer_on_a_trained_folder(
-    shared: Path, tmp_path: Path, record_exactness: Record
-) -> None:
+def test_autotokenizer_on_a_trained_folder(shared: Path, tmp_path: Path, record_exactness: Record) -> None:
     """10,000 lines of Wikipedia through a vocabulary trained on other lines of it."""
     transformers = pytest.importorskip("transformers")
     lines = list(islice(wiki_lines(shared), 16_000))
@@ -171,9 +159,7 @@ def test_autotokenizer_on_a_trained_folder(
     assert different <= 10
 
 
-def test_autotokenizer_adds_specials_and_segments(
-    tiny_tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_autotokenizer_adds_specials_and_segments(tiny_tokenizer: Tokenizer, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     t = tiny_tokenizer
     t.save(tmp_path)
@@ -193,24 +179,16 @@ def test_autotokenizer_adds_specials_and_segments(
 
 
 @pytest.mark.parametrize("rule", ["official", "keep-accents"])
-def test_a_folder_that_transformers_saved_again(
-    python_text: Path, tmp_path: Path, rule: Normalization
-) -> None:
+def test_a_folder_that_transformers_saved_again(python_text: Path, tmp_path: Path, rule: Normalization) -> None:
     """It holds tokenizer.json alone, and is read with the same ids, offsets, words and specials."""
     transformers = pytest.importorskip("transformers")
-    ours = train_tokenizer(
-        TokenizerTrainConfig((python_text,), tmp_path / "ours", vocab_size=600, normalization=rule)
-    )
-    transformers.AutoTokenizer.from_pretrained(tmp_path / "ours").save_pretrained(
-        tmp_path / "again"
-    )
+    ours = train_tokenizer(TokenizerTrainConfig((python_text,), tmp_path / "ours", vocab_size=600, normalization=rule))
+    transformers.AutoTokenizer.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "again")
     assert not (tmp_path / "again" / "spiece.model").exists()
     again = Tokenizer.load(tmp_path / "again")
     lines = python_text.read_text(encoding="utf-8").splitlines()[:300]
     assert again.encode_batch(lines) == ours.encode_batch(lines)
-    assert [again.encode_with_offsets(line) for line in lines] == [
-        ours.encode_with_offsets(line) for line in lines
-    ]
+    assert [again.encode_with_offsets(line) for line in lines] == [ours.encode_with_offsets(line) for line in lines]
     assert again.special_ids == ours.special_ids
     assert again.word_rule == ours.word_rule
     assert (again.word_borders("unicode") == ours.word_borders("unicode")).all()
@@ -227,13 +205,7 @@ def test_a_wordpiece_folder_as_transformers_reads_it(tmp_path: Path, lower: bool
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     theirs = transformers.BertTokenizer.from_pretrained(tmp_path)
     ours = Tokenizer.load(tmp_path)
-    lines = [
-        "The café (1998), 한국어 我爱 你",
-        "Walking\u00a0THE  a-b ß",
-        "x" * 120,
-        "",
-        " \t\u200b",
-    ]
+    lines = ["The café (1998), 한국어 我爱 你", "Walking\u00a0THE  a-b ß", "x" * 120, "", " \t\u200b"]
     assert ours.encode_batch(lines) == theirs(lines, add_special_tokens=False)["input_ids"]
     ours.save(tmp_path / "saved")
     saved = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
@@ -243,9 +215,7 @@ def test_a_wordpiece_folder_as_transformers_reads_it(tmp_path: Path, lower: bool
 
 
 @pytest.mark.slow
-def test_words_alone_and_in_a_line_differ_only_in_ties(
-    official: SentencePieceTokenizer, shared: Path
-) -> None:
+def test_words_alone_and_in_a_line_differ_only_in_ties(official: SentencePieceTokenizer, shared: Path) -> None:
     """Why lines are encoded whole, and no cache of words is used.
 
     No piece reaches across a space, so a word alone has the same best pieces as in its line, but
@@ -258,8 +228,6 @@ def test_words_alone_and_in_a_line_differ_only_in_ties(
             whole = official.encode(sentence)
             words = [i for ids in official.encode_batch(sentence.split()) for i in ids]
             if whole != words:
-                assert sorted(map(official.id_to_piece, whole)) == sorted(
-                    map(official.id_to_piece, words)
-                )
+                assert sorted(map(official.id_to_piece, whole)) == sorted(map(official.id_to_piece, words))
                 different.append(sentence)
     assert len(different) < 10

@@ -49,9 +49,7 @@ def test_half_precision_on_disk_float32_in_memory(folder: Path, trained: Path) -
     assert {tensor.dtype for tensor in stored.values()} == {np.dtype(np.float16)}
     original = load_model(trained / "model")
     loaded = load_model(folder)
-    for (name, ours), (_, theirs) in zip(
-        loaded.named_parameters(), original.named_parameters(), strict=True
-    ):
+    for (name, ours), (_, theirs) in zip(loaded.named_parameters(), original.named_parameters(), strict=True):
         assert ours.dtype == torch.float32
         torch.testing.assert_close(ours, theirs.half().float(), rtol=0, atol=0, msg=name)
 
@@ -82,9 +80,7 @@ def test_a_weight_beyond_half_precision_is_refused(tmp_path: Path) -> None:
         write_half_precision(tmp_path / "a.safetensors", tmp_path / "b.safetensors")
 
 
-def test_too_large_a_folder_is_refused_and_the_old_one_kept(
-    folder: Path, trained: Path, tiny_shards_dir: Path
-) -> None:
+def test_too_large_a_folder_is_refused_and_the_old_one_kept(folder: Path, trained: Path, tiny_shards_dir: Path) -> None:
     before = (folder / "model.safetensors").read_bytes()
     with pytest.raises(CheckpointError, match="at most 1,000 are allowed"):
         make_bundle(trained, folder, tiny_shards_dir, data="", num_hidden_words=5, max_bytes=1000)
@@ -102,9 +98,7 @@ def test_the_card_has_the_figures_of_the_run(folder: Path, trained: Path) -> Non
     assert "Fine-tuned scores: not run." in card
 
 
-def test_hidden_words_of_a_model_that_knows_frequencies_only(
-    folder: Path, tiny_shards_dir: Path
-) -> None:
+def test_hidden_words_of_a_model_that_knows_frequencies_only(folder: Path, tiny_shards_dir: Path) -> None:
     """Three steps teach nothing, so the model is no better than chance or the unigram guess."""
     found = find_hidden_words(folder, tiny_shards_dir, 50)
     assert found.sentences == 50

@@ -12,9 +12,7 @@ from tiny_models import random_model_folder
 
 
 @pytest.fixture(scope="session")
-def model_folder(
-    tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path
-) -> Callable[[Head], Path]:
+def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) -> Callable[[Head], Path]:
     """Return the torch folder of a head."""
     made: dict[Head, Path] = {}
 
@@ -28,9 +26,7 @@ def model_folder(
 
 
 @pytest.fixture(scope="session")
-def onnx_folder(
-    tmp_path_factory: pytest.TempPathFactory, model_folder: Callable[[Head], Path]
-) -> Callable[..., Path]:
+def onnx_folder(tmp_path_factory: pytest.TempPathFactory, model_folder: Callable[[Head], Path]) -> Callable[..., Path]:
     """Return the ONNX folder of a head, float32 or int8."""
     from litebert.interop.onnx.export import export_onnx
 

@@ -29,9 +29,7 @@ def installed(model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
     return folder
 
 
-def test_without_weights_one_line_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_weights_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundled, "bundled_folder", lambda name="": tmp_path / "model")
     for arguments in (
         ["fill-mask", "a [MASK]."],
@@ -53,9 +51,7 @@ def test_its_name_is_a_model(installed: Path) -> None:
     assert resolve("bundled-sentences") == installed
 
 
-def test_commands_take_it_by_default(
-    installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_take_it_by_default(installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(["fill-mask", "return a new [MASK].", "--json"])
     assert len(json.loads(capsys.readouterr().out)["masks"][0]) == 5
     run(["export", "onnx", "bundled", str(tmp_path / "out")])
@@ -81,9 +77,7 @@ def test_what_is_shipped_knows_some_english(capsys: pytest.CaptureFixture[str]) 
     assert "president" in [guess["token"] for guess in guesses]
 
 
-def test_what_is_shipped_knows_which_sentences_are_near(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_shipped_knows_which_sentences_are_near(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = ["A man is playing a guitar.", "A person plays music.", "The senate passed the law."]
     file = tmp_path / "texts.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))

@@ -58,9 +58,7 @@ def test_mistakes_get_one_line_and_status_2(
     assert error.count("\n") == 1
 
 
-def test_an_error_of_the_system_is_one_line_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_the_system_is_one_line_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.txt").write_text("A sentence.\n")
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as stop:
@@ -80,9 +78,7 @@ def test_unknown_key_in_config_file(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_every_command_has_help_with_examples(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_has_help_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     module, function = COMMANDS[command][0].split(":")
     assert callable(getattr(import_module(f"litebert.commands.{module}"), function))
     main([*command.split("."), "--help"])

@@ -24,9 +24,7 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_format_holds_the_same_vectors(
-    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_format_holds_the_same_vectors(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = Predictor.load("bundled-sentences").embed(TEXTS)
     for name in ("v.npy", "v.parquet", "v.jsonl"):
         main(["embed", "--input", str(texts), "--column", "body", "--out", str(tmp_path / name)])

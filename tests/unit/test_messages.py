@@ -99,11 +99,7 @@ def test_a_flag_that_does_not_exist_or_fit_is_explained(
     ],
 )
 def test_advice_names_the_flag(
-    flags: list[str],
-    names: str,
-    tiny_shards_dir: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    flags: list[str], names: str, tiny_shards_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = ["pretrain", "--config", "tiny", "--data", str(tiny_shards_dir)]
     assert names in refused([*base, "--out", str(tmp_path / "run"), *flags], capsys)
@@ -139,9 +135,7 @@ def test_other_settings_of_a_build_are_named_by_flag(
     assert (tmp_path / "shards" / "tokenizer" / "spiece.model").is_file()
 
 
-def test_a_missing_data_file_is_looked_for_in_named_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_data_file_is_looked_for_in_named_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (EXAMPLES / "classification.toml").read_text()
     for name in ("train", "dev"):
         text = text.replace(f'{name} = "', f'{name} = "nix-')
@@ -168,9 +162,7 @@ def test_a_task_file_may_be_json(tmp_path: Path) -> None:
         find_task(str(tmp_path / "task.yaml"))
 
 
-def test_a_folder_without_a_vocabulary_is_not_given_another(
-    tmp_path: Path, tiny_tokenizer_dir: Path
-) -> None:
+def test_a_folder_without_a_vocabulary_is_not_given_another(tmp_path: Path, tiny_tokenizer_dir: Path) -> None:
     shutil.copytree(tiny_tokenizer_dir, tmp_path / "run" / "model")
     with pytest.raises(DataError, match="name that folder"):
         Tokenizer.load(tmp_path / "run")

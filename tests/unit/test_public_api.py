@@ -62,8 +62,7 @@ def test_a_strict_checker_sees_types_and_mistakes(tmp_path: Path) -> None:
         'note: Revealed type is "float | None"',
         'note: Revealed type is "pathlib.Path | None"',
         'note: Revealed type is "litebert.predict.predictor.Predictor"',
-        'error: Argument "data" to "PretrainConfig" has incompatible type "int"; '
-        'expected "Path"  [arg-type]',
+        'error: Argument "data" to "PretrainConfig" has incompatible type "int"; expected "Path"  [arg-type]',
         'error: Module has no attribute "Predictr"  [attr-defined]',
     ], found.stdout + found.stderr
     assert summary.startswith("Found 2 errors in 1 file")
@@ -84,9 +83,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_the_import_alone_loads_nothing() -> None:
     code = "import litebert, sys; print(sorted(m for m in sys.modules if m.startswith('litebert')))"
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "['litebert']"
 
 

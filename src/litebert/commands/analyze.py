@@ -124,14 +124,7 @@ def probe(
     from litebert.train.probe import probe as run
 
     result = run(
-        model,
-        task,
-        data,
-        max_train=max_train,
-        seed=seed,
-        strict=strict,
-        threads=threads,
-        allow_unknown=allow_unknown,
+        model, task, data, max_train=max_train, seed=seed, strict=strict, threads=threads, allow_unknown=allow_unknown
     )
     if json_:
         print(json.dumps(asdict(result)))
@@ -154,9 +147,7 @@ def _print_probe(result: ProbeResult) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(
-        f"{result.model}; fitted on {result.train_examples:,} examples, scored on "
-        f"{result.dev_examples:,}",
-        markup=False,
+        f"{result.model}; fitted on {result.train_examples:,} examples, scored on {result.dev_examples:,}", markup=False
     )
 
 

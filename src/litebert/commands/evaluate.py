@@ -56,27 +56,23 @@ def evaluate(
         litebert evaluate pretraining --model runs/small/model --text held-out.txt
 
     Args:
-        task: a benchmark (cola sst2 mrpc stsb qqp mnli qnli rte wnli ax squad1 squad2 race
-            race-middle race-high) or a TOML file that describes your own; pretraining: masked
-            words and sentence tasks on token shards.
-        data: a file with the gold labels, or the folder that holds the task's files; for
-            pretraining folders of shards.
-        text: pretraining: files, folders or globs of raw text for the loss per character, which
-            models of different vocabularies can be compared by.
+        task: a benchmark (cola sst2 mrpc stsb qqp mnli qnli rte wnli ax squad1 squad2 race race-middle race-high) or a
+            TOML file that describes your own; pretraining: masked words and sentence tasks on token shards.
+        data: a file with the gold labels, or the folder that holds the task's files; for pretraining folders of shards.
+        text: pretraining: files, folders or globs of raw text for the loss per character, which models of different
+            vocabularies can be compared by.
         model: a fine-tuned model folder, run folder, hub name or ONNX folder; several are averaged.
         predictions: a file of predictions to score; no model is loaded.
         null_odds: how likely each question has no answer (SQuAD 2.0), for the best thresholds.
-        split: the split to score or predict, such as test; default: those with labels. A test
-            split with a leaderboard is predicted for it, not scored. For pretraining: dev, or all
-            for text that is kept apart.
+        split: the split to score or predict, such as test; default: those with labels. A test split with a leaderboard
+            is predicted for it, not scored. For pretraining: dev, or all for text that is kept apart.
         choose: of several models take those that make the average better on dev.
-        ensemble: how several models with the paper's SQuAD 2.0 head are averaged: log scores over
-            the models that hold a span (official, the default), or probabilities over all.
+        ensemble: how several models with the paper's SQuAD 2.0 head are averaged: log scores over the models that hold
+            a span (official, the default), or probabilities over all.
         examples: pretraining: examples of each sentence task and corpus; default: 4096.
         length: pretraining: longest example in tokens; default: 128.
         rules: pretraining: readings of the rules for pairs and masks; default: paper official.
-        verify: pretraining: check every shard against its checksum; without it, of more than 4 GB
-            a tenth.
+        verify: pretraining: check every shard against its checksum; without it, of more than 4 GB a tenth.
         out: folder for the predictions, in the official script's or leaderboard's format.
         strict: stop at the first bad row.
         threads: of the processor; auto: all.

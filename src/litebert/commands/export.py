@@ -41,17 +41,15 @@ def onnx(
         litebert export onnx bundled exported/ --int8
 
     Args:
-        source: a model folder, a run folder or a hub name; bundled is the small model that comes
-            with litebert.
+        source: a model folder, a run folder or a hub name; bundled is the small model that comes with litebert.
         out: the new folder: model.onnx, config.json and the tokenizer.
         int8: store matrices as int8 and multiply integers: a quarter of the size, faster.
         int8_bits: 8 is more exact, for processors with VNNI only; others refuse to run it.
         depth: layers to run, for a model fine-tuned with --train-exits.
         force_depth: export that depth even if the model was not trained for it.
-        pooling: how sentence-transformers makes one vector of a text with this folder; default:
-            as the source folder says, else mean.
-        dev: TASK:DIR, or a task file alone; score the dev set before and after, and refuse too
-            large a drop.
+        pooling: how sentence-transformers makes one vector of a text with this folder; default: as the source folder
+            says, else mean.
+        dev: TASK:DIR, or a task file alone; score the dev set before and after, and refuse too large a drop.
         max_drop: share of the dev score that may be lost; 0.02 unless set.
         force: keep the export whatever it lost.
         json_: print JSON.
@@ -79,9 +77,7 @@ def onnx(
     difference = f"{report.difference:.2g} over {len(report.shapes)} shapes"
     print(f"{report.path}/model.onnx: {report.head}, {report.num_layers} layers, {precision}")
     print(f"  {precision}: {file:.2f} MB for {weights:.2f} MB of weights{products}")
-    print(
-        f"  difference to the weights: {difference} ({'root mean square' if int8 else 'largest'})"
-    )
+    print(f"  difference to the weights: {difference} ({'root mean square' if int8 else 'largest'})")
     if drop is not None:
         print(f"  dev {drop.metric}: {drop.before:.4g} before, {drop.after:.4g} after")
 
@@ -96,20 +92,17 @@ def hub(
 ) -> None:
     """Export one folder that transformers, sentence-transformers, onnxruntime and browsers load.
 
-    It holds safetensors, ONNX in float32 and int8, the tokenizer, pooling for embeddings, and a
-    card whose metadata has language, licence, data sets, scores and cost: from the run and the
-    model's own card, or from the flags.
+    It holds safetensors, ONNX in float32 and int8, the tokenizer, pooling for embeddings, and a card whose metadata has
+    language, licence, data sets, scores and cost: from the run and the model's own card, or from the flags.
 
     Examples:
         litebert export hub runs/sst2 sst2-albert --language en --licence apache-2.0
         litebert export hub bundled small-albert --dataset wikimedia/wikipedia
 
     Args:
-        source: a model folder, a run folder or a hub name; bundled is the small model that comes
-            with litebert.
+        source: a model folder, a run folder or a hub name; bundled is the small model that comes with litebert.
         out: the new folder.
-        pooling: how sentence-transformers makes one vector of a text; default: as the source
-            folder says, else mean.
+        pooling: how sentence-transformers makes one vector of a text; default: as the source folder says, else mean.
         json_: print JSON.
     """
     report = export_hub(source, out, facts, pooling=pooling)

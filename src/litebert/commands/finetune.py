@@ -25,17 +25,14 @@ if TYPE_CHECKING:
 
 
 def finetune(
-    config: Annotated[FinetuneConfig, SETTINGS],
-    *,
-    recipe: Annotated[Path | None, RECIPE] = None,
-    json_: bool = False,
+    config: Annotated[FinetuneConfig, SETTINGS], *, recipe: Annotated[Path | None, RECIPE] = None, json_: bool = False
 ) -> None:
     """Fine-tune a model on GLUE, SQuAD, RACE or your own task, and score it on dev.
 
-    Benchmarks: cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race race-middle race-high.
-    What you leave out comes from the paper's recipe (Table 14), or from a scaled one for models
-    narrower than 768. Ctrl-C and SIGTERM save and leave; --resume auto continues, bit for bit.
-    Many processes: torchrun --nproc-per-node 8 -m litebert finetune ...
+    Benchmarks: cola sst2 mrpc stsb qqp mnli qnli rte wnli squad1 squad2 race race-middle race-high. What you leave out
+    comes from the paper's recipe (Table 14), or from a scaled one for models narrower than 768. Ctrl-C and SIGTERM save
+    and leave; --resume auto continues, bit for bit. Many processes: torchrun --nproc-per-node 8 -m litebert finetune
+    ...
 
     Examples:
         litebert finetune sst2 --model runs/base/model --data glue --out runs/sst2
@@ -47,8 +44,7 @@ def finetune(
         litebert finetune cola --config cola --model M --data glue --out R
 
     Args:
-        recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags
-            override it.
+        recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags override it.
         json_: print the result as JSON.
     """
     from litebert.train.finetuning.engine import finetune as run

@@ -6,8 +6,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 SETTINGS = Parameter(name="*", consume_multiple=True, negative_bool="no-")
-"""A configuration: each field is a flag of its own; one that takes several values takes them \
-after one flag."""
+"""A configuration: each field is a flag of its own; one that takes several values takes them after one flag."""
 SWITCHES = Parameter(name="*", consume_multiple=True)
 """The same, of settings that are off unless given: there is no --no-..."""
 SEVERAL = Parameter(consume_multiple=True)

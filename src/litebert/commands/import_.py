@@ -32,9 +32,7 @@ def tf(checkpoint: Path, out: Path, /) -> None:
     )
 
 
-def hf(
-    model: str, out: Path, /, *, activation: Activation | None = None, num_heads: int | None = None
-) -> None:
+def hf(model: str, out: Path, /, *, activation: Activation | None = None, num_heads: int | None = None) -> None:
     """Copy a Hugging Face folder or hub model to a model folder, with its settings corrected.
 
     Other commands read such folders as they are; this one is for released models whose settings

@@ -22,19 +22,9 @@ from litebert.data.corpus.manifest import Split
 
 BAR_WIDTH = 24
 MANY_WORDS = 7
-STYLES = {
-    "plain": "",
-    "special": "dim",
-    "masked": "bold red",
-    "kept": "bold green",
-    "random": "bold yellow",
-}
+STYLES = {"plain": "", "special": "dim", "masked": "bold red", "kept": "bold green", "random": "bold yellow"}
 OFFICIAL_SOP_LABELS = ("in order", "swapped, or from another document")
-LABELS = {
-    "sop": ("in order", "swapped"),
-    "nsp": ("next", "from another document"),
-    "both": OFFICIAL_SOP_LABELS,
-}
+LABELS = {"sop": ("in order", "swapped"), "nsp": ("next", "from another document"), "both": OFFICIAL_SOP_LABELS}
 """The official code pairs lone sentences with strangers."""
 
 
@@ -76,9 +66,7 @@ def inspect(
         if not plot.absolute().parent.is_dir():
             raise InputError(f"the folder of {plot} does not exist; make it first")
     config = config or ExampleConfig()
-    inspection = inspect_shards(
-        shards, config, split=split, num_batches=batches, num_shown=show, seed=seed
-    )
+    inspection = inspect_shards(shards, config, split=split, num_batches=batches, num_shown=show, seed=seed)
     if plot is not None:
         plot_inspection(inspection, plot)
     if json_:

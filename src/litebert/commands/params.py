@@ -20,10 +20,7 @@ from litebert.train.estimate import ClusterRun, TrainingEstimate, estimate_train
 
 
 def params(
-    *presets: str,
-    shape: Annotated[ShapeOverrides | None, SETTINGS] = None,
-    plan: bool = False,
-    json_: bool = False,
+    *presets: str, shape: Annotated[ShapeOverrides | None, SETTINGS] = None, plan: bool = False, json_: bool = False
 ) -> None:
     """Count parameters exactly, without allocating them.
 
@@ -114,9 +111,8 @@ def plan(
 def _print_estimates(model: str, gpu: str, found: dict[int, TrainingEstimate]) -> None:
     first = next(iter(found.values()))
     print(
-        f"{model}: {first.parameters:,} parameters, {first.flops_per_step / 1e12:,.0f} TFLOP per "
-        f"step, {first.tokens / 1e9:,.0f} G tokens, checkpoint "
-        f"{first.checkpoint_bytes / 1e9:.2f} GB"
+        f"{model}: {first.parameters:,} parameters, {first.flops_per_step / 1e12:,.0f} TFLOP per step, "
+        f"{first.tokens / 1e9:,.0f} G tokens, checkpoint {first.checkpoint_bytes / 1e9:.2f} GB"
     )
     if first.epochs is not None:
         print(

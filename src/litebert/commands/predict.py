@@ -77,9 +77,7 @@ def predict(
     if out is not None:
         tables.check_writable(out)  # known before the work is done
         keep_files(out, [("--input", input), ("--model", model), ("the task file", task)])
-    predictor = Predictor.load(
-        model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth
-    )
+    predictor = Predictor.load(model, runtime, threads, max_tokens=max_tokens, depth=depth, force_depth=force_depth)
     found = find_task(task) if task is not None and Path(task).is_file() else None
     rows = _rows(input, found if isinstance(found, CustomTask) else None)
     ask = partial(answer_rows, predictor, task, strict=strict, pooling=pooling, top_k=top_k)
@@ -137,13 +135,8 @@ def embed(
     predictor = Predictor.load(model, runtime, threads, max_tokens=max_tokens)
     is_text = input is not None and plain_suffix(input) == ".txt"
     rows = tables.text_lines(input) if input is not None and is_text else _rows(input)
-    texts = (
-        (number, row if isinstance(row, DataError) else {**row, "text": row.get(column)})
-        for number, row in rows
-    )
-    ask = partial(
-        answer_rows, predictor, "embed", strict=strict, pooling=pooling, dimensions=dimensions
-    )
+    texts = ((number, row if isinstance(row, DataError) else {**row, "text": row.get(column)}) for number, row in rows)
+    ask = partial(answer_rows, predictor, "embed", strict=strict, pooling=pooling, dimensions=dimensions)
 
     def shown(answer: Json, row: Record | DataError) -> Json:
         text = None if isinstance(row, DataError) else row["text"]

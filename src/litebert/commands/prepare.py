@@ -17,10 +17,7 @@ from litebert.data.corpus.prepare import prepare as build
 
 
 def prepare(
-    *,
-    config: Annotated[PrepareConfig, SETTINGS],
-    recipe: Annotated[Path | None, RECIPE] = None,
-    json_: bool = False,
+    *, config: Annotated[PrepareConfig, SETTINGS], recipe: Annotated[Path | None, RECIPE] = None, json_: bool = False
 ) -> None:
     """Turn raw text into token shards: tokenised once, pairs and masks are drawn while training.
 
@@ -81,10 +78,7 @@ def _print_table(report: PrepareReport) -> None:
     Console().print(table)
     manifest, sources = report.manifest, report.manifest.sources
     left_out = f"{sources.duplicate_documents:,} duplicate, {sources.empty_documents:,} empty"
-    print(
-        f"text: {sources.text_bytes / 1e6:,.1f} MB, source files: {sources.files:,}, "
-        f"documents left out: {left_out}"
-    )
+    print(f"text: {sources.text_bytes / 1e6:,.1f} MB, source files: {sources.files:,}, documents left out: {left_out}")
     per_byte = report.disk_bytes / max(1, sources.text_bytes)
     print(f"disk: {report.disk_bytes / 1e6:,.1f} MB, {per_byte:.2f} byte per byte of text")
     if report.was_complete:

@@ -29,9 +29,9 @@ def pretrain(
 ) -> None:
     """Pretrain a model on token shards: masked words and the order of sentences.
 
-    The run folder holds metrics, checkpoints, TensorBoard events, report.html and, at the end, the
-    model folder. Ctrl-C and SIGTERM save and leave; --resume auto continues, bit for bit.
-    Many processes: torchrun --nproc-per-node 8 -m litebert pretrain ...
+    The run folder holds metrics, checkpoints, TensorBoard events, report.html and, at the end, the model folder. Ctrl-C
+    and SIGTERM save and leave; --resume auto continues, bit for bit. Many processes: torchrun --nproc-per-node 8 -m
+    litebert pretrain ...
 
     Examples:
         litebert pretrain --config tiny --data shards --out run --steps 200
@@ -40,8 +40,7 @@ def pretrain(
         litebert pretrain --config base --data shards --out run --dry-run
 
     Args:
-        recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags
-            override it.
+        recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags override it.
         dry_run: print parameters, memory, FLOPs per step and the expected time, then stop.
         json_: print the result as JSON.
     """
@@ -91,9 +90,8 @@ def _describe_estimate(found: DryRun) -> str:
         "from   layers  length  batch  masks  tokens/step   GFLOP/step   s/step",
     ]
     lines += [
-        f"{stage.from_share:4.0%}   {stage.layers:6}  {stage.length:6}  {stage.batch_size:5}  "
-        f"{stage.mask_rate:5.0%}  {stage.tokens_per_step:11,}  "
-        f"{stage.flops_per_step / 1e9:11,.1f}  {stage.step_s:7.3g}"
+        f"{stage.from_share:4.0%}   {stage.layers:6}  {stage.length:6}  {stage.batch_size:5}  {stage.mask_rate:5.0%}  "
+        f"{stage.tokens_per_step:11,}  {stage.flops_per_step / 1e9:11,.1f}  {stage.step_s:7.3g}"
         for stage in found.stages
     ]
     steps, tokens = f"{found.expected_steps:,} steps", f"{found.expected_tokens:,} tokens"
@@ -101,9 +99,7 @@ def _describe_estimate(found: DryRun) -> str:
     return "\n".join([*lines, "", f"expected      {steps}, {tokens}, {took}"])
 
 
-def adapt(
-    *, config: Annotated[AdaptConfig, SWITCHES], dry_run: bool = False, json_: bool = False
-) -> None:
+def adapt(*, config: Annotated[AdaptConfig, SWITCHES], dry_run: bool = False, json_: bool = False) -> None:
     """Adapt a model to your text: a vocabulary of its own on weights that exist.
 
     Learns a vocabulary, starts its word table from the old one, trains the table alone and then

@@ -18,12 +18,7 @@ from litebert.report.write import score_table, write_reports
 
 
 def report(
-    run: tuple[Path, ...],
-    /,
-    *,
-    table: Path | None = None,
-    plot: Path | None = None,
-    metric: str | None = None,
+    run: tuple[Path, ...], /, *, table: Path | None = None, plot: Path | None = None, metric: str | None = None
 ) -> None:
     """Write report.html into run folders, also of runs that are still going.
 
@@ -73,9 +68,7 @@ def runs(folder: Path, /, *, json_: bool = False) -> None:
     if not found:
         print(f"{folder} holds no runs")
         return
-    table = Table(
-        "run", "kind", "task", "state", "last wrote", "steps", "best", "different settings"
-    )
+    table = Table("run", "kind", "task", "state", "last wrote", "steps", "best", "different settings")
     for run in found:
         best = "" if run.best is None else f"{run.metric} {run.best:.4g}"
         cells = (run.run, run.kind, run.task, run.state, run.updated, f"{run.steps:,}", best)

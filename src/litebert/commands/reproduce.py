@@ -46,10 +46,10 @@ def reproduce(
 ) -> None:
     """Run tables and figures of the paper, and say which findings hold.
 
-    Runs are kept by their configuration: what has come to its end is not run again, and the same
-    command continues after an interruption. Each experiment gets a page, OUT/NAME/report.html, and
-    all together OUT/evidence.md. Beside it lies evidence.jsonl with what was measured of each run:
-    on another machine runs that are in it are not made again.
+    Runs are kept by their configuration: what has come to its end is not run again, and the same command continues
+    after an interruption. Each experiment gets a page, OUT/NAME/report.html, and all together OUT/evidence.md. Beside
+    it lies evidence.jsonl with what was measured of each run: on another machine runs that are in it are not made
+    again.
 
     Examples:
         litebert reproduce table4 --data shards/wiki shards/novels --dev shards/squad shards/race
@@ -59,16 +59,15 @@ def reproduce(
 
     Args:
         what: table1 to table14, figure1, figure2a, figure2b, or all.
-        scale: cpu: small models, minutes a run; paper: the full-size runs, of which --dry-run
-            writes the configurations and the planner's hours.
+        scale: cpu: small models, minutes a run; paper: the full-size runs, of which --dry-run writes the configurations
+            and the planner's hours.
         data: folders of token shards; the first is the plain corpus, the others are more data.
         dev: shards of other text to measure on; default: the dev documents of the data.
         task_data: folder of GLUE, for the tables that fine-tune; without it they do not.
         tokens: length of a run, such as 20k or 1.5M; default: the recipe's.
         seeds: runs of each condition; default: the experiment's.
         out: folder for runs, tables and pages.
-        evidence: page of all results, with the records of the runs beside it (.jsonl); default:
-            evidence.md in --out.
+        evidence: page of all results, with the records of the runs beside it (.jsonl); default: evidence.md in --out.
         workers: runs side by side, of one thread each.
         engine: where runs go: processes of this machine, or a Ray cluster with the same files.
         gpus: for --scale paper: GPUs that the planner counts with.
@@ -130,12 +129,9 @@ def _list(plans: Mapping[str, plan.Runs], workers: int, vocab_size: int) -> None
         seen |= {run.key for run in new}
         left = [run for run in new if run.record() is None]
         seconds = sum(
-            run.flops(vocab_size) / rate if run.config.budget_s is None else run.config.budget_s
-            for run in left
+            run.flops(vocab_size) / rate if run.config.budget_s is None else run.config.budget_s for run in left
         )
-        size = sum(
-            4 * 4 * count_parameters(run.config.model.resolve(vocab_size)).total for run in left
-        )
+        size = sum(4 * 4 * count_parameters(run.config.model.resolve(vocab_size)).total for run in left)
         total_s, disk = total_s + seconds, disk + size
         print(
             f"{name:<9} {len(runs):>3} runs, {len(left):>3} to do, "
@@ -155,9 +151,7 @@ def _plan_paper(names: list[str], out: Path, gpus: int) -> None:
             config, shape = plan.paper_config(experiment, condition.name)
             length, steps = config.examples.length, config.steps or 0
             parallel: Literal["ddp", "fsdp"] = "fsdp" if shape.hidden_size > 1024 else "ddp"
-            run = ClusterRun(
-                batch_size=config.batch_size, length=length, steps=steps, parallel=parallel
-            )
+            run = ClusterRun(batch_size=config.batch_size, length=length, steps=steps, parallel=parallel)
             found = estimate_training(shape, gpus, run)
             config = replace(config, parallel=parallel, activation_checkpointing=found.recompute)
             path = plan.write_recipe(out / "paper", f"{name}-{condition.name}", config)

@@ -60,9 +60,7 @@ MOST_PROCESSES = 1024
 _LONGEST_TOML = 1 << 24
 
 
-def check_range(
-    config: object, rule: Rule, *names: str, table: str = "", most: float = MOST
-) -> None:
+def check_range(config: object, rule: Rule, *names: str, table: str = "", most: float = MOST) -> None:
     """Refuse a configuration with a number that does not obey the rule; None obeys every rule.
 
     ``table`` is the TOML table it stands in, for the error line; ``most`` is the largest value
@@ -89,9 +87,7 @@ def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configu
         raise ConfigError(f"{prefix}{error}") from None
 
 
-def check_values(
-    cls: type, values: Mapping[str, object], source: str, others: Collection[str] = ()
-) -> None:
+def check_values(cls: type, values: Mapping[str, object], source: str, others: Collection[str] = ()) -> None:
     """Check key and type of some settings of a configuration; the rest may come from elsewhere.
 
     ``others`` are keys that are not the configuration's but known to the caller.
@@ -161,9 +157,7 @@ def recipe_path(kind: str, name: str) -> Path:
     path = folder / f"{name}.toml"
     if not path.is_file():
         known = sorted(file.stem for file in folder.glob("*.toml"))
-        raise ConfigError(
-            f"no {kind} recipe '{name}'; there are {', '.join(known)}.{suggestion(name, known)}"
-        )
+        raise ConfigError(f"no {kind} recipe '{name}'; there are {', '.join(known)}.{suggestion(name, known)}")
     return path
 
 
@@ -277,9 +271,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def toml_lines(
-    values: Mapping[str, object], defaults: Mapping[str, object], table: str = ""
-) -> Iterator[str]:
+def toml_lines(values: Mapping[str, object], defaults: Mapping[str, object], table: str = "") -> Iterator[str]:
     """Lines of TOML for what differs, plain values before tables; JSON's values are TOML's."""
     differing = {k: v for k, v in values.items() if v is not None and v != defaults.get(k)}
     plain = {k: v for k, v in differing.items() if not isinstance(v, Mapping)}

@@ -66,9 +66,7 @@ class Dialect:
         try:
             codecs.lookup(self.encoding or "utf-8")
         except LookupError:
-            raise ConfigError(
-                f"{source}: unknown encoding '{self.encoding}'; use utf-8, utf-16, cp1252, ..."
-            ) from None
+            raise ConfigError(f"{source}: unknown encoding '{self.encoding}'; use utf-8, utf-16, cp1252, ...") from None
         if self.delimiter is not None and len(self.delimiter) != 1:
             raise ConfigError(f"{source}: delimiter {self.delimiter!r} should be one character")
 
@@ -238,9 +236,7 @@ def _until_quote(waiting: deque[str], lines: Iterator[str], limit: int) -> list[
     return []
 
 
-def _cells(
-    lines: Sequence[str], delimiter: str, *, quoted: bool = True, strict: bool = False
-) -> list[str]:
+def _cells(lines: Sequence[str], delimiter: str, *, quoted: bool = True, strict: bool = False) -> list[str]:
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     return next(csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=strict), [])
 

@@ -46,9 +46,7 @@ def blame(source: object, kind: type[LitebertError] = DataError) -> Iterator[Non
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise kind(
-            f"{source} is damaged or of another program: {type(error).__name__} {reason}"
-        ) from error
+        raise kind(f"{source} is damaged or of another program: {type(error).__name__} {reason}") from error
 
 
 @contextmanager

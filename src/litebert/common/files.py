@@ -53,9 +53,8 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 def atomic_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder beside ``path``; on success it is synced and renamed to it.
 
-    ``path`` must be absent or empty; with ``replace`` what is there is deleted after the rename.
-    A second process that wants to write the same folder is refused; what a killed one left beside
-    it is removed.
+    ``path`` must be absent or empty; with ``replace`` what is there is deleted after the rename. A second process that
+    wants to write the same folder is refused; what a killed one left beside it is removed.
     """
     shown, path = Path(path), Path(path).resolve()  # a link to a folder is not replaced itself
     if not replace:
@@ -142,10 +141,7 @@ def write_json(path: Path | str, value: object) -> None:
 
 def write_json_lines(path: Path | str, rows: Iterable[Mapping[str, object]]) -> None:
     """Write one JSON object a line, atomically."""
-    with (
-        atomic_path(path) as temporary,
-        temporary.open("w", encoding="utf-8", errors="backslashreplace") as stream,
-    ):
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", errors="backslashreplace") as stream:
         for row in rows:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
 

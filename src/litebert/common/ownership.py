@@ -53,9 +53,8 @@ def owned_folder(
             if strangers:
                 more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
                 raise DataError(
-                    f"{out} holds files that are not of such a folder: "
-                    f"{', '.join(strangers[:_SHOWN])}{more}; nothing was changed: choose another "
-                    "--out, or move them away"
+                    f"{out} holds files that are not of such a folder: {', '.join(strangers[:_SHOWN])}{more}; nothing "
+                    "was changed: choose another --out, or move them away"
                 )
             clear_leftovers(out)
             yield
@@ -103,10 +102,7 @@ def keep_inputs(out: Path | str, inputs: Inputs) -> None:
     for flag, source, value in _paths(inputs):
         if source.exists() and target in (source, *source.parents):
             place = "the output" if source == target else f"inside the output {out}"
-            raise DataError(
-                f"{flag} {value} is {place}: what is read must not be overwritten; choose another "
-                "output"
-            )
+            raise DataError(f"{flag} {value} is {place}: what is read must not be overwritten; choose another output")
 
 
 def keep_files(target: Path | str, inputs: Inputs) -> None:

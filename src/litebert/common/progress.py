@@ -58,9 +58,7 @@ class Progress:
 class _Bar(Progress):
     """A bar that moves on a terminal."""
 
-    def __init__(
-        self, live: RichProgress, description: str, total: float | None, unit: str
-    ) -> None:
+    def __init__(self, live: RichProgress, description: str, total: float | None, unit: str) -> None:
         super().__init__(description, total, unit)
         self.live, self.task = live, live.add_task(description, total=total, rate="", status="")
 

@@ -71,9 +71,8 @@ def describe_table(path: Path, format: RowFormat, dialect: Dialect = ANY_DIALECT
 def read_rows(path: Path | str, format: RowFormat | None = None) -> Iterator[tuple[int, Record]]:
     """Yield ``(row number, columns)`` of a file with named columns, one row in memory at a time.
 
-    Row numbers are those a person counts in an editor: the physical line on which the row ends
-    for CSV, TSV, JSON lines and CoNLL (a header is line 1), and 1, 2, ... for JSON and Parquet.
-    ``format`` overrides what the name says.
+    Row numbers are those a person counts in an editor: the physical line on which the row ends for CSV, TSV, JSON lines
+    and CoNLL (a header is line 1), and 1, 2, ... for JSON and Parquet. ``format`` overrides what the name says.
     """
     for number, row in read_rows_or_errors(path, format):
         if isinstance(row, DataError):
@@ -173,9 +172,7 @@ def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
             # Parquet is read from its end, so a compressed one is unpacked first.
             file = stack.enter_context(tempfile.TemporaryFile())
             shutil.copyfileobj(stack.enter_context(open_binary(path)), file)
-        yield stack.enter_context(
-            pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
-        )
+        yield stack.enter_context(pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False))
 
 
 def parquet_rows(
@@ -277,10 +274,7 @@ def write_vectors(path: Path, rows: Iterable[Record], size: int) -> None:
     if path.suffix == ".jsonl":
         files.write_json_lines(path, rows)
     elif path.suffix == ".npy":
-        with (
-            files.atomic_path(path) as temporary,
-            tempfile.TemporaryFile(dir=path.parent) as waiting,
-        ):
+        with files.atomic_path(path) as temporary, tempfile.TemporaryFile(dir=path.parent) as waiting:
             for row in rows:
                 vector = row.get("embedding") or [np.nan] * size
                 waiting.write(np.asarray(vector, "<f4").tobytes())
@@ -320,10 +314,7 @@ def _write_parquet(path: Path, stored: Callable[[], Iterator[Record]]) -> None:
     with needs("data", f"{path}: writing Parquet"):
         import pyarrow
     empty = dict.fromkeys(name for row in stored() for name in row)
-    found = [
-        pyarrow.Table.from_pylist([{**empty, **row} for row in part]).schema
-        for part in _parts(stored())
-    ]
+    found = [pyarrow.Table.from_pylist([{**empty, **row} for row in part]).schema for part in _parts(stored())]
     schema = pyarrow.unify_schemas(found or [pyarrow.schema([])], promote_options="permissive")
     _write_parts(path, schema, _parts(stored()))
 

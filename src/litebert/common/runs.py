@@ -25,12 +25,7 @@ SAMPLES_FILE = "samples.json"
 MISTAKES_FILE = "mistakes.json"
 RESULT_FILE = "result.json"
 """How a fine-tuning run ended; its presence means the end."""
-BASELINES = {
-    "words": "bag of words",
-    "random": "random weights",
-    "untrained": "untrained",
-    "bm25": "BM25",
-}
+BASELINES = {"words": "bag of words", "random": "random weights", "untrained": "untrained", "bm25": "BM25"}
 """What a fine-tuning is compared with when asked to, and how reports call it."""
 
 _REPORTED_PACKAGES = ("litebert", "torch", "numpy", "sentencepiece", "tokenizers", "safetensors")
@@ -65,11 +60,7 @@ class RunFolder:
             "fingerprints": dict(fingerprints or {}),
             "versions": _versions(),
             "commit": _commit(),
-            "machine": {
-                "platform": platform.platform(),
-                "processor": platform.machine(),
-                "cores": os.cpu_count(),
-            },
+            "machine": {"platform": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count()},
         }
         write_json(path / MANIFEST_FILE, manifest)
         return cls(path)
@@ -89,13 +80,10 @@ class RunFolder:
             is_fixed = (path / RESULT_FILE).is_file()  # a fine-tuning keeps its length
             longer = "" if is_fixed else ", train on with --resume auto and a longer run,"
             raise DataError(
-                f"{path} already holds a run that has finished: its model is "
-                f"{path / MODEL_FOLDER}; choose another --out{longer} or delete that folder to "
-                "start over"
+                f"{path} already holds a run that has finished: its model is {path / MODEL_FOLDER}; choose another "
+                f"--out{longer} or delete that folder to start over"
             )
-        raise DataError(
-            f"{path} already holds a run; go on with --resume auto or choose another --out"
-        )
+        raise DataError(f"{path} already holds a run; go on with --resume auto or choose another --out")
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:
@@ -105,9 +93,7 @@ class RunFolder:
             near = near_folders(path) if not path.exists() else ""
             if cls.exists(path.absolute().parent):
                 near = f" Did you mean '{path.parent}'?"
-            raise DataError(
-                f"{path} is not a run folder: it has no {MANIFEST_FILE} of a run.{near}"
-            )
+            raise DataError(f"{path} is not a run folder: it has no {MANIFEST_FILE} of a run.{near}")
         return cls(path)
 
     def manifest(self) -> dict[str, object]:

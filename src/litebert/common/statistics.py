@@ -23,9 +23,8 @@ def small_dev_split(documents: int, tokens: int) -> str:
     if documents >= 5 and num_masked >= 500:
         return ""
     return (
-        f"the dev split is small ({documents:,} documents, {tokens:,} tokens): 30 % of the masked "
-        f"words right may stand for {interval_in_percent(0.3, num_masked)}; raise --dev-fraction "
-        "or give --dev-input"
+        f"the dev split is small ({documents:,} documents, {tokens:,} tokens): 30 % of the masked words right may "
+        f"stand for {interval_in_percent(0.3, num_masked)}; raise --dev-fraction or give --dev-input"
     )
 
 

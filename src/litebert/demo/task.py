@@ -10,20 +10,9 @@ from itertools import islice
 from pathlib import Path
 
 from litebert.common.errors import DataError
-from litebert.common.files import (
-    READ_ERRORS,
-    atomic_folder,
-    open_binary,
-    write_json,
-    write_json_lines,
-)
+from litebert.common.files import READ_ERRORS, atomic_folder, open_binary, write_json, write_json_lines
 from litebert.common.rows import read_rows
-from litebert.data.corpus.layouts import (
-    TextLayout,
-    documents_between_blank_lines,
-    lines_of,
-    paragraphs_of,
-)
+from litebert.data.corpus.layouts import TextLayout, documents_between_blank_lines, lines_of, paragraphs_of
 from litebert.data.corpus.sources import find_inputs, format_of
 from litebert.text.sentences import split_sentences
 

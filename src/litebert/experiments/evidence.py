@@ -26,12 +26,7 @@ from litebert.train.finetuning.config import Recipe
 
 PICTURE_FILE = "figure.png"
 _COMMAND = textwrap.TextWrapper(130, break_long_words=False, break_on_hyphens=False)
-_TASK_KINDS = {
-    ".score": "",
-    ".random": ", random weights",
-    ".words": ", bag of words",
-    ".always": ", always the same",
-}
+_TASK_KINDS = {".score": "", ".random": ", random weights", ".words": ", bag of words", ".always": ", always the same"}
 """What is measured of a task, and how it is called after the task's name."""
 _NAMES = {
     "masked_loss": "loss at masks",
@@ -191,30 +186,20 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(text, 150, subsequent_indent="  " if text.startswith("- ") else "")
 
 
-def _tables(
-    experiment: Experiment, found: Mapping[tuple[str, int], Mapping[str, float]]
-) -> list[Table]:
+def _tables(experiment: Experiment, found: Mapping[tuple[str, int], Mapping[str, float]]) -> list[Table]:
     """Ours, what fine-tuning made of it, and the paper's; without what there is nothing of."""
     if experiment.exact:
         names = {key: key for one in experiment.exact for key in one.expected}
-        figures = {
-            one.name: {key: f"{value:,.10g}" for key, value in one.expected.items()}
-            for one in experiment.exact
-        }
+        figures = {one.name: {key: f"{value:,.10g}" for key, value in one.expected.items()} for one in experiment.exact}
         return [_table("The paper's", names, figures)]
-    tasks = {
-        f"{task}{kind}": f"{task}{name}"
-        for task in experiment.tasks
-        for kind, name in _TASK_KINDS.items()
-    }
+    tasks = {f"{task}{kind}": f"{task}{name}" for task in experiment.tasks for kind, name in _TASK_KINDS.items()}
     measures = {name: _NAMES.get(name, name) for name in experiment.measures}
     conditions = [one for one in experiment.conditions if one.is_row]
     ours = {}
     for condition in conditions:
         measured = [values for (name, _), values in found.items() if name == condition.name]
         ours[condition.name] = {
-            name: _cell(name, [one[name] for one in measured if name in one])
-            for name in (*measures, *tasks)
+            name: _cell(name, [one[name] for one in measured if name in one]) for name in (*measures, *tasks)
         }
     paper = {key: key for one in conditions for key in one.figures}
     tables = [_table("Ours", measures, ours), _table("Fine-tuned, % right on dev", tasks, ours)]

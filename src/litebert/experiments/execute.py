@@ -117,9 +117,7 @@ def run_job(job: Job, started: list[subprocess.Popen[bytes]] | None = None) -> i
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with (job.where / job.log).open("ab") as log:
         with interrupts_held():
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=environment, cwd=job.where
-            )
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=job.where)
         if started is not None:
             started.append(process)
         return process.wait()

@@ -110,10 +110,7 @@ def _judge_equality(contrast: Contrast, found: Interval, values: Values) -> Verd
 def _sums(weights: Weights, values: Values) -> list[float]:
     """The weighted sum of each seed that all conditions have."""
     seeds = set.intersection(*(set(values.get(name, ())) for name in weights))
-    return [
-        sum(weight * values[name][seed] for name, weight in weights.items())
-        for seed in sorted(seeds)
-    ]
+    return [sum(weight * values[name][seed] for name, weight in weights.items()) for seed in sorted(seeds)]
 
 
 def _seeds_needed(found: Interval, distance: float) -> str:

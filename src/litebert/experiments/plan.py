@@ -194,11 +194,7 @@ def distinct(plans: Iterable[Runs]) -> list[PlannedRun]:
 
 
 def _config(
-    experiment: Experiment,
-    condition: Condition,
-    request: Assignment,
-    seed: int,
-    start: PlannedRun | None,
+    experiment: Experiment, condition: Condition, request: Assignment, seed: int, start: PlannedRun | None
 ) -> PretrainConfig:
     variant, is_small = condition.at(request.scale) or Variant(), request.scale == "cpu"
     values: dict[str, Any] = read_toml(recipe_path("pretrain", RECIPES[request.scale]))

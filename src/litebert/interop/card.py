@@ -26,13 +26,10 @@ _IN_SCRIPT = (*_ANYWHERE, "question-answering")
 """Tasks that transformers.js has an ALBERT for."""
 
 
-def model_card(
-    config: ModelConfig, head: Head, name: str, about: str = "", languages: Sequence[str] = ()
-) -> str:
+def model_card(config: ModelConfig, head: Head, name: str, about: str = "", languages: Sequence[str] = ()) -> str:
     """Return a card that states the shape and the two ways to load the folder.
 
-    ``about`` is Markdown that says how the model came about. Licence and intended use are the
-    author's to add.
+    ``about`` is Markdown that says how the model came about. Licence and intended use are the author's to add.
     """
     if is_foreign(config, head):
         library, use = "transformers", _from_pretrained(head, name)
@@ -45,9 +42,7 @@ def model_card(
     return _card(_front(library, languages), name, note, _shape(config, head), use, about)
 
 
-def onnx_card(
-    config: ModelConfig, head: Head, name: str, precision: str, num_layers: int, card: str
-) -> str:
+def onnx_card(config: ModelConfig, head: Head, name: str, precision: str, num_layers: int, card: str) -> str:
     """Return the card of an ONNX folder; ``card`` is that of the model it was made from.
 
     What that one says about training and scores, and its languages, stay.
@@ -63,9 +58,7 @@ def onnx_card(
     return _card(_front("onnx", found), name, about, rows, use, sections(card))
 
 
-def hub_card(
-    config: ModelConfig, head: Head, name: str, front: str, sizes: Mapping[str, int], about: str
-) -> str:
+def hub_card(config: ModelConfig, head: Head, name: str, front: str, sizes: Mapping[str, int], about: str) -> str:
     """Return the card of a folder that every runtime loads.
 
     ``front`` is its metadata as YAML, ``sizes`` its files with their bytes, ``about`` Markdown that
@@ -143,9 +136,7 @@ def _front(library: str, languages: Sequence[str]) -> str:
     return f"library_name: {library}\n{spoken}tags:\n- albert\n- litebert"
 
 
-def _card(
-    front: str, name: str, note: str, rows: Mapping[str, object], use: Sequence[str], about: str
-) -> str:
+def _card(front: str, name: str, note: str, rows: Mapping[str, object], use: Sequence[str], about: str) -> str:
     code = "\n\n".join(use)
     return f"""---
 {front}

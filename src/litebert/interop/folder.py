@@ -1,8 +1,7 @@
 """Read a model folder (or a hub name) without torch: settings, head, labels and weights as numpy.
 
-Weights come from ``model.safetensors``, from the shards that ``model.safetensors.index.json``
-lists, or from an older ``pytorch_model.bin`` (read by torch with ``weights_only``). All of them
-come out as float32.
+Weights come from ``model.safetensors``, from the shards that ``model.safetensors.index.json`` lists, or from an older
+``pytorch_model.bin`` (read by torch with ``weights_only``). All of them come out as float32.
 """
 
 from __future__ import annotations
@@ -26,14 +25,7 @@ from litebert.common.limits import check_regular
 from litebert.common.runs import MANIFEST_FILE, MODEL_FOLDER, is_main_process
 from litebert.interop import hf_config
 from litebert.interop.card import CARD_FILE
-from litebert.interop.names import (
-    BUFFERS,
-    FOREIGN_PROJECTION,
-    TIED_COPIES,
-    some_of,
-    tensor_names,
-    tensor_shapes,
-)
+from litebert.interop.names import BUFFERS, FOREIGN_PROJECTION, TIED_COPIES, some_of, tensor_names, tensor_shapes
 from litebert.model.config import TASK_FILE, ModelConfig
 from litebert.model.head_table import HEADS, Head
 from litebert.text.tokenizer import TOKENIZER_FILES
@@ -137,9 +129,7 @@ class ModelFolder:
             tuple(sorted(surplus)),
         )
 
-    def check(
-        self, parameters: Mapping[str, Array], head: Head, num_labels: int | None = None
-    ) -> None:
+    def check(self, parameters: Mapping[str, Array], head: Head, num_labels: int | None = None) -> None:
         """Refuse weights that are not finite numbers of the shapes that ``config.json`` says."""
         names = self._names(head)
         shapes = tensor_shapes(self.config, head, num_labels)
@@ -149,9 +139,7 @@ class ModelFolder:
             if array.shape != shapes[name]
         ]
         if wrong:
-            raise CheckpointError(
-                f"{self.path}: weights and {CONFIG_FILE} are of different shape: {some_of(wrong)}"
-            )
+            raise CheckpointError(f"{self.path}: weights and {CONFIG_FILE} are of different shape: {some_of(wrong)}")
         for name, array in parameters.items():
             if array.dtype != np.float32:
                 raise CheckpointError(
@@ -216,10 +204,9 @@ def _note_release(name: str, config: ModelConfig, overrides: Mapping[str, object
 def resolve(source: Path | str) -> Path:
     """Return the folder of a model: its path, a run folder's, or a hub name's in the cache.
 
-    The one meaning of ``--model`` in every command and function. What does not exist is never
-    replaced by something else. The names ``bundled`` and ``bundled-sentences`` are the models that
-    come with the package; a folder of that name has to be given by its absolute path. A ``Path`` is
-    never a hub name.
+    The one meaning of ``--model`` in every command and function. What does not exist is never replaced by something
+    else. The names ``bundled`` and ``bundled-sentences`` are the models that come with the package; a folder of that
+    name has to be given by its absolute path. A ``Path`` is never a hub name.
     """
     name = str(source)
     if is_bundled(name):
@@ -283,8 +270,7 @@ def _download(name: str) -> Path:
             path = Path(snapshot_download(name, allow_patterns=[*patterns, PICKLED_FILE]))
     except RepositoryNotFoundError:
         raise CheckpointError(
-            f"{name} is neither a folder here nor a model on the Hugging Face hub."
-            f"{near_folders(Path(name))}"
+            f"{name} is neither a folder here nor a model on the Hugging Face hub.{near_folders(Path(name))}"
         ) from None
     except (OSError, ValueError) as error:
         # Offline, refused or full disk: the library's message is long, its first line says which.
@@ -335,8 +321,7 @@ def _read_safetensors(path: Path) -> dict[str, Array]:
                 types = {name: stream.get_slice(name).get_dtype() for name in stream.keys()}  # noqa: SIM118
                 if odd := [name for name in types if types[name] not in (*_TYPES, _BFLOAT16)]:
                     raise CheckpointError(
-                        f"{path}: {odd[0]} is of type {types[odd[0]]}, which is not read; save the "
-                        "weights as float32"
+                        f"{path}: {odd[0]} is of type {types[odd[0]]}, which is not read; save the weights as float32"
                     )
                 tensors = {name: stream.get_tensor(name) for name in types if types[name] in _TYPES}
             if len(tensors) == len(types):

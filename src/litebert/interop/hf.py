@@ -59,9 +59,7 @@ def save_model(
         num_outputs = len(model.get_parameter(f"{HEADS[head].linear}.bias"))
         labels = default_labels(num_outputs) if labels is None else labels
         if len(labels) != num_outputs:
-            raise ConfigError(
-                f"{len(labels)} labels were given for a head of {num_outputs} outputs"
-            )
+            raise ConfigError(f"{len(labels)} labels were given for a head of {num_outputs} outputs")
     with atomic_folder(folder, replace=replace) as temporary:
         values = foreign_config(config, head, labels, multi_label=multi_label)
         write_json(temporary / CONFIG_FILE, values)
@@ -95,10 +93,7 @@ def _write_weights(model: nn.Module, config: ModelConfig, head: Head, path: Path
     if foreign and not HEADS[head].pooled:
         # transformers builds these heads without a pooler and would call it unexpected.
         names = {ours: name for ours, name in names.items() if ours not in POOLER}
-    tensors = {
-        name: state[ours].detach().to("cpu", torch.float32).contiguous()
-        for ours, name in names.items()
-    }
+    tensors = {name: state[ours].detach().to("cpu", torch.float32).contiguous() for ours, name in names.items()}
     if foreign and not config.has_projection:
         tensors[f"{FOREIGN_PROJECTION}.weight"] = torch.eye(config.hidden_size)
         tensors[f"{FOREIGN_PROJECTION}.bias"] = torch.zeros(config.hidden_size)
@@ -107,9 +102,7 @@ def _write_weights(model: nn.Module, config: ModelConfig, head: Head, path: Path
     try:
         save_file(tensors, path, metadata={"format": "pt"})
     except SafetensorError as error:
-        raise CheckpointError(
-            f"the weights cannot be written: {error}; make room and try again"
-        ) from None
+        raise CheckpointError(f"the weights cannot be written: {error}; make room and try again") from None
 
 
 def _left_out(config: ModelConfig, head: Head) -> set[str]:
@@ -119,10 +112,7 @@ def _left_out(config: ModelConfig, head: Head) -> set[str]:
 
 
 def build_model(
-    config: ModelConfig,
-    head: Head,
-    num_labels: int | None = None,
-    generator: torch.Generator | None = None,
+    config: ModelConfig, head: Head, num_labels: int | None = None, generator: torch.Generator | None = None
 ) -> nn.Module:
     """Build a model with a head by its name; ``num_labels`` for those that have labels."""
     if torch.get_default_device().type != "meta":
@@ -142,14 +132,13 @@ def load_model(
 ) -> nn.Module:
     """Load a model from a folder or from the hub, in float32 and evaluation mode.
 
-    Missing encoder tensors are an error. A missing head is an error unless ``new_head``. The
-    pooler is needed only where the head uses it. What the folder holds beyond that is reported
-    through ``logging``.
+    Missing encoder tensors are an error. A missing head is an error unless ``new_head``. The pooler is needed only
+    where the head uses it. What the folder holds beyond that is reported through ``logging``.
 
     Args:
         source: a model folder (its path, or opened), or a hub name: ``albert/albert-base-v2``.
-        head: the head to load; by default the one that the folder holds. ``masked_lm`` gives a
-            pretraining model whose sentence head may be missing.
+        head: the head to load; by default the one that the folder holds. ``masked_lm`` gives a pretraining model whose
+            sentence head may be missing.
         new_head: start with a fresh head. A pretraining head keeps the parts that are there.
         num_labels: outputs of a fresh head; by default as many as the folder's labels.
         overrides: fields of :class:`ModelConfig` to replace, such as ``hidden_dropout``.
@@ -169,10 +158,7 @@ def load_model(
     with torch.device("cpu" if fresh else "meta"):
         model = build_model(folder.config, head, num_labels, generator)
     prefix = "encoder." if HEADS[head].bare else ""
-    state = {
-        name.removeprefix(prefix): torch.from_numpy(np.ascontiguousarray(array))
-        for name, array in used.items()
-    }
+    state = {name.removeprefix(prefix): torch.from_numpy(np.ascontiguousarray(array)) for name, array in used.items()}
     for name in POOLER:
         if name in parameters.missing and name not in fresh:
             state[name] = torch.zeros(model.get_parameter(name).shape)
@@ -182,9 +168,7 @@ def load_model(
     return model.eval()
 
 
-def copy_model(
-    source: Path | str, out: Path | str, overrides: Mapping[str, object] | None = None
-) -> Head:
+def copy_model(source: Path | str, out: Path | str, overrides: Mapping[str, object] | None = None) -> Head:
     """Copy a folder or hub model with some settings replaced; return its head."""
     folder = ModelFolder(source, overrides)
     head, whole = folder.head, HEADS[folder.head].part_of
@@ -206,24 +190,19 @@ def copy_model(
     return head
 
 
-def _number_of_labels(
-    folder: ModelFolder, head: Head, num_labels: int | None, new_head: bool
-) -> int | None:
+def _number_of_labels(folder: ModelFolder, head: Head, num_labels: int | None, new_head: bool) -> int | None:
     if not HEADS[head].labelled:
         return None
     if num_labels is None:
         return len(folder.labels)
     if not new_head and folder.head == head and num_labels != len(folder.labels):
         raise CheckpointError(
-            f"{folder.path} holds a head of {len(folder.labels)} labels, not {num_labels}; "
-            "ask for a new head"
+            f"{folder.path} holds a head of {len(folder.labels)} labels, not {num_labels}; ask for a new head"
         )
     return num_labels
 
 
-def _fresh_names(
-    folder: ModelFolder, head: Head, parameters: Parameters, new_head: bool
-) -> frozenset[str]:
+def _fresh_names(folder: ModelFolder, head: Head, parameters: Parameters, new_head: bool) -> frozenset[str]:
     """Our names of the parameters that are drawn anew; an error if others are missing."""
     missing = set(parameters.missing)
     pooler = missing & set(POOLER)

@@ -85,11 +85,7 @@ def read_settings(path: Path) -> dict[str, object]:
 
 
 def foreign_config(
-    config: ModelConfig,
-    head: Head,
-    labels: Sequence[str] | None = None,
-    *,
-    multi_label: bool = False,
+    config: ModelConfig, head: Head, labels: Sequence[str] | None = None, *, multi_label: bool = False
 ) -> dict[str, object]:
     """Return the content of ``config.json`` for a model; ``labels`` are those of its outputs."""
     foreign, row = is_foreign(config, head), HEADS[head]
@@ -136,8 +132,7 @@ def model_config(values: Mapping[str, object], source: str) -> ModelConfig:
     model_type = values.get("model_type")
     if model_type not in (FOREIGN_TYPE, OWN_TYPE):
         raise CheckpointError(
-            f"{source}: model_type is {model_type!r}; only '{FOREIGN_TYPE}' and '{OWN_TYPE}' "
-            "folders are read"
+            f"{source}: model_type is {model_type!r}; only '{FOREIGN_TYPE}' and '{OWN_TYPE}' folders are read"
         )
     own = model_type == OWN_TYPE
     if values.get("tie_word_embeddings", True) is not True:
@@ -182,9 +177,7 @@ def head_of(values: Mapping[str, object], source: str) -> Head:
     architectures = values.get("architectures") or ["AlbertModel"]
     name = architectures[0] if isinstance(architectures, list) else architectures
     found: list[Head] = [
-        head
-        for head, row in HEADS.items()
-        if name in (f"Albert{row.architecture}", f"Litebert{row.architecture}")
+        head for head, row in HEADS.items() if name in (f"Albert{row.architecture}", f"Litebert{row.architecture}")
     ]
     if not found:
         known = ", ".join(f"Albert{row.architecture}" for row in HEADS.values() if row.foreign)
@@ -203,9 +196,7 @@ def labels_of(values: Mapping[str, object], source: str) -> tuple[str, ...]:
     if labels is None:
         count = values.get("num_labels", 2)
         if not isinstance(count, int) or not 1 <= count <= _MOST_LABELS:
-            raise CheckpointError(
-                f"{source}: num_labels is {count!r}; write a number from 1 to {_MOST_LABELS:,}"
-            )
+            raise CheckpointError(f"{source}: num_labels is {count!r}; write a number from 1 to {_MOST_LABELS:,}")
         return default_labels(count)
     if isinstance(labels, Mapping) and labels:
         indices = [str(index) for index in range(len(labels))]

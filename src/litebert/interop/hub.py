@@ -68,9 +68,7 @@ class HubFacts:
             if not _LANGUAGE.fullmatch(code):
                 raise ConfigError(f"language is '{code}'; use an ISO code: en, de, pt-BR")
         if self.licence is not None and not _LICENCE.fullmatch(self.licence):
-            raise ConfigError(
-                f"licence is '{self.licence}'; use the hub's spelling: apache-2.0, mit, cc-by-4.0"
-            )
+            raise ConfigError(f"licence is '{self.licence}'; use the hub's spelling: apache-2.0, mit, cc-by-4.0")
 
 
 @dataclass(frozen=True)
@@ -84,11 +82,7 @@ class HubReport:
 
 
 def export_hub(
-    source: Path | str,
-    out: Path | str,
-    facts: HubFacts | None = None,
-    *,
-    pooling: Pooling | None = None,
+    source: Path | str, out: Path | str, facts: HubFacts | None = None, *, pooling: Pooling | None = None
 ) -> HubReport:
     """Write a folder that transformers, sentence-transformers, onnxruntime and browsers load.
 
@@ -99,9 +93,7 @@ def export_hub(
     check_free(out)
     folder = ModelFolder(source)
     if not has_tokenizer(folder.path):
-        raise CheckpointError(
-            f"{folder.path} has no tokenizer, so nobody could use it; copy its spiece.model there"
-        )
+        raise CheckpointError(f"{folder.path} has no tokenizer, so nobody could use it; copy its spiece.model there")
     name, card = Path(out).resolve().name, folder.card
     own = _facts_of_card(card, folder.path / CARD_FILE)
     facts = _merged(facts or HubFacts(), own, _facts_of_run(folder.path))
@@ -252,8 +244,7 @@ def push_hub(folder: Path, name: str, *, private: bool = False) -> str:
 
     if not (folder / ONNX_FOLDER / QUANTIZED_FILE).is_file() or not (folder / CARD_FILE).is_file():
         raise CheckpointError(
-            f"{folder} is not a folder of `litebert export hub`; make one: "
-            f"`litebert export hub {folder} OUT`"
+            f"{folder} is not a folder of `litebert export hub`; make one: `litebert export hub {folder} OUT`"
         )
     if _facts_of_card((folder / CARD_FILE).read_text(encoding="utf-8"), folder).licence is None:
         raise ConfigError(f"the card of {folder} names no licence; export it with --licence")
@@ -266,7 +257,5 @@ def push_hub(folder: Path, name: str, *, private: bool = False) -> str:
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         advice = {401: "; log in with `hf auth login` or set HF_TOKEN", 403: "; is it yours?"}
-        raise InputError(
-            f"{name} cannot be pushed to {api.endpoint}: {reason}{advice.get(status or 0, '')}"
-        ) from None
+        raise InputError(f"{name} cannot be pushed to {api.endpoint}: {reason}{advice.get(status or 0, '')}") from None
     return str(made)

@@ -26,10 +26,7 @@ TIED_COPIES: Mapping[str, str] = {
 """Tensors that older folders hold twice: the copy -> the tensor it is tied to."""
 
 _BLOCK: Mapping[str, Mapping[str, str]] = {
-    "attention": {
-        **{name: f"attention.{name}" for name in ("query", "key", "value")},
-        "output": "attention.dense",
-    },
+    "attention": {**{name: f"attention.{name}" for name in ("query", "key", "value")}, "output": "attention.dense"},
     "feed_forward": {"expand": "ffn", "contract": "ffn_output"},
     "norms": {"attention": "attention.LayerNorm", "feed_forward": "full_layer_layer_norm"},
 }
@@ -51,8 +48,7 @@ def is_foreign(config: ModelConfig, head: Head) -> bool:
         and config.embedding_layout == "factorized"
         and not (config.pooling == "mean" and HEADS[head].pooled and HEADS[head].linear)
         and plan.attention == plan.feed_forward == plan.norms
-        and [block // config.inner_group_num for block in plan.attention[:: config.inner_group_num]]
-        == theirs
+        and [block // config.inner_group_num for block in plan.attention[:: config.inner_group_num]] == theirs
     )
 
 
@@ -91,9 +87,7 @@ def tensor_names(config: ModelConfig, head: Head, *, foreign: bool | None = None
     return names if foreign else {ours: ours for ours in names}
 
 
-def tensor_shapes(
-    config: ModelConfig, head: Head, num_labels: int | None = None
-) -> dict[str, tuple[int, ...]]:
+def tensor_shapes(config: ModelConfig, head: Head, num_labels: int | None = None) -> dict[str, tuple[int, ...]]:
     """The shape of each parameter by our name, without building the model."""
     hidden, embedding, row = config.hidden_size, config.embedding_size, HEADS[head]
     outputs = num_labels or 2 if row.has_classes else len(row.outputs)
@@ -127,9 +121,7 @@ def tensor_shapes(
     return shapes
 
 
-def block_modules(
-    config: ModelConfig, scope: str, block: Mapping[str, Mapping[str, str]]
-) -> dict[str, str]:
+def block_modules(config: ModelConfig, scope: str, block: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Our modules of weight and bias in all blocks -> others' names.
 
     ``scope`` is what they call a block, with {group} and {inner}; ``block`` their modules of one,

@@ -47,8 +47,7 @@ class VectorRule:
             raise CheckpointError(f"{path} does not describe a pooled model: {error}") from None
         if others := kinds.keys() - {"Transformer", "Pooling", "Normalize"}:
             raise CheckpointError(
-                f"{path} has the module {min(others)}; litebert runs Transformer, Pooling and "
-                "Normalize"
+                f"{path} has the module {min(others)}; litebert runs Transformer, Pooling and Normalize"
             )
         found = values.get("pooling_mode")
         if found is None:

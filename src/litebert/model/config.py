@@ -131,12 +131,7 @@ _LARGEST: Mapping[int, Sequence[str]] = {
     10_000_000: ("vocab_size",),
 }
 """Larger than in any known model: more is a typing error or a damaged file."""
-_CHOICES = {
-    "sharing": Sharing,
-    "embedding_layout": EmbeddingLayout,
-    "activation": Activation,
-    "pooling": Pooling,
-}
+_CHOICES = {"sharing": Sharing, "embedding_layout": EmbeddingLayout, "activation": Activation, "pooling": Pooling}
 
 
 def _check_shape(config: ModelConfig) -> None:
@@ -149,9 +144,7 @@ def _check_shape(config: ModelConfig) -> None:
             f"clear: set num_heads to one of {divisors}."
         )
     if hidden % config.heads:
-        raise ConfigError(
-            f"num_heads {config.heads} does not divide hidden_size {hidden}: use one of {divisors}."
-        )
+        raise ConfigError(f"num_heads {config.heads} does not divide hidden_size {hidden}: use one of {divisors}.")
     if config.sharing != "groups" and config.num_groups != 1:
         raise ConfigError(
             f'num_groups is {config.num_groups} but sharing is "{config.sharing}": '
@@ -245,8 +238,7 @@ class _Preset:
     """A class of its own, for the fields of the last base come first in the help."""
 
     preset: str = "albert-base"
-    """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as \
---config small"""
+    """named shape to start from; albert-tiny, -mini and -small belong to their recipes, such as --config small"""
 
 
 @dataclass(frozen=True)

@@ -127,9 +127,7 @@ def paper_tables() -> Mapping[str, tuple[ParameterReport, ...]]:
     table_4 = {768: (31, 83, 57, 108), 128: (12, 64, 38, 89)}
     own = ("albert-small", "albert-mini", "albert-tiny")
     return {
-        "Table 1: sizes": tuple(
-            ParameterReport(name, PRESETS[name], f"{size}M") for name, size in table_1.items()
-        ),
+        "Table 1: sizes": tuple(ParameterReport(name, PRESETS[name], f"{size}M") for name, size in table_1.items()),
         "Table 3: embedding size": tuple(
             ablation(sharing, embedding, millions)
             for sharing, row in table_3.items()

@@ -179,9 +179,8 @@ class _OneDnnLinear(torch.autograd.Function):
 class PackedLinear(nn.Module):
     """A linear map with its weights in oneDNN's order, in place of a reordering at every call.
 
-    On two cores of an AVX2 machine with albert-base it multiplies 1.5 to 2 times as fast as
-    `nn.Linear` for one short sentence and about 1.1 times for a full batch
-    (docs/experiments-log.md). It has no gradients.
+    On two cores of an AVX2 machine with albert-base it multiplies 1.5 to 2 times as fast as `nn.Linear` for one short
+    sentence and about 1.1 times for a full batch (docs/experiments-log.md). It has no gradients.
     """
 
     def __init__(self, linear: nn.Linear) -> None:

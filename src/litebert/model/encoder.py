@@ -73,9 +73,7 @@ class Embeddings(nn.Module):
         self.project_words_first = config.embedding_layout == "projected_words"
         self.dropout = config.hidden_dropout
 
-    def forward(
-        self, input_ids_BS: Tensor, token_type_ids_BS: Tensor | None, first_position: int = 0
-    ) -> Tensor:
+    def forward(self, input_ids_BS: Tensor, token_type_ids_BS: Tensor | None, first_position: int = 0) -> Tensor:
         """ids (int64) -> [B, S, H]; without segment ids every token is in segment 0."""
         end = first_position + input_ids_BS.shape[1]
         if end > self.position.num_embeddings:
@@ -145,15 +143,14 @@ class Encoder(nn.Module):
 
         Args:
             input_ids_BS: int64.
-            attention_mask_BS: true (or 1) where there is a token, false (0) where padding. Leave
-                it out when nothing is padded: attention is faster without a mask.
+            attention_mask_BS: true (or 1) where there is a token, false (0) where padding. Leave it out when nothing is
+                padded: attention is faster without a mask.
             token_type_ids_BS: int64 segment of each token; segment 0 if left out.
-            num_layers: layers to run instead of the configured number, see
-                `SharingPlan.at_depth`.
+            num_layers: layers to run instead of the configured number, see `SharingPlan.at_depth`.
             return_hidden_states: also return the embeddings and every block's output.
-            rows_R: int64 indices into the flattened B * S tokens. With them the last block runs
-                only there, after its attention: the same numbers for less work (a twentieth of
-                a step for base, a tenth for small). Excludes hidden states.
+            rows_R: int64 indices into the flattened B * S tokens. With them the last block runs only there, after its
+                attention: the same numbers for less work (a twentieth of a step for base, a tenth for small). Excludes
+                hidden states.
             first_position: where the sequences begin; other than 0 only in training.
         """
         if rows_R is not None and return_hidden_states:

@@ -104,14 +104,9 @@ _BEAMS = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_to
 _SQUAD2_MODULES = ("start", "end_hidden", "end_norm", "end", "answer_hidden")
 _MLM_MODULES = {"mlm.transform": "predictions.dense", "mlm.norm": "predictions.LayerNorm"}
 _pretraining = partial(
-    HeadRow,
-    "litebert.model.pretraining.PretrainingModel",
-    pretrained=True,
-    tensors={"mlm.bias": "predictions.bias"},
+    HeadRow, "litebert.model.pretraining.PretrainingModel", pretrained=True, tensors={"mlm.bias": "predictions.bias"}
 )
-_classifier = partial(
-    HeadRow, linear="classifier", modules={"classifier": "classifier"}, labelled=True
-)
+_classifier = partial(HeadRow, linear="classifier", modules={"classifier": "classifier"}, labelled=True)
 
 HEADS: Mapping[Head, HeadRow] = {
     "encoder": HeadRow("litebert.model.encoder.Encoder", "Model", (_POOLED,), pretrained=True),
@@ -122,12 +117,7 @@ HEADS: Mapping[Head, HeadRow] = {
         answers=("fill-mask", "order"),
     ),
     "masked_lm": _pretraining(
-        "ForMaskedLM",
-        (_WORDS,),
-        pooled=False,
-        modules=_MLM_MODULES,
-        part_of="pretraining",
-        answers=("fill-mask",),
+        "ForMaskedLM", (_WORDS,), pooled=False, modules=_MLM_MODULES, part_of="pretraining", answers=("fill-mask",)
     ),
     "classification": _classifier(
         _HEADS + "SequenceClassifier",
@@ -184,9 +174,7 @@ ENCODER_OUTPUTS = (Output("last_hidden_state", "token"), Output("hidden_states",
 """What a model of any head gives: [B, S, H] and [B, S, blocks + 1, H]."""
 
 OUTPUTS: Mapping[str, Output] = {
-    output.name: output
-    for outputs in (ENCODER_OUTPUTS, *(row.outputs for row in HEADS.values()))
-    for output in outputs
+    output.name: output for outputs in (ENCODER_OUTPUTS, *(row.outputs for row in HEADS.values())) for output in outputs
 }
 """Every output by name. ``per`` is the same for all heads that give it; ``by_label`` is the head's
 to say."""

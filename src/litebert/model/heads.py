@@ -45,9 +45,8 @@ def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 def teacher_loss(logits: Tensor, teacher: Tensor, temperature: float, targets: Tensor) -> Tensor:
     """How far logits [B, ...] are from a teacher's, by what the targets are: a mean over B.
 
-    Classes: the divergence of softened probabilities, times the temperature squared, which leaves
-    gradients at the size of those of labels (Hinton et al. 2015). Flags: the same for each. Scores:
-    the squared error.
+    Classes: the divergence of softened probabilities, times the temperature squared, which leaves gradients at the size
+    of those of labels (Hinton et al. 2015). Flags: the same for each. Scores: the squared error.
     """
     wide = at_least_float32(logits)
     if targets.ndim == 1 and targets.is_floating_point():
@@ -89,9 +88,7 @@ class TaskModel(nn.Module, ABC):
         """Outputs by their names in the table; `states` is [rows, H] at `rows`, else [R, S, H]."""
 
     @abstractmethod
-    def task_loss(
-        self, inputs: HeadInputs, targets: Tensor, num_layers: int | None = None
-    ) -> Tensor:
+    def task_loss(self, inputs: HeadInputs, targets: Tensor, num_layers: int | None = None) -> Tensor:
         """The mean loss over the labels of a batch; `targets` as in `tasks.base.Feature`."""
 
     def named_outputs(self, inputs: HeadInputs, num_layers: int | None = None) -> dict[str, Tensor]:
@@ -115,9 +112,7 @@ class LinearHead(TaskModel):
 
     head: ClassVar[Head]
 
-    def __init__(
-        self, config: ModelConfig, num_labels: int = 2, *, generator: torch.Generator | None = None
-    ) -> None:
+    def __init__(self, config: ModelConfig, num_labels: int = 2, *, generator: torch.Generator | None = None) -> None:
         """Draw the weights; only a head with classes asks how many."""
         super().__init__(config, generator)
         self.row = HEADS[self.head]
@@ -132,9 +127,7 @@ class LinearHead(TaskModel):
     def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
         """The mean loss of named outputs."""
 
-    def task_loss(
-        self, inputs: HeadInputs, targets: Tensor, num_layers: int | None = None
-    ) -> Tensor:
+    def task_loss(self, inputs: HeadInputs, targets: Tensor, num_layers: int | None = None) -> Tensor:
         """The mean loss over the labels of a batch."""
         return self.loss(self.named_outputs(inputs, num_layers), targets)
 
@@ -176,8 +169,7 @@ class ScoreHead(LinearHead):
         if self.row.choices:
             num_choices, input_ids = input_ids.shape[1], input_ids.flatten(0, 1)
             attention_mask, token_type_ids = (
-                None if part is None else part.flatten(0, 1)
-                for part in (attention_mask, token_type_ids)
+                None if part is None else part.flatten(0, 1) for part in (attention_mask, token_type_ids)
             )
         inputs = HeadInputs(input_ids, attention_mask, token_type_ids, num_choices=num_choices)
         outputs = self.named_outputs(inputs, num_layers)

@@ -128,9 +128,7 @@ class Attention(nn.Module):
         self.num_heads = config.heads
         self.dropout = config.attention_dropout
 
-    def forward(
-        self, x: Tensor, context: AttentionContext = _EVERYONE, rows_R: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext = _EVERYONE, rows_R: Tensor | None = None) -> Tensor:
         """[B, S, H] or [T, H], a row of tokens, to the same shape; to [R, H] for given rows.
 
         Rows are indices into the flattened tokens: all are seen, but only these get a result.
@@ -237,9 +235,7 @@ class Block(nn.Module):
         self._sets = sets
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, x: Tensor, context: AttentionContext = _EVERYONE, rows_R: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext = _EVERYONE, rows_R: Tensor | None = None) -> Tensor:
         """As `Attention.forward`: with rows, all that follows the attention runs there only."""
         attended = self.attention(x, context, rows_R)
         x = self.norms.attention(_select(x, rows_R) + self.dropout(attended))

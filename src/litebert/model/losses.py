@@ -24,9 +24,7 @@ class VocabularyLoss(NamedTuple):
     """scalar int64: rows where no word scores higher than the label"""
 
 
-def vocabulary_loss(
-    hidden_ME: Tensor, table_VE: Tensor, bias_V: Tensor, labels_M: Tensor
-) -> VocabularyLoss:
+def vocabulary_loss(hidden_ME: Tensor, table_VE: Tensor, bias_V: Tensor, labels_M: Tensor) -> VocabularyLoss:
     """Cross-entropy of hidden @ table.T + bias, in float32 at least; label -100 does not count."""
     if torch.compiler.is_compiling():
         # A compiler fuses the plain form itself, and would unroll the loop over slices.
@@ -65,9 +63,7 @@ class _SlicedLoss(torch.autograd.Function):
             narrow = torch.get_autocast_dtype(device)
             hidden_ME, table_VE, bias_V = (x.to(narrow) for x in (hidden_ME, table_VE, bias_V))
         with torch.autocast(device, enabled=False):
-            loss_M, correct_M, gradients = _loss_by_slices(
-                hidden_ME, table_VE, bias_V, labels_M, with_gradients
-            )
+            loss_M, correct_M, gradients = _loss_by_slices(hidden_ME, table_VE, bias_V, labels_M, with_gradients)
         ctx.save_for_backward(*gradients)
         num_correct = correct_M.sum()
         ctx.mark_non_differentiable(num_correct)

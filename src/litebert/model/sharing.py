@@ -74,20 +74,16 @@ class SharingPlan:
         num_blocks = num_layers * self.inner_group_num
         repeats = -(-num_layers // self.num_layers)
         attention, feed_forward, norms = (
-            (sets * repeats)[:num_blocks]
-            for sets in (self.attention, self.feed_forward, self.norms)
+            (sets * repeats)[:num_blocks] for sets in (self.attention, self.feed_forward, self.norms)
         )
         return SharingPlan(attention, feed_forward, norms, self.inner_group_num)
 
 
-def plan(
-    strategy: Sharing, num_layers: int, num_groups: int = 1, inner_group_num: int = 1
-) -> SharingPlan:
+def plan(strategy: Sharing, num_layers: int, num_groups: int = 1, inner_group_num: int = 1) -> SharingPlan:
     """The plan of a strategy.
 
-    Layer l uses group l * G // L (integers: the official code rounds in floats and leaves groups
-    unused for some L). With attention-only or FFN-only sharing both norms are per layer: the
-    paper's parameter counts need it.
+    Layer l uses group l * G // L (integers: the official code rounds in floats and leaves groups unused for some L).
+    With attention-only or FFN-only sharing both norms are per layer: the paper's parameter counts need it.
     """
 
     def sets(num_sets: int) -> tuple[int, ...]:
@@ -132,8 +128,7 @@ def draw(plan: SharingPlan) -> str:
     rows = {"layer": layers} | {name: list(map(_letters, sets[name])) for name in sets}
     width = max(2, *(len(cell) for cells in rows.values() for cell in cells))
     return "\n".join(
-        f"{name:<13}" + " ".join(f"{cell:<{width}}" for cell in cells).rstrip()
-        for name, cells in rows.items()
+        f"{name:<13}" + " ".join(f"{cell:<{width}}" for cell in cells).rstrip() for name, cells in rows.items()
     )
 
 

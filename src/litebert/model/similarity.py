@@ -68,9 +68,7 @@ def cosent_loss(similarity_B: Tensor, scores_B: Tensor, temperature: float) -> T
     return torch.logsumexp(torch.cat((wrong.new_zeros(1), wrong)), dim=0)
 
 
-def in_batch_loss(
-    vectors_BTH: Tensor, texts_BT: Tensor, temperature: float, symmetric: bool
-) -> Tensor:
+def in_batch_loss(vectors_BTH: Tensor, texts_BT: Tensor, temperature: float, symmetric: bool) -> Tensor:
     """Cross-entropy of finding each first text's second one among those of all, and negatives.
 
     The second texts and further ones (negatives) of all features are candidates, but those that

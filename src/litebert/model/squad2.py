@@ -32,8 +32,7 @@ class Squad2Training(NamedTuple):
 class Squad2Prediction(NamedTuple):
     """The beam: K best starts, and for each of them K best ends (K at most S).
 
-    Log-probabilities, best first, and their int64 positions; [b, i, j] is the j-th best end given
-    the i-th best start.
+    Log-probabilities, best first, and their int64 positions; [b, i, j] is the j-th best end given the i-th best start.
     """
 
     start_top_log_probs_BK: Tensor
@@ -92,9 +91,7 @@ class Squad2Model(TaskModel):
         beam = self._beam(states, inputs.forbidden_RS)
         return {name.rpartition("_")[0]: tensor for name, tensor in beam._asdict().items()}
 
-    def task_loss(
-        self, inputs: HeadInputs, targets: Tensor, num_layers: int | None = None
-    ) -> Tensor:
+    def task_loss(self, inputs: HeadInputs, targets: Tensor, num_layers: int | None = None) -> Tensor:
         """The loss given the gold [B, 3]: start, end, whether there is no answer."""
         states = self.states(inputs, num_layers)
         loss = self._given_starts(states, inputs.forbidden_RS, *targets.unbind(1)).loss
@@ -134,13 +131,10 @@ class Squad2Model(TaskModel):
         log_probs_BS = _log_probs(self.start(sequence_BSH).squeeze(-1), p_mask)
         return log_probs_BS, self._answerability(sequence_BSH, log_probs_BS)
 
-    def _end_log_probs(
-        self, sequence_BSH: Tensor, starts_BK: Tensor, p_mask: Tensor | None
-    ) -> Tensor:
+    def _end_log_probs(self, sequence_BSH: Tensor, starts_BK: Tensor, p_mask: Tensor | None) -> Tensor:
         """[B, K, S]: log-probability of each end, given each start.
 
-        The map of [h_i; h_start] is the sum of two maps, so the pairs are never written out
-        before it.
+        The map of [h_i; h_start] is the sum of two maps, so the pairs are never written out before it.
         """
         hidden = self.config.hidden_size
         index_BKH = starts_BK[:, :, None].expand(-1, -1, hidden)

@@ -19,10 +19,9 @@ _STEP_WITHOUT_CORRECTION = 1e9
 class AdamW(Optimizer):
     """AdamW as BERT and ALBERT were trained with (spec 4.2).
 
-    Per tensor: ``m = b1 m + (1 - b1) g``; ``v = b2 v + (1 - b2) g^2``;
-    ``u = m / (sqrt(v) + eps) + weight_decay * w``; ``w -= lr * u``. Parameters may be plain
-    tensors or sharded ones (DTensor); the update is element by element, so both agree.
-    ``bias_correction`` divides the running means by ``1 - beta^t`` (off in the official code).
+    Per tensor: ``m = b1 m + (1 - b1) g``; ``v = b2 v + (1 - b2) g^2``; ``u = m / (sqrt(v) + eps) + weight_decay * w``;
+    ``w -= lr * u``. Parameters may be plain tensors or sharded ones (DTensor); the update is element by element, so
+    both agree. ``bias_correction`` divides the running means by ``1 - beta^t`` (off in the official code).
     """
 
     def __init__(

@@ -39,8 +39,7 @@ def build_optimizers(
         groups = _groups(trainable, lr, config)
         return [Lamb(groups, lr, betas, eps, bias_correction=correction)]
     is_matrix = {
-        name: config.name == "muon" and p.ndim == 2 and bool(_BLOCK_MATRIX.search(name))
-        for name, p in trainable
+        name: config.name == "muon" and p.ndim == 2 and bool(_BLOCK_MATRIX.search(name)) for name, p in trainable
     }
     rest = [(name, p) for name, p in trainable if not is_matrix[name]]
     groups = []

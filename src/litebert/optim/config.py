@@ -43,9 +43,7 @@ class OptimizerConfig:
         check_range(self, "0 or more and less than 1", "beta1", "beta2", table="optimizer")
 
 
-def default_learning_rate(
-    name: OptimizerName, batch_size: int, hidden_size: int, num_layers: int
-) -> float:
+def default_learning_rate(name: OptimizerName, batch_size: int, hidden_size: int, num_layers: int) -> float:
     """The peak learning rate when the config gives none.
 
     LAMB: the paper's rate with the square-root rule. AdamW (and the AdamW part of Muon): fitted to

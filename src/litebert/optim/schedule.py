@@ -31,13 +31,10 @@ trapezoid: constant, then down; constant"""
         check_range(self, "0 or more", "warmup_steps", "warmup_floor", table="schedule")
 
 
-def factor(
-    config: ScheduleConfig, progress: float, steps: int | None = None, step: int | None = None
-) -> float:
+def factor(config: ScheduleConfig, progress: float, steps: int | None = None, step: int | None = None) -> float:
     """The factor on the peak learning rate at ``progress`` (steps, tokens or time, as a share).
 
-    A warm-up in steps needs the run's length in ``steps``, the warm-up's floor the steps done
-    before this ``step``.
+    A warm-up in steps needs the run's length in ``steps``, the warm-up's floor the steps done before this ``step``.
     """
     warmup = config.warmup_share
     if config.warmup_steps is not None:

@@ -55,9 +55,7 @@ class Backend(Protocol):
     def info(self) -> BackendInfo:
         """What the model can do."""
 
-    def run(
-        self, batch: PaddedBatch, outputs: Sequence[str], depth: int | None = None
-    ) -> dict[str, FloatArray]:
+    def run(self, batch: PaddedBatch, outputs: Sequence[str], depth: int | None = None) -> dict[str, FloatArray]:
         """Compute the named outputs for one padded batch, after ``depth`` layers or all."""
 
 
@@ -73,11 +71,7 @@ def check_numbers(outputs: dict[str, FloatArray], source: object) -> dict[str, F
 
 
 def run_batch(
-    backend: Backend,
-    features: Sequence[Feature],
-    outputs: Sequence[str],
-    pad_id: int,
-    depth: int | None = None,
+    backend: Backend, features: Sequence[Feature], outputs: Sequence[str], pad_id: int, depth: int | None = None
 ) -> list[Outputs]:
     """Run features of one row each in one call; what the model says about each."""
     batch, size = pad(features, pad_id), backend.info.vocab_size
@@ -115,12 +109,7 @@ def num_threads(threads: Threads | None) -> int | None:
 
 
 def open_backend(
-    folder: Path,
-    runtime: Runtime = "auto",
-    threads: Threads | None = None,
-    *,
-    device: str = "cpu",
-    packed: bool = True,
+    folder: Path, runtime: Runtime = "auto", threads: Threads | None = None, *, device: str = "cpu", packed: bool = True
 ) -> Backend:
     """Load a model folder (``model.safetensors``) or an ONNX folder (``model.onnx``).
 
@@ -129,9 +118,7 @@ def open_backend(
     """
     found = next((folder / name for name in ONNX_FILES if (folder / name).is_file()), None)
     if runtime == "onnx" and found is None:
-        raise CheckpointError(
-            f"{folder} holds no model.onnx; make one with `litebert export onnx {folder} OUT`"
-        )
+        raise CheckpointError(f"{folder} holds no model.onnx; make one with `litebert export onnx {folder} OUT`")
     if runtime != "torch" and found is not None:
         from litebert.predict.onnx_backend import OnnxBackend
 

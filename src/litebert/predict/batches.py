@@ -49,9 +49,7 @@ def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     return batches[::-1]
 
 
-def fill(
-    lengths: Sequence[int], max_tokens: int, max_padding: float = MAX_PADDING
-) -> list[list[int]]:
+def fill(lengths: Sequence[int], max_tokens: int, max_padding: float = MAX_PADDING) -> list[list[int]]:
     """Cut inputs, sorted by length, into as few batches as a budget allows.
 
     The budget is for the sum of the lengths; an input beyond it is a batch of its own. The padded
@@ -76,9 +74,8 @@ def fill(
 def first_batch(lengths: Sequence[int], max_tokens: int, pads: bool = True) -> list[int]:
     """Choose the next batch of a queue: its oldest input and what may share its call.
 
-    If padding is computed it counts towards the budget, and only inputs of nearly the oldest's
-    length join it: a few tokens, or an eighth. ``lengths`` has the oldest first, the indices
-    returned are in queue order.
+    If padding is computed it counts towards the budget, and only inputs of nearly the oldest's length join it: a few
+    tokens, or an eighth. ``lengths`` has the oldest first, the indices returned are in queue order.
 
         >>> first_batch([20, 500, 21, 19, 22], 70), first_batch([20, 30, 10, 5], 60, pads=False)
         ([0, 2, 3], [0, 1, 2])
@@ -121,9 +118,7 @@ class BatchOrder:
     length and shuffles the batches: equal lengths meet by chance and almost nothing is padded.
     """
 
-    def __init__(
-        self, lengths: npt.ArrayLike, batch_size: int, seed: int, purpose: str = "fine-tuning order"
-    ) -> None:
+    def __init__(self, lengths: npt.ArrayLike, batch_size: int, seed: int, purpose: str = "fine-tuning order") -> None:
         self.lengths = np.asarray(lengths, np.int64)
         self.batch_size, self.seed, self.purpose = batch_size, seed, purpose
         self.steps_per_epoch = -(-len(self.lengths) // batch_size)

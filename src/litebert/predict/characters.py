@@ -58,9 +58,7 @@ def character_loss(predictor: Predictor, texts: Iterable[str]) -> CharacterLoss 
         return None
     sums = np.sum(predictor.ask(asked), axis=0).tolist()
     loss, pieces, unknown, words, hidden, characters = sums
-    return CharacterLoss(
-        loss / characters, pieces / words, unknown / max(1, pieces), int(hidden), int(characters)
-    )
+    return CharacterLoss(loss / characters, pieces / words, unknown / max(1, pieces), int(hidden), int(characters))
 
 
 def _windows(texts: Iterable[str]) -> Iterator[tuple[str, list[tuple[int, int]]]]:

@@ -81,8 +81,7 @@ def evaluate_models(
         named += _dev_beside(task, where, choose, bad_rows)
     # Windows overlap as the model learned them.
     form = task.form.changed(
-        stride=None if (own := purposes[0].task) is None else own.stride,
-        pooling=purposes[0].vectors.pooling,
+        stride=None if (own := purposes[0].task) is None else own.stride, pooling=purposes[0].vectors.pooling
     )
     length = min(purpose.length_for(task) for purpose in purposes)
     splits = [TaskSplit.make(form, name, found, tokenizer, length) for name, found in named]
@@ -152,9 +151,7 @@ def outputs_of(
     return join_rows(features, [found[id(row)] for feature in features for row in feature.rows])
 
 
-def _dev_beside(
-    task: Task, where: Path, must: bool, problems: RowProblems
-) -> list[tuple[str, list[Example]]]:
+def _dev_beside(task: Task, where: Path, must: bool, problems: RowProblems) -> list[tuple[str, list[Example]]]:
     """Read dev beside a split without labels: it chooses an ensemble and tunes its threshold."""
     name = task.eval_splits[0]
     if where.is_file() and must:
@@ -175,9 +172,7 @@ def _average(form: Form, outputs: Sequence[Sequence[Outputs]]) -> list[Outputs]:
     return [form.combine(of_feature) for of_feature in zip(*outputs, strict=True)]
 
 
-def _choose_ensemble(
-    task: Task, split: TaskSplit, outputs: Sequence[Sequence[Outputs]], form: Form
-) -> list[int]:
+def _choose_ensemble(task: Task, split: TaskSplit, outputs: Sequence[Sequence[Outputs]], form: Form) -> list[int]:
     """Return the models of the best ensemble found by adding the most helpful one at a time.
 
     ``outputs`` are each model's for a split with labels; ``form`` says how to average them.
@@ -216,9 +211,7 @@ def _all_outputs(
     return [[in_order(outputs, order) for outputs in of_split] for of_split in said]
 
 
-def _shared_tokenizer(
-    task: Task, folders: Sequence[Path], purposes: Sequence[Purpose]
-) -> Tokenizer:
+def _shared_tokenizer(task: Task, folders: Sequence[Path], purposes: Sequence[Purpose]) -> Tokenizer:
     """Return the tokenizer of all models; they must agree, and be able to do the task."""
     tokenizers = [Tokenizer.load(folder) for folder in folders]
     for folder, purpose, tokenizer in zip(folders, purposes, tokenizers, strict=True):

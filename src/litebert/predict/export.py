@@ -69,9 +69,7 @@ def export_checked(
     The score before is that of a float32 export of the whole depth, so that no torch is needed.
     Without ``dev`` nothing is scored.
     """
-    export = partial(
-        export_onnx, source, out, int8=int8, int8_bits=int8_bits, depth=depth, pooling=pooling
-    )
+    export = partial(export_onnx, source, out, int8=int8, int8_bits=int8_bits, depth=depth, pooling=pooling)
     if dev is None:
         return export(), None
     check_free(out)  # known before the dev set is scored, which takes long

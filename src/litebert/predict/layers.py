@@ -89,9 +89,7 @@ def analyze_layers(
 
 def movements(backend: Backend, sequences: Sequence[Sequence[int]]) -> tuple[LayerMovement, ...]:
     """Measure every block over sequences of token ids (each with its special tokens)."""
-    features = [
-        Feature(0, (Row(np.array(sequence, np.int32), len(sequence)),)) for sequence in sequences
-    ]
+    features = [Feature(0, (Row(np.array(sequence, np.int32), len(sequence)),)) for sequence in sequences]
     moved = []  # of each sequence: distances and angles [tokens, blocks]
     outputs = ("hidden_states",)
     with progress("layers", sum(map(len, sequences)), "token") as bar:

@@ -28,10 +28,9 @@ _CUDA = "CUDAExecutionProvider"
 class OnnxBackend:
     """An ONNX model that ``litebert export onnx`` wrote, or one with Optimum's names.
 
-    onnxruntime computes all outputs of a graph whatever is asked for, so the graph is cut to those
-    in use: the logits of every position of a masked-word model, say, would cost more memory than
-    the rest together. The hidden states of all layers come from a second session, made when they
-    are first asked for.
+    onnxruntime computes all outputs of a graph whatever is asked for, so the graph is cut to those in use: the logits
+    of every position of a masked-word model, say, would cost more memory than the rest together. The hidden states of
+    all layers come from a second session, made when they are first asked for.
     """
 
     def __init__(self, folder: Path, file: Path, threads: int | None, device: str = "cpu") -> None:
@@ -53,9 +52,9 @@ class OnnxBackend:
         self._outputs = sorted(name for name in wanted if self._name(name) in model.outputs)
         self._session = self._open(model.with_outputs([self._name(name) for name in self._outputs]))
         self._path_session: InferenceSession | None = None
-        self._widths = {
-            output.name: len(described.labels) for output in head.outputs if output.by_label
-        } | {_MASKED: described.config.vocab_size}
+        self._widths = {output.name: len(described.labels) for output in head.outputs if output.by_label} | {
+            _MASKED: described.config.vocab_size
+        }
         self._input_names = {value.name for value in self._session.get_inputs()}
         self.info = BackendInfo(
             runtime=f"onnx {model.metadata.get('precision', 'float32')}",
@@ -69,9 +68,7 @@ class OnnxBackend:
             pads=True,
         )
 
-    def run(
-        self, batch: PaddedBatch, outputs: Sequence[str], depth: int | None = None
-    ) -> dict[str, FloatArray]:
+    def run(self, batch: PaddedBatch, outputs: Sequence[str], depth: int | None = None) -> dict[str, FloatArray]:
         """Compute the named outputs for one padded batch; the depth is that of the export."""
         assert depth is None, "an ONNX model runs all its layers"
         feeds = self._feeds(batch)
@@ -96,9 +93,7 @@ class OnnxBackend:
             computed[_STATES] = np.stack(states, axis=2)
         return check_numbers(computed, self._path)
 
-    def _run(
-        self, session: InferenceSession, names: Sequence[str], feeds: dict[str, np.ndarray]
-    ) -> list[np.ndarray]:
+    def _run(self, session: InferenceSession, names: Sequence[str], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
         try:
             arrays: list[np.ndarray] = session.run(list(names), feeds)
         except Exception as error:  # onnxruntime raises many types of its own
@@ -133,15 +128,11 @@ class OnnxBackend:
         if self._device != "cpu" and _CUDA in onnxruntime.get_available_providers():
             providers.insert(0, _CUDA)
         elif self._device == "cuda":
-            raise ConfigError(
-                "onnxruntime finds no GPU here; use --device cpu, or `pip install onnxruntime-gpu`"
-            )
+            raise ConfigError("onnxruntime finds no GPU here; use --device cpu, or `pip install onnxruntime-gpu`")
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.enable_mem_pattern = False  # one pattern per shape of a batch: memory without end
-        options.add_session_config_entry(
-            "session.model_external_initializers_file_folder_path", str(self._path.parent)
-        )
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(self._path.parent))
         if self._threads is not None:
             options.intra_op_num_threads = self._threads
         try:

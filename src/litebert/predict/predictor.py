@@ -16,15 +16,7 @@ from litebert.common.errors import DataError, InputError, LitebertError
 from litebert.interop.folder import resolve
 from litebert.model.config import Pooling
 from litebert.predict import questions
-from litebert.predict.backend import (
-    Backend,
-    Device,
-    Runtime,
-    Threads,
-    open_backend,
-    run_batch,
-    run_features,
-)
+from litebert.predict.backend import Backend, Device, Runtime, Threads, open_backend, run_batch, run_features
 from litebert.predict.batches import DEFAULT_MAX_TOKENS
 from litebert.predict.inputs import join_rows, single_rows
 from litebert.predict.purpose import Purpose
@@ -85,9 +77,7 @@ class Predictor:
         backend = open_backend(folder, runtime, threads, device=device)
         purpose = Purpose.read(folder)
         if depth is not None and backend.info.has_fixed_depth:
-            raise InputError(
-                f"depth {depth}: that of an ONNX model is fixed; export it with `--depth {depth}`"
-            )
+            raise InputError(f"depth {depth}: that of an ONNX model is fixed; export it with `--depth {depth}`")
         if depth is not None:
             purpose.check_depth(depth, force_depth)
         return cls(backend, Tokenizer.load(folder), purpose, max_tokens, depth)
@@ -117,9 +107,7 @@ class Predictor:
         """Return how far each block moves the tokens of a text (Figure 1 of the paper)."""
         return self.ask([questions.layer_path(text, self)])[0]
 
-    def predict(
-        self, records: Iterable[Record], form: Form | None = None, max_length: int | None = None
-    ) -> list[Json]:
+    def predict(self, records: Iterable[Record], form: Form | None = None, max_length: int | None = None) -> list[Json]:
         """Answer records with a fine-tuned model.
 
         Args:
@@ -132,11 +120,7 @@ class Predictor:
         return self.ask(self.question(record, form, max_length) for record in records)
 
     def question(
-        self,
-        record: Record,
-        form: Form,
-        max_length: int | None = None,
-        columns: Columns = MappingProxyType({}),
+        self, record: Record, form: Form, max_length: int | None = None, columns: Columns = MappingProxyType({})
     ) -> Question[Json]:
         """Prepare one record of a task, by its columns' names; its answer is JSON for people."""
         info = self.backend.info
@@ -267,11 +251,7 @@ def answer_rows(
 
 
 def _asker(
-    predictor: Predictor,
-    task: str | None,
-    pooling: Pooling | None,
-    dimensions: int | None,
-    top_k: int,
+    predictor: Predictor, task: str | None, pooling: Pooling | None, dimensions: int | None, top_k: int
 ) -> Callable[[Record], Question[object]]:
     """Return what makes a question of one record; a model without the head is refused here."""
     if task == "order":

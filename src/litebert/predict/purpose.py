@@ -74,19 +74,17 @@ class Purpose:
         head = "encoder" if HEADS[self.head].pretrained else self.head
         if self.task is None and not {head, self.head} & set(task.form.heads):
             return (
-                f"{self.folder.path} is a {self.head} model, which cannot do {task.name}: "
-                f"fine-tune it first, `litebert finetune {task.name} --model {self.folder.path} "
-                "...`"
+                f"{self.folder.path} is a {self.head} model, which cannot do {task.name}: fine-tune it first, "
+                f"`litebert finetune {task.name} --model {self.folder.path} ...`"
             )
         return None
 
     def form_for(self, task: Task) -> Form:
         """Return how to ask and read the model about a task: as its ``task.json`` says.
 
-        The task's own form serves models without that file, with the names that the folder gives
-        to its outputs, if it names them. Whether a question may have no answer is the task's to
-        say: a SQuAD 2.0 model can be asked SQuAD 1.1's questions. An InputError says that the
-        model is for another kind of task, or has other labels.
+        The task's own form serves models without that file, with the names that the folder gives to its outputs, if it
+        names them. Whether a question may have no answer is the task's to say: a SQuAD 2.0 model can be asked SQuAD
+        1.1's questions. An InputError says that the model is for another kind of task, or has other labels.
         """
         form = task.form
         if self.task is not None:

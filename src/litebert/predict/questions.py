@@ -124,14 +124,10 @@ def order(first: str, second: str, reader: Reader) -> Question[SentenceOrder]:
     feature = Feature(0, (pair_row(ids[0], ids[1], reader.tokenizer, reader.max_length),))
     # Label 0 of the head means in order, label 1 swapped.
     logits = "sop_logits"
-    return Question(
-        [feature], (logits,), lambda said: SentenceOrder(*softmax(said[0][logits]).tolist())
-    )
+    return Question([feature], (logits,), lambda said: SentenceOrder(*softmax(said[0][logits]).tolist()))
 
 
-def embed(
-    text: str, reader: Reader, rule: VectorRule, *, may_be_empty: bool = False
-) -> Question[FloatArray]:
+def embed(text: str, reader: Reader, rule: VectorRule, *, may_be_empty: bool = False) -> Question[FloatArray]:
     """Ask for one vector; float32 [H]. An empty text has one too, of ``[CLS]`` and ``[SEP]``."""
     states = "last_hidden_state"
     feature = plain(text, reader, may_be_empty)
@@ -171,6 +167,4 @@ def _candidates(logits_V: FloatArray, tokenizer: Tokenizer, top_k: int) -> list[
 
 def _check_length(num_tokens: int, reader: Reader) -> None:
     if num_tokens > reader.max_length:
-        raise InputError(
-            f"the text has {num_tokens} tokens, the model reads {reader.max_length}; shorten it"
-        )
+        raise InputError(f"the text has {num_tokens} tokens, the model reads {reader.max_length}; shorten it")

@@ -31,9 +31,7 @@ class TorchBackend:
     It is run in evaluation mode and left in the mode it was in.
     """
 
-    def __init__(
-        self, model: nn.Module, head: Head | None = None, precision: Precision = "float32"
-    ) -> None:
+    def __init__(self, model: nn.Module, head: Head | None = None, precision: Precision = "float32") -> None:
         """Wrap an encoder with or without a head; ``head`` if it is less than its class can do."""
         head = head or head_of_class(type(model))
         assert head is not None, "the model's class is in the table of heads"
@@ -69,9 +67,7 @@ class TorchBackend:
         backend.folder = folder
         return backend
 
-    def run(
-        self, batch: PaddedBatch, outputs: Sequence[str], depth: int | None = None
-    ) -> dict[str, FloatArray]:
+    def run(self, batch: PaddedBatch, outputs: Sequence[str], depth: int | None = None) -> dict[str, FloatArray]:
         """Compute the named outputs for one padded batch."""
         was_training = self.model.training
         self.model.eval()
@@ -81,9 +77,7 @@ class TorchBackend:
         said = {name: computed[name].cpu().float().numpy() for name in outputs}
         return said if self.folder is None else check_numbers(said, self.folder)
 
-    def _compute(
-        self, batch: PaddedBatch, outputs: frozenset[str], depth: int | None
-    ) -> dict[str, Tensor]:
+    def _compute(self, batch: PaddedBatch, outputs: frozenset[str], depth: int | None) -> dict[str, Tensor]:
         inputs = head_inputs(batch, self.device, words="masked_logits" in outputs)
         tokens = (inputs.ids_RS, inputs.mask_RS, inputs.segments_RS, depth)
         rows_R = None if outputs <= _STATES else self.model.rows(inputs)

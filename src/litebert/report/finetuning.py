@@ -166,14 +166,10 @@ def _score_tables(result: Record, metric: str) -> list[str]:
     if spread := mapping(result, "spread"):
         compared["spread"] = spread
     compared |= {k: mapping(v) for k, v in mapping(result, "other_scores").items()}
-    scores = [
-        [name, *(_figure(of.get(name)) for of in compared.values())] for name in compared["dev"]
-    ]
+    scores = [[name, *(_figure(of.get(name)) for of in compared.values())] for name in compared["dev"]]
     by_seed = _rows(result, "by_seed")
     names = [name for name in by_seed[0] if name != "seed"] if by_seed else []
-    seeds = [
-        [f"{number(r, 'seed'):.0f}", *(_figure(r.get(name)) for name in names)] for r in by_seed
-    ]
+    seeds = [[f"{number(r, 'seed'):.0f}", *(_figure(r.get(name)) for name in names)] for r in by_seed]
     depths = [[depth, _figure(score)] for depth, score in mapping(result, "exit_scores").items()]
     return [
         _figures_table("Scores", ["", *compared], scores),
@@ -265,10 +261,7 @@ def _cell(count: int, total: int, is_right: bool) -> str:
 def classes_table(content: Record) -> str:
     """Precision, recall and F1 of each class, label or type of entity."""
     names = ("precision", "recall", "f1", "count")
-    rows = [
-        [str(row.get("class")), *(_figure(row.get(name)) for name in names)]
-        for row in _rows(content, "classes")
-    ]
+    rows = [[str(row.get("class")), *(_figure(row.get(name)) for name in names)] for row in _rows(content, "classes")]
     headings = [f"on {_split(content)}", *names]
     return table(headings, rows, title="Classes", numeric=range(1, 5))
 

@@ -107,9 +107,7 @@ def events_table(records: Sequence[Record], leave_out: Collection[str] = ()) -> 
     """What happened while the run went on, such as a resume or a damaged checkpoint."""
     events = [r for r in records if "event" in r and r["event"] not in leave_out]
     shown = [e for e in events if e["event"] != "nonfinite"]
-    rows = [
-        (f"{number(e, 'step'):,.0f}", str(e["event"]), str(e.get("message", ""))) for e in shown
-    ]
+    rows = [(f"{number(e, 'step'):,.0f}", str(e["event"]), str(e.get("message", ""))) for e in shown]
     if len(shown) < len(events):
         rows.append(("", "nonfinite", f"{len(events) - len(shown)} steps not updated"))
     return table(("step", "", ""), rows, title="Events", numeric=(0,))

@@ -57,9 +57,7 @@ def plot_curves(curves: Mapping[str, Sequence[Points]], path: Path, title: str) 
             xs, ys = zip(*line, strict=True)
             marker = "o" if len(line) == 1 else None
             label = name if place == 0 else None
-            panel.plot(
-                xs, ys, style, color=colour, marker=marker, linewidth=1.2, alpha=0.8, label=label
-            )
+            panel.plot(xs, ys, style, color=colour, marker=marker, linewidth=1.2, alpha=0.8, label=label)
     panel.set_title(title.replace("_", " "), fontsize=11, loc="left")
     panel.set_xlabel("tokens")
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -44,9 +44,7 @@ def read_samples(run: Path) -> list[Record]:
     return found if isinstance(found, list) else []
 
 
-def sample_rows(
-    samples: Sequence[Record], most: int | None = None
-) -> Iterator[tuple[str, str, str]]:
+def sample_rows(samples: Sequence[Record], most: int | None = None) -> Iterator[tuple[str, str, str]]:
     """Yield a text with ``[MASK]``, the hidden word where it is known, the model's candidates."""
     for sample in samples:
         candidates = sample["candidates"]

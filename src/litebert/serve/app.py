@@ -68,9 +68,7 @@ _PAGE_HEADERS = {
 }
 
 
-def create_app(
-    service: Service, config: ServeConfig, log: TextIO | LogStream | None = None
-) -> FastAPI:
+def create_app(service: Service, config: ServeConfig, log: TextIO | LogStream | None = None) -> FastAPI:
     """Return the application around loaded models."""
     metrics = Metrics()
     delay_s = config.max_delay_ms / 1000
@@ -166,17 +164,13 @@ def _add_questions(app: FastAPI, endpoints: Endpoints, guarded: Guards) -> None:
             dependencies=guarded,
         )
     listed = partial(
-        app.add_api_route,
-        responses={status: _ERRORS[status] for status in (401, 404, 422)},
-        dependencies=guarded,
+        app.add_api_route, responses={status: _ERRORS[status] for status in (401, 404, 422)}, dependencies=guarded
     )
     listed("/v1/models", endpoints.models, summary="The loaded models (OpenAI's shape)")
     listed("/v1/models/{name}", endpoints.one_model, summary="A loaded model (OpenAI's shape)")
 
 
-def _add_operations(
-    app: FastAPI, service: Service, batcher: Batcher, config: ServeConfig, guarded: Guards
-) -> None:
+def _add_operations(app: FastAPI, service: Service, batcher: Batcher, config: ServeConfig, guarded: Guards) -> None:
     """Add what supervisors and dashboards ask."""
 
     @app.get("/health", summary="Is the process alive?")

@@ -52,12 +52,11 @@ class _Unit:
 class Batcher:
     """Answers questions from many requests with few model calls.
 
-    Requests share the model in equal parts (fair queueing by virtual finish times): an input is due
-    after as many tokens as it and those before it in its request have, counted from when it came.
-    The next one goes together with waiting inputs: of nearly its length if the model computes
-    padding, of any length if it does not. A short delay lets a burst gather, but only when the last
-    batch held several inputs: a lone client never waits. Requests of more than one batch have a
-    queue bound of their own, so that a few large ones do not shut the door on the many small.
+    Requests share the model in equal parts (fair queueing by virtual finish times): an input is due after as many
+    tokens as it and those before it in its request have, counted from when it came. The next one goes together with
+    waiting inputs: of nearly its length if the model computes padding, of any length if it does not. A short delay lets
+    a burst gather, but only when the last batch held several inputs: a lone client never waits. Requests of more than
+    one batch have a queue bound of their own, so that a few large ones do not shut the door on the many small.
     """
 
     max_tokens: int
@@ -95,9 +94,7 @@ class Batcher:
         if self._worker is not None:
             await self._worker
 
-    async def ask(
-        self, predictor: Predictor, questions: Sequence[Question[Result]]
-    ) -> list[Result]:
+    async def ask(self, predictor: Predictor, questions: Sequence[Question[Result]]) -> list[Result]:
         """Answer questions for the same outputs; cancelled, their inputs leave the queue."""
         features = [feature for question in questions for feature in question.features]
         costs = [max(_LEAST_COST, len(feature)) for feature in features]

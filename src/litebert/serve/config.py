@@ -32,8 +32,7 @@ goes to the first that has the head for it; default: the small model that comes 
     runtime: Runtime = "auto"
     """what runs the models; auto takes an ONNX file if there is one"""
     device: Device = "cpu"
-    """where they run: cuda needs torch's CUDA build, or onnxruntime-gpu; auto takes it if it is \
-there"""
+    """where they run: cuda needs torch's CUDA build, or onnxruntime-gpu; auto takes it if it is there"""
     threads: Threads | None = None
     """processor threads for one batch; auto, or left out: all"""
     depth: int | None = None
@@ -77,8 +76,6 @@ variable LITEBERT_API_KEY, where other users of the machine cannot see it"""
         num_threads(self.threads)
         check_range(self, "0 or more", "timeout_s", "drain_s", "max_delay_ms")
         if self.api_key is not None and not self.api_key.strip():
-            raise ConfigError(
-                "the API key is blank; give --api-key or LITEBERT_API_KEY a value, or leave it out"
-            )
+            raise ConfigError("the API key is blank; give --api-key or LITEBERT_API_KEY a value, or leave it out")
         if not 0 <= self.port <= 65_535:
             raise ConfigError(f"port is {self.port}; choose one between 1 and 65535, or 0")

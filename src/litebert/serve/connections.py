@@ -204,9 +204,7 @@ class Server(uvicorn.Server):
         for server in self.servers:
             server.close()
         for connection in queued:
-            protocol = partial(
-                TimedProtocol, self, self.config, self.server_state, self.lifespan.state
-            )
+            protocol = partial(TimedProtocol, self, self.config, self.server_state, self.lifespan.state)
             await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)
         await super().shutdown(sockets)
 
@@ -253,6 +251,5 @@ def listen(config: ServeConfig) -> socket.socket:
         return listener
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {config.host}:{config.port} ({error.strerror or error}); "
-            "choose another --port or --host"
+            f"cannot listen on {config.host}:{config.port} ({error.strerror or error}); choose another --port or --host"
         ) from None

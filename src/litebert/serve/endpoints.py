@@ -64,9 +64,7 @@ class Endpoints:
         """Return the probability that two sentences stand in their original order."""
         predictor = self._predictor("order", body.model)
         first, second = texts = self._check_lengths([body.first, body.second])
-        (answer,) = await self._ask(
-            request, predictor, texts, lambda: [questions.order(first, second, predictor)]
-        )
+        (answer,) = await self._ask(request, predictor, texts, lambda: [questions.order(first, second, predictor)])
         return answer
 
     async def classify(self, body: s.ClassifyRequest, request: Request) -> s.ClassifyResponse:
@@ -185,17 +183,13 @@ class Endpoints:
         """Return how far each block moves the tokens of a text: Figure 1, for one input."""
         predictor = self._predictor("layers", body.model)
         (text,) = texts = self._checked(body.text)
-        (path,) = await self._ask(
-            request, predictor, texts, lambda: [questions.layer_path(text, predictor)]
-        )
+        (path,) = await self._ask(request, predictor, texts, lambda: [questions.layer_path(text, predictor)])
         return path
 
     def _predictor(self, ability: str, name: str | None) -> Predictor:
         return self._service.find(ability, name).predictor
 
-    def _texts(
-        self, given: str | list[str] | list[int] | list[list[int]], reader: Predictor
-    ) -> str | list[str]:
+    def _texts(self, given: str | list[str] | list[int] | list[list[int]], reader: Predictor) -> str | list[str]:
         """Return what is to be embedded as texts; token ids are of the vocabulary in the settings.
 
         LangChain sends those of OpenAI's whatever the model; read as ours they give another text.
@@ -246,9 +240,8 @@ class Endpoints:
                 length += len(unicodedata.normalize("NFKD", part))
                 if length > min(limit, left):
                     raise InputError(
-                        "the texts are too long once their ligatures are taken apart (NFKD); the "
-                        f"limit is {limit:,} characters for one, "
-                        f"{self._config.max_body_bytes:,} for all"
+                        f"the texts are too long once their ligatures are taken apart (NFKD); the limit is {limit:,} "
+                        f"characters for one, {self._config.max_body_bytes:,} for all"
                     )
             left -= length
 
@@ -267,25 +260,15 @@ class Endpoints:
         return await asyncio.get_running_loop().run_in_executor(self._bulk, checked)
 
     async def _ask_records(
-        self,
-        request: Request,
-        predictor: Predictor,
-        records: Sequence[Mapping[str, object]],
-        form: Form | None = None,
+        self, request: Request, predictor: Predictor, records: Sequence[Mapping[str, object]], form: Form | None = None
     ) -> list[dict[str, object]]:
         """Ask a fine-tuned model about records."""
         asked_as = form or predictor.form()
         texts = [str(value or "") for record in records for value in record.values()]
-        return await self._ask(
-            request, predictor, texts, lambda: [predictor.question(r, asked_as) for r in records]
-        )
+        return await self._ask(request, predictor, texts, lambda: [predictor.question(r, asked_as) for r in records])
 
     async def _ask(
-        self,
-        request: Request,
-        predictor: Predictor,
-        texts: Sequence[str],
-        build: Callable[[], list[Question[Result]]],
+        self, request: Request, predictor: Predictor, texts: Sequence[str], build: Callable[[], list[Question[Result]]]
     ) -> list[Result]:
         """Build questions and wait for their answers, at most as long as the settings allow.
 

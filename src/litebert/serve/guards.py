@@ -44,9 +44,7 @@ class ClientLeftError(Exception):
     """The client closed the connection before its answer was ready."""
 
 
-def error_response(
-    status: int, kind: str, message: str, headers: dict[str, str] | None = None
-) -> JSONResponse:
+def error_response(status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """Return an error in the shape that all errors have."""
     # A message may quote the request, and JSON can write what no encoding can.
     printable = message.encode("utf-8", "replace").decode()

@@ -44,9 +44,7 @@ _LARGEST_MODEL = 1_000_000_000  # a browser holds a file and the runtime's copy 
 def shape_of(config: ModelConfig, num_layers: int | None = None) -> dict[str, object]:
     """Return what the playground shows of a model's shape, of which ``num_layers`` run."""
     size = config.hidden_size
-    unshared = replace(
-        config, sharing="none", num_groups=1, embedding_size=size, embedding_projection=None
-    )
+    unshared = replace(config, sharing="none", num_groups=1, embedding_size=size, embedding_projection=None)
     names = ("vocab_size", "embedding_size", "hidden_size", "sharing")
     return {
         **{name: getattr(config, name) for name in names},
@@ -78,9 +76,7 @@ def write_page_model(source: Path | str, target: Path, name: str, depth: int | N
             found = Path(scratch) / "int8" / MODEL_FILE
         size = sum(file.stat().st_size for file in found.parent.glob(f"{found.name}*"))
         if size > _LARGEST_MODEL:
-            raise CheckpointError(
-                f"{found} has {size / 1e6:,.0f} MB; a page holds up to {_LARGEST_MODEL / 1e6:,.0f}"
-            )
+            raise CheckpointError(f"{found} has {size / 1e6:,.0f} MB; a page holds up to {_LARGEST_MODEL / 1e6:,.0f}")
         file = OnnxFile(found)
         wanted = ("masked_logits", "sop_logits", "last_hidden_state", "logits")
         outputs = [output for output in wanted if output in file.outputs]

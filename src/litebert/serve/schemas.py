@@ -48,9 +48,7 @@ class ClassifyRequest(Request):
     """Texts, or pairs of texts, for a fine-tuned classifier or regressor."""
 
     text: Text | Texts = Field(examples=["A fine film with a big heart."])
-    text_pair: Text | Texts | None = Field(
-        None, description="The second text of a pair; as many as in `text`."
-    )
+    text_pair: Text | Texts | None = Field(None, description="The second text of a pair; as many as in `text`.")
 
 
 class Classified(BaseModel):
@@ -74,8 +72,7 @@ class AnswerRequest(Request):
     question: Text = Field(examples=["When was the tower finished?"])
     context: Text = Field(examples=["The tower was finished in 1889 after two years of work."])
     may_be_unanswerable: bool | None = Field(
-        None,
-        description="Whether no answer is a possible answer; by default what the model is for.",
+        None, description="Whether no answer is a possible answer; by default what the model is for."
     )
 
 
@@ -101,9 +98,7 @@ class ChoiceRequest(Request):
 
     text: Text = Field(examples=["Ann gave the red book to Bo."])
     question: Text | None = Field(None, examples=["Who has the book now?"])
-    options: Annotated[list[Text], Field(min_length=2, max_length=16)] = Field(
-        examples=[["Ann", "Bo", "nobody"]]
-    )
+    options: Annotated[list[Text], Field(min_length=2, max_length=16)] = Field(examples=[["Ann", "Bo", "nobody"]])
 
 
 class ChoiceResponse(BaseModel):
@@ -163,17 +158,13 @@ class LayersRequest(Request):
 class EmbeddingsRequest(Request):
     """Texts to embed, in the shape of OpenAI's interface."""
 
-    model: str | None = Field(
-        None, description="Name of a loaded model; if only one is, any name will do."
-    )
+    model: str | None = Field(None, description="Name of a loaded model; if only one is, any name will do.")
     input: str | Annotated[list[str], _SOME] | Tokens | Annotated[list[Tokens], _SOME] = Field(
         examples=[["A first text.", "A second one."]],
         description="Texts; or token ids, if the server was told what vocabulary they are of.",
     )
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(
-        None, ge=1, description="Numbers to keep of each vector; at most the hidden size."
-    )
+    dimensions: int | None = Field(None, ge=1, description="Numbers to keep of each vector; at most the hidden size.")
     normalize: bool = Field(True, description="Scale vectors to length 1, as OpenAI does.")
     pooling: Literal["mean", "cls"] | None = Field(
         None, description="How a vector is made; default: as the model's folder says, else mean."

@@ -43,13 +43,7 @@ class ServedModel:
     def load(cls, folder: Path | str, config: ServeConfig) -> ServedModel:
         """Load a folder; it is called after itself, or after its run if it is called ``model``."""
         predictor = Predictor.load(
-            folder,
-            config.runtime,
-            config.threads,
-            config.max_tokens,
-            config.depth,
-            config.force_depth,
-            config.device,
+            folder, config.runtime, config.threads, config.max_tokens, config.depth, config.force_depth, config.device
         )
         path = resolve(folder).absolute()
         name = path.parent.name if path.name == "model" else path.name
@@ -119,9 +113,7 @@ class Service:
         for model in candidates:
             if ability in model.abilities:
                 return model
-        heads = ", ".join(
-            f"{model.name} ({model.predictor.backend.info.head})" for model in candidates
-        )
+        heads = ", ".join(f"{model.name} ({model.predictor.backend.info.head})" for model in candidates)
         raise CannotAnswerError(
             f"'{ability}' needs a model with another head; loaded: {heads}. "
             "Start the server with a second --model that has it."

@@ -49,9 +49,7 @@ class Metrics:
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def batch(
-        self, num_inputs: int, num_tokens: int, seconds: float, longest_wait_s: float
-    ) -> None:
+    def batch(self, num_inputs: int, num_tokens: int, seconds: float, longest_wait_s: float) -> None:
         """Count a model call."""
         self._batches.observe(num_inputs)
         self._model_seconds.observe(seconds)

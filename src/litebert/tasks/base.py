@@ -89,10 +89,9 @@ class Passage:
 class Feature:
     """The smallest unit with a loss of its own: one row, or one row per choice.
 
-    A target is int64 [] (class, choice), float32 [] (number), float32 [num_labels] (multi-label),
-    int64 [3] (start, end, 1 if this window has no answer), int64 [S] (tags, :data:`IGNORED_LABEL`
-    elsewhere) or, of texts to compare, float32 [] (a score) or int64 [texts] (numbers that tell
-    the texts apart).
+    A target is int64 [] (class, choice), float32 [] (number), float32 [num_labels] (multi-label), int64 [3] (start,
+    end, 1 if this window has no answer), int64 [S] (tags, :data:`IGNORED_LABEL` elsewhere) or, of texts to compare,
+    float32 [] (a score) or int64 [texts] (numbers that tell the texts apart).
     """
 
     example: int  # index of its example in the list the features were made from
@@ -293,9 +292,7 @@ class Task(Protocol):
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the official figures, the main metric among them."""
 
-    def write_predictions(
-        self, folder: Path, split: str, examples: Examples, predictions: Predictions
-    ) -> list[Path]:
+    def write_predictions(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write predictions in the format that the official script or leaderboard reads."""
 
     def score_file(

@@ -59,16 +59,12 @@ class Bm25:
         except ModuleNotFoundError:
             raise ConfigError("baseline bm25 needs the package bm25s: pip install bm25s") from None
         index = bm25s.BM25()
-        words, asked = (
-            [re.findall(_WORD, text.lower()) for text in texts] for texts in (documents, queries)
-        )
+        words, asked = ([re.findall(_WORD, text.lower()) for text in texts] for texts in (documents, queries))
         index.index(words, show_progress=False)
         return np.stack([np.asarray(index.get_scores(one), np.float64) for one in asked])
 
 
-def baseline_of(
-    name: str, form: Form, train: Examples, examples: Examples
-) -> list[Prediction] | None:
+def baseline_of(name: str, form: Form, train: Examples, examples: Examples) -> list[Prediction] | None:
     """Predict from words alone (``words``) or by BM25 (``bm25``); None where it does not apply."""
     if form.kind == "similarity" and name == "words":
         return compared(examples, word_vectors(examples))

@@ -169,9 +169,7 @@ class CustomTask:
             examples += self._documents(data, columns, problems)
         return examples
 
-    def _documents(
-        self, data: Path, columns: Mapping[str, str | None], problems: RowProblems
-    ) -> Iterator[Example]:
+    def _documents(self, data: Path, columns: Mapping[str, str | None], problems: RowProblems) -> Iterator[Example]:
         """Read texts that queries may find besides their own."""
         path = self._file(data, "corpus")
         for number, row in self.rows(path, by_name=True):
@@ -238,9 +236,7 @@ class CustomTask:
         reason = f"labels that task {self.name} does not list ({named}); add them to `labels`"
         if self.config.kind in ("regression", "similarity"):
             reason = f"labels that are not numbers ({named}); check columns.label"
-        raise DataError(
-            f'{path}: {total:,} of {num_rows:,} rows have {reason}, or set other_labels = "skip"'
-        )
+        raise DataError(f'{path}: {total:,} of {num_rows:,} rows have {reason}, or set other_labels = "skip"')
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return the metrics of the kind."""
@@ -251,9 +247,7 @@ class CustomTask:
             raise ConfigError(f"task {self.name}: unknown metric '{self.main_metric}'.{near}")
         return scores
 
-    def write_predictions(
-        self, folder: Path, split: str, examples: Examples, predictions: Predictions
-    ) -> list[Path]:
+    def write_predictions(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write JSON lines with ``id``, ``prediction`` and what the form says beside it."""
         form = self.form
         rows = [
@@ -288,9 +282,7 @@ class CustomTask:
         named = {"train": files.train, "dev": files.dev or files.train, "corpus": files.corpus}
         name = named.get(split, files.test)
         if name is None:
-            raise MissingFileError(
-                f"task {self.name} names no file for its {split} split (`{split}` below [files])"
-            )
+            raise MissingFileError(f"task {self.name} names no file for its {split} split (`{split}` below [files])")
         folders = dict.fromkeys((data if data.is_dir() else self.folder, self.folder))
         for folder in folders:
             if (folder / name).is_file():

@@ -140,9 +140,7 @@ class CustomConfig:
         if len(set(self.labels)) != len(self.labels):
             raise ConfigError(f"{source}: 'labels' has a name twice: {', '.join(self.labels)}")
         if self.max_length < 8:
-            raise ConfigError(
-                f"{source}: max_length {self.max_length} is too short: use 16 or more"
-            )
+            raise ConfigError(f"{source}: max_length {self.max_length} is too short: use 16 or more")
         check_range(self, "1 or more", "max_length", most=1 << 20)
 
     def _check_similarity(self, source: str) -> None:
@@ -153,14 +151,11 @@ class CustomConfig:
                 raise ConfigError(f"{source}: scores and negatives need columns.text_pair")
             low, high = self.score_range or (0.0, 0.0)
             if columns.label and not low < high:
-                raise ConfigError(
-                    f"{source}: columns.label needs score_range = [lowest, highest], such as [0, 5]"
-                )
+                raise ConfigError(f"{source}: columns.label needs score_range = [lowest, highest], such as [0, 5]")
         judged = self.dev_columns or self.columns
         if not judged.text_pair or (self.dev_columns and not self.files.dev):
             raise ConfigError(
-                f"{source}: dev needs pairs to score by: files.dev, with columns.text_pair (or "
-                "dev_columns.text_pair)"
+                f"{source}: dev needs pairs to score by: files.dev, with columns.text_pair (or dev_columns.text_pair)"
             )
 
 
@@ -185,9 +180,7 @@ def _config_of_table(path: Path) -> CustomConfig:
         return CustomConfig(name, "token_classification", files)
     rows = [row for _, row in read_rows_or_errors(path) if not isinstance(row, DataError)]
     known = {str(column).lower(): str(column) for column in (rows[0] if rows else ())}
-    text, pair, label = (
-        next((known[key] for key in keys if key in known), None) for keys in _USUAL_COLUMNS
-    )
+    text, pair, label = (next((known[key] for key in keys if key in known), None) for keys in _USUAL_COLUMNS)
     if text is None or label is None:
         raise ConfigError(
             f"{path} has the columns {', '.join(known.values()) or 'none'}: call two of them text "

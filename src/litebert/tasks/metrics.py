@@ -83,10 +83,7 @@ def retrieval_scores(ranks: Sequence[Sequence[float]]) -> dict[str, float]:
     ``recall_at_k`` is the share of its documents among the first k, ``mrr`` one by the rank of the
     first of them, ``ndcg_at_10`` the gain of those among the first ten by the best there could be.
     """
-    found = {
-        f"recall_at_{k}": [sum(r <= k for r in own) / len(own) for own in ranks]
-        for k in (1, 10, 100)
-    }
+    found = {f"recall_at_{k}": [sum(r <= k for r in own) / len(own) for own in ranks] for k in (1, 10, 100)}
     found["mrr"] = [1 / min(own) for own in ranks]
     found["ndcg_at_10"] = [_gain(own) / _gain(range(1, len(own) + 1)) for own in ranks]
     return {name: float(np.mean(values)) for name, values in found.items()}
@@ -111,9 +108,8 @@ def check_tags(tags: Sequence[str], source: str) -> None:
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """Return the entities (type, first word, one past the last) that tags of any scheme mark.
 
-    IOB1, IOB2, IOBES, BILOU (L and U are E and S) and BMES (M is I, W is S), as seqeval and the
-    CoNLL script read them: an ``I-X`` that does not continue an entity of type X begins one, and
-    so does an ``E-X``.
+    IOB1, IOB2, IOBES, BILOU (L and U are E and S) and BMES (M is I, W is S), as seqeval and the CoNLL script read them:
+    an ``I-X`` that does not continue an entity of type X begins one, and so does an ``E-X``.
     """
     found: set[tuple[str, int, int]] = set()
     kind, begin, previous = "", 0, "O"
@@ -132,9 +128,7 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     return found
 
 
-def entity_scores(
-    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
-) -> dict[str, float]:
+def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
     """Return precision, recall and F1 over whole entities, and the accuracy over words."""
     counts, is_right = np.zeros(3, np.int64), list[bool]()
     for gold_tags, tags in zip(gold, predicted, strict=True):

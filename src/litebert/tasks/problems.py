@@ -57,8 +57,7 @@ class RowProblems:
     def check_text(self, path: Path, row: int, text: str, what: str, training: bool) -> bool:
         """Check that a text is neither empty nor absurdly long; return whether to use the row.
 
-        In training such a row is left out; in evaluation it is kept, because the official scripts
-        count every row.
+        In training such a row is left out; in evaluation it is kept, because the official scripts count every row.
         """
         # Splitting is only worth its time where that many words could be.
         num_words = len(text.split()) if len(text) > 2 * MAX_WORDS else 0

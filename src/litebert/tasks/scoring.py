@@ -29,9 +29,7 @@ class TaskSplit:
     features: Features
 
     @classmethod
-    def make(
-        cls, form: Form, name: str, examples: Examples, tokenizer: Tokenizer, max_length: int
-    ) -> TaskSplit:
+    def make(cls, form: Form, name: str, examples: Examples, tokenizer: Tokenizer, max_length: int) -> TaskSplit:
         """Tokenise examples."""
         return cls(name, examples, form.features(examples, tokenizer, max_length))
 
@@ -73,17 +71,13 @@ def _chosen(total: int, count: int, purpose: str) -> list[int]:
     return sorted(rng(0, purpose).permutation(total)[:count].tolist())
 
 
-def score_split(
-    task: Task, split: TaskSplit, outputs: Sequence[Outputs]
-) -> tuple[dict[str, float], list[Prediction]]:
+def score_split(task: Task, split: TaskSplit, outputs: Sequence[Outputs]) -> tuple[dict[str, float], list[Prediction]]:
     """Decode outputs and return the official scores and the predictions."""
     predictions = task.form.decode(split.examples, split.features, outputs)
     return task.score(split.examples, predictions), predictions
 
 
-def read_splits(
-    task: Task, data: Path, split: str | None, problems: RowProblems
-) -> list[tuple[str, list[Example]]]:
+def read_splits(task: Task, data: Path, split: str | None, problems: RowProblems) -> list[tuple[str, list[Example]]]:
     """Read one split or, without its name, all that have labels.
 
     Of those only the first must exist (MNLI has a second one); a file is one split.
@@ -124,8 +118,7 @@ def label_order(
     if sorted(found) != sorted(wanted):
         names = [", ".join(labels) or "none" for labels in (found, wanted)]
         raise InputError(
-            f"{model}'s labels ({names[0]}) are not those of {task} ({names[1]}); "
-            "choose a model fine-tuned on it"
+            f"{model}'s labels ({names[0]}) are not those of {task} ({names[1]}); choose a model fine-tuned on it"
         )
     return tuple(found.index(label) for label in wanted)
 
@@ -138,9 +131,7 @@ def in_order(outputs: Outputs, order: Sequence[int] | None) -> Outputs:
     return {k: v[..., list(order)] if k in by_label else v for k, v in outputs.items()}
 
 
-def scores_by_class(
-    form: Form, examples: Examples, predictions: Sequence[Prediction]
-) -> list[dict[str, object]]:
+def scores_by_class(form: Form, examples: Examples, predictions: Sequence[Prediction]) -> list[dict[str, object]]:
     """Return precision, recall, F1 and the number of each class, label or type of entity."""
     right, said, gold = Counter[object](), Counter[object](), Counter[object]()
     for example, prediction in zip(examples, predictions, strict=True):

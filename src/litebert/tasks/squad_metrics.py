@@ -33,9 +33,7 @@ def token_f1(gold: str, predicted: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def squad1_scores(
-    golds: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
-) -> dict[str, float]:
+def squad1_scores(golds: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
     """Return ``exact_match`` and ``f1`` in percent, as the v1.1 script does.
 
     The best of a question's gold answers counts; a question without a prediction scores 0.

@@ -49,8 +49,7 @@ def read_predictions(path: Path) -> dict[str, object]:
         id_name = next((name for name in ("index", "id") if name in row), None)
         if id_name is None or "prediction" not in row:
             raise DataError(
-                f"{path}:{number}: expected columns 'index' (or 'id') and 'prediction', "
-                f"found {', '.join(row)}"
+                f"{path}:{number}: expected columns 'index' (or 'id') and 'prediction', found {', '.join(row)}"
             )
         predictions[str(row[id_name])] = row["prediction"]
     return predictions
@@ -74,8 +73,7 @@ def score_by_row(
     missing = [example.id for example in examples if example.id not in found]
     if missing:
         raise DataError(
-            f"{file}: {len(missing):,} of {len(examples):,} examples have no prediction "
-            f"(first: {missing[0]})"
+            f"{file}: {len(missing):,} of {len(examples):,} examples have no prediction (first: {missing[0]})"
         )
     known = {example.id for example in examples}
     left_over = [id for id in found if id not in known]

@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.common.errors import DataError, InputError
-from litebert.common.files import (
-    COMPRESSIONS,
-    READ_ERRORS,
-    atomic_path,
-    open_binary,
-    plain_suffix,
-    write_text,
-)
+from litebert.common.files import COMPRESSIONS, READ_ERRORS, atomic_path, open_binary, plain_suffix, write_text
 from litebert.common.progress import progress
 from litebert.common.rows import read_rows_or_errors
 

@@ -58,9 +58,7 @@ def normalize(text: str, lower: bool = True, rule: Normalization = "official") -
     return text.lower() if lower else text
 
 
-def normalize_with_map(
-    text: str, lower: bool = True, rule: Normalization = "official"
-) -> NormalizedText:
+def normalize_with_map(text: str, lower: bool = True, rule: Normalization = "official") -> NormalizedText:
     """Return what `normalize` returns, with the raw position of every character."""
     if text.isascii() and text == " ".join(text.split()):  # most text is: nothing moves
         letters = text.lower() if lower else text

@@ -11,13 +11,7 @@ from typing import cast
 
 from litebert.common.errors import DataError, blame
 from litebert.text.normalize import normalize, normalize_with_map
-from litebert.text.tokenizer import (
-    MODEL_FILE,
-    SPECIAL_PIECES,
-    Encoding,
-    Tokenizer,
-    TokenizerSettings,
-)
+from litebert.text.tokenizer import MODEL_FILE, SPECIAL_PIECES, Encoding, Tokenizer, TokenizerSettings
 from litebert.text.words import WORD_MARK
 
 _PLACEHOLDER = "\ue000"  # private use: no vocabulary has it, so it becomes a piece of its own

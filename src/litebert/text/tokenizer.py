@@ -57,10 +57,7 @@ class TokenizerSettings:
         # Written for transformers' own ALBERT class, which knows the one and not the other.
         kept = "keep-accents" if values.get("keep_accents") else "official"
         rules = []
-        for key, usual, kind in (
-            ("digit_comma", "official", DigitComma),
-            ("normalization", kept, Normalization),
-        ):
+        for key, usual, kind in (("digit_comma", "official", DigitComma), ("normalization", kept, Normalization)):
             value, choices = values.get(key, usual), get_args(kind)
             if value not in choices:
                 raise ConfigError(f"{path}: {key} is {value!r}; choose one of {', '.join(choices)}")
@@ -229,9 +226,7 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (MODEL_FILE, JSON_FILE, VOCABULARY_FILE))
 
 
-def special_names(
-    values: Mapping[str, object], names: Sequence[str] = SPECIAL_PIECES
-) -> tuple[str, ...]:
+def special_names(values: Mapping[str, object], names: Sequence[str] = SPECIAL_PIECES) -> tuple[str, ...]:
     """The names of the special pieces in a ``tokenizer_config.json``, or else the usual ones."""
     found = [values.get(key) for key in SPECIAL_KEYS]
     found = [value.get("content") if isinstance(value, dict) else value for value in found]

@@ -1,10 +1,9 @@
 """Which pieces make a word when words are masked whole: the official rule, or one by Unicode.
 
-Borders are one number for each piece, so that a batch is cut with one look-up. By Unicode a piece
-goes on with the word before it if it has no word mark, begins with a letter, and the piece before
-it ends with one. Scripts that put no spaces between words (Chinese, Japanese, Thai, Lao, Khmer,
-Burmese) leave no trace of them: there every piece is a word. A combining mark, and a letter that
-only changes the one before it, never begins a word in any script.
+Borders are one number for each piece, so that a batch is cut with one look-up. By Unicode a piece goes on with the word
+before it if it has no word mark, begins with a letter, and the piece before it ends with one. Scripts that put no
+spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) leave no trace of them: there every piece is a word.
+A combining mark, and a letter that only changes the one before it, never begins a word in any script.
 """
 
 from __future__ import annotations
@@ -77,9 +76,7 @@ def official_borders(pieces: Sequence[str], specials: Iterable[int]) -> npt.NDAr
     return starts
 
 
-def unicode_borders(
-    pieces: Iterable[tuple[bool, str]], specials: Iterable[int]
-) -> npt.NDArray[np.uint8]:
+def unicode_borders(pieces: Iterable[tuple[bool, str]], specials: Iterable[int]) -> npt.NDArray[np.uint8]:
     """Borders by Unicode, uint8 [V], of pieces given as (has a word mark, text without it)."""
     borders = np.array([_facts(marked, text) for marked, text in pieces], np.uint8)
     borders[list(specials)] = _STARTS

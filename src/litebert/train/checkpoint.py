@@ -53,22 +53,14 @@ class Checkpoint:
             raise CheckpointError(f"checkpoint {self.path} is damaged: {file}: {error}") from None
 
 
-def save(
-    folder: Path,
-    step: int,
-    tensors: Mapping[str, Mapping[str, Tensor]],
-    state: Mapping[str, object],
-) -> Path:
+def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, object]) -> Path:
     """Write ``folder/step-N`` whole or not at all.
 
     ``tensors`` is file name -> tensors by name; ``state`` is JSON values, to which the checksums
     of all files and its own are added.
     """
     target = folder / f"step-{step}"
-    with (
-        _writing(target, "written", "the earlier ones are"),
-        atomic_folder(target, replace=True) as temporary,
-    ):
+    with _writing(target, "written", "the earlier ones are"), atomic_folder(target, replace=True) as temporary:
         checksums = {}
         for name, named_tensors in tensors.items():
             contiguous = {key: t.contiguous().cpu() for key, t in named_tensors.items()}
@@ -92,8 +84,7 @@ def _writing(path: Path, verb: str, intact: str) -> Iterator[None]:
     except (OSError, safetensors.SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise CheckpointError(
-            f"checkpoint {path} cannot be {verb}: {reason}; {intact} intact: make room and go on "
-            "with --resume auto"
+            f"checkpoint {path} cannot be {verb}: {reason}; {intact} intact: make room and go on with --resume auto"
         ) from error
 
 
@@ -166,8 +157,7 @@ def latest_good(folder: Path, report: Callable[[str], None]) -> Checkpoint | Non
             raise CheckpointError(f"{failure}, and no other one is whole: check the disk")
     if errors:
         raise CheckpointError(
-            f"all {len(errors)} checkpoints in {folder} are damaged: remove the run folder to "
-            "start again"
+            f"all {len(errors)} checkpoints in {folder} are damaged: remove the run folder to start again"
         )
     return None
 
@@ -251,8 +241,7 @@ def load_optimizer_tensors(
             copy_into(state[key], tensor)
         else:
             raise CheckpointError(
-                f"the checkpoint's optimizer has {tuple(tensor.shape)} for {name}, which has "
-                f"{tuple(parameter.shape)}"
+                f"the checkpoint's optimizer has {tuple(tensor.shape)} for {name}, which has {tuple(parameter.shape)}"
             )
 
 

@@ -166,9 +166,7 @@ class _Bench:
         """Seconds to compute a batch and to update, the best of a few after a first one."""
         device, config = self.process.device, self.config
         predictions, pairs, _ = counts_of([batch])
-        loss_of = PretrainingLoss(
-            config.objective, predictions, pairs, stage, device, config.precision
-        )
+        loss_of = PretrainingLoss(config.objective, predictions, pairs, stage, device, config.precision)
         parameters = [p for p in self.replica.model.parameters() if p.requires_grad]
         compute_s, update_s = [], []
         for _ in range(1 + _MEASURED_STEPS):
@@ -188,9 +186,7 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def _extent(
-    config: PretrainConfig, stages: tuple[StageEstimate, ...]
-) -> tuple[float, Bound, float, float]:
+def _extent(config: PretrainConfig, stages: tuple[StageEstimate, ...]) -> tuple[float, Bound, float, float]:
     """Seconds until the run ends, what ends it, and its steps and tokens.
 
     A stage holds for a share of whatever bounds the run: of its steps, its tokens or its time.

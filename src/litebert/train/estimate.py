@@ -31,9 +31,7 @@ OVERLAP_SHARE = 0.5
 """Share of the computing time during which gradients of layers with own parameters can travel."""
 
 
-def step_flops(
-    model: ModelConfig, rows: int, length: int, predictions: int, layers: int | None = None
-) -> float:
+def step_flops(model: ModelConfig, rows: int, length: int, predictions: int, layers: int | None = None) -> float:
     """Operations of forward and backward (twice the forward); a multiply-add counts as two.
 
     ``length`` counts padding, ``predictions`` the masked positions of the whole batch.
@@ -51,9 +49,7 @@ def step_flops(
     return 3.0 * (encoder + words + rows * 2 * hidden * hidden)
 
 
-def measured_gemm_rate(
-    device: str = "cpu", in_bfloat16: bool = False, seconds: float = 0.3
-) -> float | None:
+def measured_gemm_rate(device: str = "cpu", in_bfloat16: bool = False, seconds: float = 0.3) -> float | None:
     """Operations per second of large matrix products: the practical peak.
 
     Only products that had the machine to themselves count, whose threads computed for nearly all
@@ -292,7 +288,6 @@ def _micro_batch(
             if memory.total <= MEMORY_SHARE * memory_gb * 1e9:
                 return 1 << power, recompute, memory
     raise ConfigError(
-        f"one example of {run.length} tokens needs {memory.total / 1e9:.0f} GB, but a {run.gpu} "
-        f"has {memory_gb:g} GB and this does not fit: use --parallel fsdp, more GPUs "
-        "or shorter examples."
+        f"one example of {run.length} tokens needs {memory.total / 1e9:.0f} GB, but a {run.gpu} has {memory_gb:g} GB "
+        "and this does not fit: use --parallel fsdp, more GPUs or shorter examples."
     )

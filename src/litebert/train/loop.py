@@ -106,9 +106,7 @@ class Cadence:
 
 
 @contextmanager
-def training_process(
-    kind: RunKind, config: RunConfig, parallel: Parallel
-) -> Iterator[tuple[Process, StopRequest]]:
+def training_process(kind: RunKind, config: RunConfig, parallel: Parallel) -> Iterator[tuple[Process, StopRequest]]:
     """This process of a run: it owns the folder and hears signals; a failing file is one line.
 
     All processes must have the same settings.
@@ -240,9 +238,8 @@ class Loop(Generic[T]):
             in_a_row, state.nonfinite_in_a_row = state.nonfinite_in_a_row, 0
             self.run.save()
             raise LitebertError(
-                f"stopped after {in_a_row} steps in a row whose loss or gradient "
-                f"was not finite (step {state.step}); none of them changed the weights, which are "
-                f"saved in {self.run.checkpoints}: {self.engine.remedy()}"
+                f"stopped after {in_a_row} steps in a row whose loss or gradient was not finite (step {state.step}); "
+                f"none of them changed the weights, which are saved in {self.run.checkpoints}: {self.engine.remedy()}"
             )
         save_due |= state.elapsed_s - self._saved_s > cadence.save_s
         if save_due and not is_last:
@@ -277,9 +274,7 @@ def accumulate(
     return total
 
 
-def update(
-    parameters: Iterable[Tensor], optimizers: Sequence[Optimizer], clip_norm: float, *, loss: float
-) -> float:
+def update(parameters: Iterable[Tensor], optimizers: Sequence[Optimizer], clip_norm: float, *, loss: float) -> float:
     """Clip the gradients to a global norm and update, unless loss or gradients are not finite.
 
     Gradients and loss are the same on every process (they were summed), so all decide alike.

@@ -137,9 +137,7 @@ class LiveProbe:
     ``check`` is ``TASK:DIR``, the task and the folder of its files; own tasks may leave it out.
     """
 
-    def __init__(
-        self, check: str, tokenizer: Tokenizer, max_positions: int, max_train: int
-    ) -> None:
+    def __init__(self, check: str, tokenizer: Tokenizer, max_positions: int, max_train: int) -> None:
         name, _, folder = check.partition(":")
         data = Path(folder) if folder else None
         self._examples = _load(name, data, tokenizer, max_positions, max_train)
@@ -169,15 +167,12 @@ def _load(
     task = find_task(name, data)
     if not is_linear(task.form):
         raise ConfigError(
-            f"probes are for classes and numbers; {task.name} is {task.form.kind}: "
-            "use `litebert finetune`"
+            f"probes are for classes and numbers; {task.name} is {task.form.kind}: use `litebert finetune`"
         )
     if find_spec("sklearn") is None:
         raise ConfigError(f"linear models need scikit-learn: {install_command('train')}")
     where, length = data_folder(task, data), min(task.max_length, max_positions)
-    return load_task_data(
-        task, where, tokenizer, length, max_train, strict, allow_unknown=allow_unknown
-    )
+    return load_task_data(task, where, tokenizer, length, max_train, strict, allow_unknown=allow_unknown)
 
 
 def _words(examples: TaskData) -> ProbeScore:
@@ -186,17 +181,11 @@ def _words(examples: TaskData) -> ProbeScore:
 
 
 def _probes(
-    examples: TaskData,
-    weights: Weights,
-    backend: Backend,
-    bar: Progress | None = None,
-    depth: int | None = None,
+    examples: TaskData, weights: Weights, backend: Backend, bar: Progress | None = None, depth: int | None = None
 ) -> list[ProbeScore]:
     """One linear model for each kind of states."""
     form, train, dev = examples.task.form, examples.train, examples.evals[0]
-    of_train, of_dev = (
-        states(backend, split.features, examples.tokenizer, bar, depth) for split in (train, dev)
-    )
+    of_train, of_dev = (states(backend, split.features, examples.tokenizer, bar, depth) for split in (train, dev))
     found = []
     for name, vectors in of_train.items():
         said = linear_predictions(form, train.examples, dev.examples, vectors, of_dev[name])
@@ -213,8 +202,7 @@ def states(
 ) -> Mapping[Features, FloatArray]:
     """The frozen states of each feature: ``cls`` and ``mean`` [N, H], ``table`` [N, E].
 
-    An ONNX model does not give its word table. Only these vectors are kept, not the states of every
-    token.
+    An ONNX model does not give its word table. Only these vectors are kept, not the states of every token.
     """
     found: dict[Features, FloatArray] = {}
     outputs = ("last_hidden_state",)
@@ -252,9 +240,7 @@ def _random_backend(folder: Path, seed: int) -> Backend:
     return TorchBackend(model, "encoder")
 
 
-def _score(
-    examples: TaskData, weights: Weights, features: Features, predictions: Sequence[Prediction]
-) -> ProbeScore:
+def _score(examples: TaskData, weights: Weights, features: Features, predictions: Sequence[Prediction]) -> ProbeScore:
     dev = examples.evals[0].examples
     scores = examples.task.score(dev, predictions)
     if examples.task.form.kind == "regression":

@@ -61,9 +61,8 @@ S_co = TypeVar("S_co", bound=TrainState, covariant=True)
 class Run(Generic[S_co]):
     """Everything a run writes while it trains, and where it goes on after an interruption.
 
-    ``identity`` must not change between the parts of a run, nor may the ``fingerprints`` of its
-    data; all processes must agree on both. ``keep_last`` checkpoints are kept besides those of
-    ``state.kept_steps()``.
+    ``identity`` must not change between the parts of a run, nor may the ``fingerprints`` of its data; all processes
+    must agree on both. ``keep_last`` checkpoints are kept besides those of ``state.kept_steps()``.
     """
 
     def __init__(
@@ -92,12 +91,7 @@ class Run(Generic[S_co]):
         self._optimizers: Sequence[Optimizer] = ()
         self._average: WeightAverage | None = None
 
-    def restore(
-        self,
-        model: nn.Module,
-        optimizers: Sequence[Optimizer],
-        average: WeightAverage | None = None,
-    ) -> S_co:
+    def restore(self, model: nn.Module, optimizers: Sequence[Optimizer], average: WeightAverage | None = None) -> S_co:
         """Open or create the run folder; load the last good checkpoint if one is to be resumed.
 
         Model, optimizers, average and the returned state are what :meth:`save` writes from now on.
@@ -127,9 +121,7 @@ class Run(Generic[S_co]):
         for tracker in self._trackers:
             tracker.log(step, numbers)
 
-    def event(
-        self, name: str, message: str = "", fields: Mapping[str, object] | None = None
-    ) -> None:
+    def event(self, name: str, message: str = "", fields: Mapping[str, object] | None = None) -> None:
         """Write an event of this step, and tell the person who watches if there is a message."""
         if self._files is not None:
             said = {"message": message} if message else {}
@@ -191,9 +183,8 @@ class Run(Generic[S_co]):
             found = checkpoint.latest_good(self.checkpoints, passed_over.append)
             if found is None and (self.folder / MODEL_FOLDER).is_dir():
                 raise CheckpointError(
-                    f"{self.folder} holds a finished run whose checkpoints are gone: there is "
-                    "nothing to go on from; choose another --out, or delete that folder to start "
-                    "over"
+                    f"{self.folder} holds a finished run whose checkpoints are gone: there is nothing to go on from; "
+                    "choose another --out, or delete that folder to start over"
                 )
         if found is not None:
             files = RunFolder.open(self.folder)
@@ -213,9 +204,7 @@ class Run(Generic[S_co]):
         self._trackers = open_trackers(self.config.track, self.folder, step + 1, settings)
         return found
 
-    def _go_on_from(
-        self, files: RunFolder, found: checkpoint.Checkpoint, passed_over: Sequence[str]
-    ) -> None:
+    def _go_on_from(self, files: RunFolder, found: checkpoint.Checkpoint, passed_over: Sequence[str]) -> None:
         """Forget what came after a checkpoint, and say what is different from before."""
         before = flat_settings(files.section("config"))
         data = {f"data.{name}": value for name, value in files.section("fingerprints").items()}

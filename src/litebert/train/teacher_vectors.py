@@ -57,11 +57,7 @@ def stored_texts(path: Path) -> Iterator[tuple[str, str | None, FloatArray]]:
 
 def stored_vectors(path: Path, wanted: Collection[str]) -> dict[str, FloatArray]:
     """Return the vectors of the wanted texts in a file, scaled to length 1."""
-    known = {
-        text: vector
-        for text, second, vector in stored_texts(path)
-        if second is None and text in wanted
-    }
+    known = {text: vector for text, second, vector in stored_texts(path) if second is None and text in wanted}
     if missing := set(wanted) - known.keys():
         raise DataError(
             f"{path} has no vector for {len(missing):,} of {len(wanted):,} texts to learn "
@@ -112,14 +108,11 @@ def aligned(wanted: FloatArray, own: FloatArray) -> FloatArray:
 class TaughtTexts:
     """Texts and pairs of texts with a teacher's vectors, in batches for pretraining.
 
-    The state of [CLS] learns to be what the teacher says. A batch is a pure function of seed and
-    number. Turn the vectors before the first step, with the weights that the run begins with
-    (:meth:`align`).
+    The state of [CLS] learns to be what the teacher says. A batch is a pure function of seed and number. Turn the
+    vectors before the first step, with the weights that the run begins with (:meth:`align`).
     """
 
-    def __init__(
-        self, path: Path, tokenizer: Tokenizer, shape: ModelConfig, batch_size: int, seed: int
-    ) -> None:
+    def __init__(self, path: Path, tokenizer: Tokenizer, shape: ModelConfig, batch_size: int, seed: int) -> None:
         longest = min(_LONGEST, shape.max_positions)
         vectors = []
         self._rows: list[Row] = []

@@ -50,9 +50,7 @@ class ThreadWatch:
     before has become the usual one.
     """
 
-    def __init__(
-        self, limit: int, use: Callable[[int], None], tell: Callable[[int], None] = lambda n: None
-    ) -> None:
+    def __init__(self, limit: int, use: Callable[[int], None], tell: Callable[[int], None] = lambda n: None) -> None:
         self.limit, self.usual = limit, limit
         self._use, self._tell = use, tell
         self._rival: int | None = None  # the number that is tried; None between trials

@@ -51,9 +51,7 @@ def tracker_names(listed: str) -> list[str]:
     return names
 
 
-def open_trackers(
-    listed: str, folder: Path, step: int, settings: Mapping[str, object]
-) -> list[Tracker]:
+def open_trackers(listed: str, folder: Path, step: int, settings: Mapping[str, object]) -> list[Tracker]:
     """Return the trackers of a list, from a step on; TensorBoard only where it is installed."""
     found = []
     for name in tracker_names(listed):
@@ -61,9 +59,7 @@ def open_trackers(
             found.append(_MAKERS[name](folder, step, settings))
         except ModuleNotFoundError as error:
             if name != "tensorboard":
-                raise ConfigError(
-                    f"track '{name}' needs the package {error.name}: `pip install {name}`"
-                ) from None
+                raise ConfigError(f"track '{name}' needs the package {error.name}: `pip install {name}`") from None
     return found
 
 

@@ -50,10 +50,7 @@ def test_round_trip() -> None:
         ({"data": "x", "checkpoint": 3}, "checkpoint = 3 should be a table"),
         ({"data": "x", "task": "sob"}, r"'sob' is not one of 'sop', 'nsp'. Did you mean 'sop'\?"),
         ({"data": "x", "lr": "fast"}, "lr = 'fast' should be of type float"),
-        (
-            {"data": "x", "checkpoint": {"keep": True}},
-            "checkpoint.keep = True should be of type int",
-        ),
+        ({"data": "x", "checkpoint": {"keep": True}}, "checkpoint.keep = True should be of type int"),
         ({"data": "x", "checkpoint": {"keep": 1.5}}, "checkpoint.keep = 1.5 should be of type int"),
         ({"data": "x", "depth": [{"at": 1}]}, r"missing key 'depth\[0\].layers'"),
         ({}, "missing key 'data'"),

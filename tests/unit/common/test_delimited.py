@@ -13,21 +13,10 @@ import pytest
 
 from litebert.common.delimited import Dialect, find_dialect
 from litebert.common.errors import ConfigError, DataError
-from litebert.common.rows import (
-    check_writable,
-    describe_table,
-    read_rows,
-    read_rows_or_errors,
-    row_format,
-    write_rows,
-)
+from litebert.common.rows import check_writable, describe_table, read_rows, read_rows_or_errors, row_format, write_rows
 
 TEXTS = {
-    "cp1252": [
-        "Die Rechnung für März ist falsch",
-        "Das Gerät läuft nicht",
-        "ça coûte 20 € de trop",
-    ],
+    "cp1252": ["Die Rechnung für März ist falsch", "Das Gerät läuft nicht", "ça coûte 20 € de trop"],
     "cp1250": ["Proszę o fakturę za październik", "Urządzenie nie działa", "Żądam zwrotu"],
     "cp1251": ["Счёт за март неверный", "Устройство не работает", "Прошу вернуть деньги"],
     "cp1254": ["Fatura yanlış, lütfen düzeltin", "Cihaz çalışmıyor", "İade istiyorum"],
@@ -52,9 +41,7 @@ def table(texts: list[str], delimiter: str) -> str:
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("encoding", TEXTS)
-def test_every_encoding_and_separator_is_found(
-    tmp_path: Path, encoding: str, delimiter: str
-) -> None:
+def test_every_encoding_and_separator_is_found(tmp_path: Path, encoding: str, delimiter: str) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(table(TEXTS[encoding], delimiter).encode(encoding))
     rows = [row for _, row in read_rows(path)]
@@ -117,9 +104,7 @@ def test_an_open_quotation_mark_costs_one_row(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('text,team\n"open,x\n' + "good,x\n" * 3000)
     assert bad_and_good(path) == ([2], list(range(3, 3003)))
-    path.write_text(
-        'text,team\n"open,x\ngood,x\n"open,y\n"fine, too",y\n"so" he said,y\n5" pipe,y\n'
-    )
+    path.write_text('text,team\n"open,x\ngood,x\n"open,y\n"fine, too",y\n"so" he said,y\n5" pipe,y\n')
     assert bad_and_good(path) == ([2, 4], [3, 5, 6, 7])
     assert [row["text"] for _, row in read_rows_or_errors(path) if isinstance(row, dict)] == [
         "good", "fine, too", "so he said", '5" pipe'
@@ -149,9 +134,7 @@ def test_quotes_in_tsv_are_text_unless_a_spreadsheet_wrote_them(tmp_path: Path) 
         ("a.json", b"[1, 2", "not valid JSON"),
     ],
 )
-def test_what_is_not_a_table_is_named(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
+def test_what_is_not_a_table_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(read_rows(tmp_path / name))

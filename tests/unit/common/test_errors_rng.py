@@ -19,9 +19,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def test_suggestion_names_the_nearest_word() -> None:
-    assert (
-        suggestion("albert-bsae", ["albert-base", "bert-large"]) == " Did you mean 'albert-base'?"
-    )
+    assert suggestion("albert-bsae", ["albert-base", "bert-large"]) == " Did you mean 'albert-base'?"
     assert suggestion("zzz", ["albert-base"]) == ""
 
 

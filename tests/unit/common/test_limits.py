@@ -98,9 +98,7 @@ class Sizes:
         ({"count": [[[]]]}, "should be of type int"),
     ],
 )
-def test_every_number_has_a_bound_and_the_error_names_the_file(
-    values: dict[str, object], said: str
-) -> None:
+def test_every_number_has_a_bound_and_the_error_names_the_file(values: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match="sizes.json: ") as caught:
         from_dict(Sizes, values, "sizes.json")
     assert said in str(caught.value)
@@ -113,10 +111,7 @@ def test_deep_toml_is_one_line(tmp_path: Path) -> None:
 
 
 def test_blame_names_the_file_and_leaves_other_errors_alone() -> None:
-    with (
-        pytest.raises(DataError, match="state.json is damaged .* KeyError 'step'"),
-        blame("state.json"),
-    ):
+    with pytest.raises(DataError, match="state.json is damaged .* KeyError 'step'"), blame("state.json"):
         dict[str, int]()["step"]
     with pytest.raises(DataError, match="^plain$"), blame("state.json"):
         raise DataError("plain")

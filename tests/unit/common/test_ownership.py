@@ -13,14 +13,7 @@ import pytest
 from litebert.common import ownership
 from litebert.common.errors import DataError
 from litebert.common.files import atomic_folder, atomic_path, write_text
-from litebert.common.ownership import (
-    LOCK_FILE,
-    clear_leftovers,
-    folder_lock,
-    keep_files,
-    keep_inputs,
-    owned_folder,
-)
+from litebert.common.ownership import LOCK_FILE, clear_leftovers, folder_lock, keep_files, keep_inputs, owned_folder
 
 HOLD = """
 import sys

@@ -56,10 +56,7 @@ def test_jsonl_and_parquet(tmp_path: Path) -> None:
     packed = tmp_path / "a.parquet.xz"
     packed.write_bytes(compressed((tmp_path / "a.parquet").read_bytes(), ".xz"))
     for path in (tmp_path / "a.parquet", packed):
-        assert list(read_rows(path)) == [
-            (1, {"text": "x", "label": 0}),
-            (2, {"text": "y", "label": 1}),
-        ]
+        assert list(read_rows(path)) == [(1, {"text": "x", "label": 0}), (2, {"text": "y", "label": 1})]
 
 
 @pytest.mark.parametrize(
@@ -95,9 +92,7 @@ def test_reading_goes_on_behind_a_malformed_row_if_wished(tmp_path: Path) -> Non
         list(read_rows(tmp_path / "a.jsonl"))
 
 
-def test_lines_and_cells_of_any_length_are_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_and_cells_of_any_length_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is lowered here; a line of 200 MB costs no more than one of 16."""
     for module in (rows, delimited):
         monkeypatch.setattr(module, "LONGEST_LINE", 100_000)
@@ -117,9 +112,7 @@ def test_lines_and_cells_of_any_length_are_bounded(
         found = dict(read_rows_or_errors(tmp_path / name))
         assert isinstance(found[min(found)], DataError), name
         assert isinstance(found[max(found)], dict), name
-    pyarrow.parquet.write_table(
-        pyarrow.table({"a": ["short", "y" * 500_000, *["z"] * 9]}), tmp_path / "a.parquet"
-    )
+    pyarrow.parquet.write_table(pyarrow.table({"a": ["short", "y" * 500_000, *["z"] * 9]}), tmp_path / "a.parquet")
     found = dict(read_rows_or_errors(tmp_path / "a.parquet"))
     assert isinstance(found[2], DataError)
     assert [number for number, row in found.items() if isinstance(row, dict)] == [1, *range(3, 12)]

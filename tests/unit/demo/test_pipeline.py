@@ -17,9 +17,7 @@ from litebert.demo.folder import DemoConfig, DemoFolder
 from litebert.text.tokenizer import Tokenizer
 
 
-def test_steps_of_fine_tuning_fit_into_their_share(
-    tmp_path: Path, tiny_tokenizer_dir: Path
-) -> None:
+def test_steps_of_fine_tuning_fit_into_their_share(tmp_path: Path, tiny_tokenizer_dir: Path) -> None:
     """At the rate seen in pretraining, fine-tuning takes its share of the time, or its epochs."""
     out = tmp_path / "demo"
     folder = DemoFolder(DemoConfig(out))

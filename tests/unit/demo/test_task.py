@@ -23,8 +23,7 @@ def sentences(topic: str, count: int) -> list[str]:
 def test_dev_documents_and_sentences_are_not_in_training(tmp_path: Path) -> None:
     shared = ("This very sentence stands in every single document here.",)
     parts = {
-        label: {f"{label}{n}": [*sentences(f"{label}{n}", 20), *shared] for n in range(9)}
-        for label in ("sea", "sky")
+        label: {f"{label}{n}": [*sentences(f"{label}{n}", 20), *shared] for n in range(9)} for label in ("sea", "sky")
     }
     task = cut_task(parts, tmp_path / "task")
     train, dev = rows(tmp_path / "task", "train"), rows(tmp_path / "task", "dev")
@@ -51,9 +50,7 @@ def test_a_part_of_one_document_is_cut_at_its_end(tmp_path: Path) -> None:
         ({str(n): {str(n): sentences(str(n), 9)} for n in range(30)}, "of 30 parts none"),
     ],
 )
-def test_where_no_task_can_be_cut_the_reason_is_kept(
-    tmp_path: Path, parts: Sections, reason: str
-) -> None:
+def test_where_no_task_can_be_cut_the_reason_is_kept(tmp_path: Path, parts: Sections, reason: str) -> None:
     task = cut_task(parts, tmp_path / "task")
     assert reason in task.reason
     assert not (tmp_path / "task" / "task.toml").exists()

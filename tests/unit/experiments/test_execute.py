@@ -20,9 +20,7 @@ def job(folder: Path, name: str, after: str | None = None, fails: bool = False) 
     return Job(name, ("-c", "\n".join(lines)), folder / f"{name}.log", after)
 
 
-def test_a_job_begins_when_its_start_has_ended(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_begins_when_its_start_has_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     jobs = [job(tmp_path, "b", after="a"), job(tmp_path, "a"), job(tmp_path, "c", after="earlier")]
     (tmp_path / "earlier").touch()
     assert run_jobs(jobs, workers=2, done={"earlier"}) == 0
@@ -30,9 +28,7 @@ def test_a_job_begins_when_its_start_has_ended(
     assert "run 4 of 4" in capfd.readouterr().err
 
 
-def test_relative_paths_start_where_the_job_was_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_start_where_the_job_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     one = Job("a", ("-c", "open('made', 'w').close()"), Path("a.log"))
     monkeypatch.chdir("/")
@@ -50,10 +46,7 @@ def test_a_failure_stops_the_rest_and_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.ray)])
 def test_a_failure_may_leave_the_others_alone(
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    engine: EngineName,
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, engine: EngineName
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     jobs = [job(tmp_path, "a", fails=True), job(tmp_path, "b", after="a"), job(tmp_path, "c")]

@@ -44,9 +44,7 @@ def test_starts_come_before_those_that_need_them(tiny_shards_dir: Path, tmp_path
             seen.add(run.key)
 
 
-def test_full_size_files_are_what_was_planned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_full_size_files_are_what_was_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_command(["reproduce", "all", "--scale", "paper", "--dry-run", "--out", str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()
     assert sum(" parameters, " in line for line in lines) > 40

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from litebert.common.errors import CheckpointError
-from litebert.interop.hf_config import (
-    foreign_config,
-    head_of,
-    labels_of,
-    model_config,
-)
+from litebert.interop.hf_config import foreign_config, head_of, labels_of, model_config
 from litebert.model.config import PRESETS, ModelConfig
 from litebert.model.head_table import HEADS, Head
 
@@ -77,12 +72,7 @@ def test_heads_are_told_apart(head: Head) -> None:
 
 @pytest.mark.parametrize(
     ("name", "activation"),
-    [
-        ("gelu", "gelu"),
-        ("gelu_new", "gelu_tanh"),
-        ("gelu_pytorch_tanh", "gelu_tanh"),
-        ("relu", "relu"),
-    ],
+    [("gelu", "gelu"), ("gelu_new", "gelu_tanh"), ("gelu_pytorch_tanh", "gelu_tanh"), ("relu", "relu")],
 )
 def test_gelu_is_the_erf_form_as_transformers_runs_it(name: str, activation: str) -> None:
     assert model_config({**VALUES, "hidden_act": name}, "config.json").activation == activation
@@ -94,12 +84,7 @@ def test_absent_keys_mean_what_they_mean_to_transformers() -> None:
 
 
 def test_keys_of_other_programs_are_ignored() -> None:
-    extra = {
-        "net_structure_type": 0,
-        "gap_size": 0,
-        "down_scale_factor": 1,
-        "torch_dtype": "float16",
-    }
+    extra = {"net_structure_type": 0, "gap_size": 0, "down_scale_factor": 1, "torch_dtype": "float16"}
     assert model_config({**VALUES, **extra}, "config.json") == model_config(VALUES, "config.json")
 
 

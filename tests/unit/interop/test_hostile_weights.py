@@ -126,9 +126,7 @@ def test_an_integer_that_no_parameter_is_may_stand_beside(folder: Path) -> None:
     ],
     ids=lambda values: next(iter(values)),
 )
-def test_settings_larger_than_the_weights_are_refused_everywhere(
-    folder: Path, values: dict[str, object]
-) -> None:
+def test_settings_larger_than_the_weights_are_refused_everywhere(folder: Path, values: dict[str, object]) -> None:
     change_config(folder, **values)
     for read in (load_model, Predictor.load, lambda path: export_onnx(path, path.parent / "out")):
         with pytest.raises(CheckpointError, match="different shape"):
@@ -185,9 +183,7 @@ def test_a_tokenizer_of_another_model_is_one_line(
 ) -> None:
     from tiny_models import random_model_folder
 
-    small = random_model_folder(
-        tmp_path / "small", "pretraining", tiny_tokenizer_dir, ModelConfig(100, 16, 32, 2, 2)
-    )
+    small = random_model_folder(tmp_path / "small", "pretraining", tiny_tokenizer_dir, ModelConfig(100, 16, 32, 2, 2))
     with pytest.raises(CheckpointError, match="model of 100 pieces"):
         Predictor.load(small).embed(["The value of the function is returned."])
     assert np.isfinite(load_model(small).get_parameter("mlm.bias").detach().numpy()).all()

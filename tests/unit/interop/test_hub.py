@@ -62,11 +62,7 @@ def test_both_onnx_files_answer_as_the_weights_do(tmp_path: Path, model_folder: 
     found = Predictor.load(tmp_path / "out").embed(texts)
     assert np.abs(found - expected).max() < 1e-5
     ids = np.array([[2, *Predictor.load(tmp_path / "out").tokenizer.encode(texts[0]), 3]])
-    feeds = {
-        "input_ids": ids,
-        "attention_mask": np.ones_like(ids),
-        "token_type_ids": np.zeros_like(ids),
-    }
+    feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
     for name, most in (("model.onnx", 1e-5), ("model_quantized.onnx", 0.5)):
         session = onnxruntime.InferenceSession(tmp_path / "out" / "onnx" / name)
         (states,) = session.run(["last_hidden_state"], feeds)
@@ -76,9 +72,7 @@ def test_both_onnx_files_answer_as_the_weights_do(tmp_path: Path, model_folder: 
 def test_a_fine_tuning_run_gives_scores_cost_and_data(tmp_path: Path, model_folder: Folder) -> None:
     from litebert.train.finetuning.engine import finetune
 
-    run = finetune(
-        small_finetuning(model_folder("pretraining"), tmp_path / "run", "classification", steps=2)
-    )
+    run = finetune(small_finetuning(model_folder("pretraining"), tmp_path / "run", "classification", steps=2))
     export_hub(tmp_path / "run", tmp_path / "out", HubFacts(("en", "pt-BR"), "apache-2.0"))
     data = metadata(tmp_path / "out")
     assert data["language"] == ["en", "pt-BR"]

@@ -22,9 +22,7 @@ from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
 from litebert.model.heads import PretrainingModel, SequenceClassifier
 
-TINY = ModelConfig(
-    vocab_size=23, embedding_size=8, hidden_size=16, num_heads=2, num_layers=2, max_positions=12
-)
+TINY = ModelConfig(vocab_size=23, embedding_size=8, hidden_size=16, num_heads=2, num_layers=2, max_positions=12)
 LAYER = "albert.encoder.albert_layer_groups.0.albert_layers.0"
 
 
@@ -69,14 +67,8 @@ def assert_same(one: torch.nn.Module, other: torch.nn.Module, prefix: str = "") 
 
 
 def test_files_of_a_folder(folder: Path) -> None:
-    assert {path.name for path in folder.iterdir()} == {
-        "config.json",
-        "model.safetensors",
-        "README.md",
-    }
-    assert "albert_layer_groups" in (folder / "model.safetensors").read_bytes()[:4000].decode(
-        "latin1"
-    )
+    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "README.md"}
+    assert "albert_layer_groups" in (folder / "model.safetensors").read_bytes()[:4000].decode("latin1")
 
 
 def test_tied_weights_are_stored_once(folder: Path, model: PretrainingModel) -> None:
@@ -85,9 +77,7 @@ def test_tied_weights_are_stored_once(folder: Path, model: PretrainingModel) -> 
     assert sum(t.numel() for t in stored.values()) == sum(p.numel() for p in model.parameters())
 
 
-def test_saving_is_whole_or_nothing(
-    model: PretrainingModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_saving_is_whole_or_nothing(model: PretrainingModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OSError("disk full")
 
@@ -143,9 +133,7 @@ def test_a_missing_encoder_tensor_is_named(folder: Path) -> None:
         load_model(folder, "classification", new_head=True)
 
 
-def test_a_missing_head_is_an_error_unless_a_new_one_is_asked_for(
-    folder: Path, model: PretrainingModel
-) -> None:
+def test_a_missing_head_is_an_error_unless_a_new_one_is_asked_for(folder: Path, model: PretrainingModel) -> None:
     with pytest.raises(CheckpointError, match=r"head 'classification': classifier.bias"):
         load_model(folder, "classification")
     loaded = load_model(folder, "classification", new_head=True, num_labels=5)
@@ -159,9 +147,7 @@ def test_a_new_head_is_drawn_from_the_generator_even_if_there_is_one(tmp_path: P
     save_model(model, tmp_path / "model")
 
     def fresh(seed: int) -> torch.Tensor:
-        loaded = load_model(
-            tmp_path / "model", new_head=True, generator=torch.Generator().manual_seed(seed)
-        )
+        loaded = load_model(tmp_path / "model", new_head=True, generator=torch.Generator().manual_seed(seed))
         return loaded.get_parameter("classifier.weight")
 
     assert not torch.equal(fresh(1), model.get_parameter("classifier.weight"))
@@ -171,9 +157,7 @@ def test_a_new_head_is_drawn_from_the_generator_even_if_there_is_one(tmp_path: P
 
 def test_parts_of_a_pretraining_head(folder: Path, model: PretrainingModel) -> None:
     """The hub's releases have the masked-word head but no sentence head."""
-    edit_weights(
-        folder, sop_classifier__classifier__weight=None, sop_classifier__classifier__bias=None
-    )
+    edit_weights(folder, sop_classifier__classifier__weight=None, sop_classifier__classifier__bias=None)
     with pytest.raises(CheckpointError, match=r"sentence.bias, sentence.weight"):
         load_model(folder)
     words = load_model(folder, "masked_lm")
@@ -182,15 +166,11 @@ def test_parts_of_a_pretraining_head(folder: Path, model: PretrainingModel) -> N
     assert_same(model.get_submodule("mlm"), renewed.get_submodule("mlm"))
 
 
-def test_masked_lm_keeps_a_sentence_head_that_is_there(
-    folder: Path, model: PretrainingModel
-) -> None:
+def test_masked_lm_keeps_a_sentence_head_that_is_there(folder: Path, model: PretrainingModel) -> None:
     assert_same(model, load_model(folder, "masked_lm"))
 
 
-def test_the_pooler_is_needed_only_where_the_head_uses_it(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_pooler_is_needed_only_where_the_head_uses_it(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     edit_weights(folder, albert__pooler__weight=None, albert__pooler__bias=None)
     for head in ("span", "token_classification", "squad2"):
         load_model(folder, head, new_head=True)
@@ -230,9 +210,7 @@ def test_older_folders_hold_copies_and_counters(
 
 def test_another_shape_is_named(folder: Path) -> None:
     edit_config(folder, vocab_size=24)
-    with pytest.raises(
-        CheckpointError, match=r"word_embeddings.weight has \(23, 8\), not \(24, 8\)"
-    ):
+    with pytest.raises(CheckpointError, match=r"word_embeddings.weight has \(23, 8\), not \(24, 8\)"):
         load_model(folder)
 
 
@@ -295,9 +273,7 @@ def test_command_line_says_it_in_one_line_with_status_2(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_other_precisions_load_as_float32(
-    folder: Path, model: PretrainingModel, dtype: torch.dtype
-) -> None:
+def test_other_precisions_load_as_float32(folder: Path, model: PretrainingModel, dtype: torch.dtype) -> None:
     path = folder / "model.safetensors"
     save_file({name: tensor.to(dtype) for name, tensor in load_file(path).items()}, path)
     loaded = load_model(folder)
@@ -322,9 +298,7 @@ class _Attack:
         return (Path.touch, (Path("attacked"),))  # type: ignore[return-value]
 
 
-def test_a_pickle_that_runs_code_is_refused(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pickle_that_runs_code_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (folder / "model.safetensors").unlink()
     torch.save({"albert.pooler.bias": _Attack()}, folder / "pytorch_model.bin")
@@ -409,12 +383,7 @@ def test_hub_names_are_served_from_the_cache(
     ("name", "settings", "override", "note"),
     [
         ("albert-base-v1", {"hidden_act": "gelu"}, {"activation": "gelu_tanh"}, "erf form"),
-        (
-            "albert-xlarge-v2",
-            {"num_attention_heads": 16},
-            {"num_heads": 8},
-            "the weights cannot tell",
-        ),
+        ("albert-xlarge-v2", {"num_attention_heads": 16}, {"num_heads": 8}, "the weights cannot tell"),
     ],
 )
 def test_released_settings_that_are_off_are_noted_and_can_be_overridden(
@@ -435,9 +404,7 @@ def test_released_settings_that_are_off_are_noted_and_can_be_overridden(
     assert caplog.records == []
 
 
-def test_copy_with_corrected_settings(
-    folder: Path, model: PretrainingModel, tmp_path: Path
-) -> None:
+def test_copy_with_corrected_settings(folder: Path, model: PretrainingModel, tmp_path: Path) -> None:
     edit_config(folder, hidden_act="gelu")
     assert copy_model(folder, tmp_path / "copy", {"activation": "gelu_tanh"}) == "pretraining"
     copied = load_model(tmp_path / "copy")

@@ -62,9 +62,7 @@ def test_pairs_of_layers_and_groups_that_transformers_rounds_differently() -> No
         (layers, groups)
         for layers in range(1, 49)
         for groups in range(1, layers + 1)
-        if not is_foreign(
-            ModelConfig(**TINY, num_layers=layers, sharing="groups", num_groups=groups), "encoder"
-        )
+        if not is_foreign(ModelConfig(**TINY, num_layers=layers, sharing="groups", num_groups=groups), "encoder")
     ]
     assert len(pairs) == 13
     assert pairs[0] == (18, 14)

@@ -26,9 +26,7 @@ def test_a_folder_without_the_files_says_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # its import alone takes seconds
-def test_sentence_transformers_reads_what_is_written_and_we_read_what_it_writes(
-    tmp_path: Path,
-) -> None:
+def test_sentence_transformers_reads_what_is_written_and_we_read_what_it_writes(tmp_path: Path) -> None:
     modules = pytest.importorskip("sentence_transformers.models")
     VectorRule("cls", True).write(tmp_path, 32, 64)
     pooling = modules.Pooling.load(str(tmp_path / "1_Pooling"))
@@ -53,9 +51,7 @@ def test_vectors_are_means_or_first_states() -> None:
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "max_tokens"),
     ],
 )
-def test_what_cannot_be_followed_is_refused(
-    tmp_path: Path, name: str, values: object, line: str
-) -> None:
+def test_what_cannot_be_followed_is_refused(tmp_path: Path, name: str, values: object, line: str) -> None:
     VectorRule().write(tmp_path, 32, 64)
     (tmp_path / name).write_text(json.dumps(values))
     with pytest.raises(CheckpointError, match=line):

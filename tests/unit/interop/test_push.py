@@ -111,9 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model_folder: Callable[[Hea
     return out
 
 
-def push(
-    hub: StandIn, place: Path, *arguments: str, token: str = TOKEN
-) -> subprocess.CompletedProcess[str]:
+def push(hub: StandIn, place: Path, *arguments: str, token: str = TOKEN) -> subprocess.CompletedProcess[str]:
     """Run the command in a process that knows no hub but the stand-in."""
     environment = {
         **os.environ, "HF_ENDPOINT": hub.address, "HF_TOKEN": token, "HF_HOME": str(place),
@@ -141,9 +139,7 @@ def test_what_cannot_be_pushed_is_one_line(hub: StandIn, folder: Path, tmp_path:
     (unlicensed / "README.md").write_text(card.replace("license: apache-2.0\n", ""))
     cases = {
         "is not a folder of `litebert export hub`": push(hub, tmp_path, str(tmp_path), "me/tiny"),
-        "names no licence; export it with --licence": push(
-            hub, tmp_path, str(unlicensed), "me/tiny"
-        ),
+        "names no licence; export it with --licence": push(hub, tmp_path, str(unlicensed), "me/tiny"),
         "log in with `hf auth login`": push(hub, tmp_path, str(folder), "me/tiny", token="wrong"),
         "cannot be pushed to": push(hub, tmp_path, str(folder), "a name//of nothing"),
     }

@@ -59,20 +59,10 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("typo", "near"),
-    [
-        ("run1/modle", "run1/model"),
-        ("rnu1", "run1"),
-        ("rnu1/model", "run1/model"),
-        ("run1/x/y", ""),
-    ],
+    ("typo", "near"), [("run1/modle", "run1/model"), ("rnu1", "run1"), ("rnu1/model", "run1/model"), ("run1/x/y", "")]
 )
 def test_every_command_names_what_is_near_a_typo(
-    typo: str,
-    near: str,
-    run: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    typo: str, near: str, run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run.parent)
     task, out = str(TASK), "new"

@@ -129,9 +129,7 @@ def test_a_replaced_map_is_used_in_training(sharing: str, name: str, checkpointe
             assert parameter.grad is not None
             assert parameter.grad.abs().max() > 0
         elif not parameter_name.startswith("pooler"):
-            torch.testing.assert_close(
-                parameter.grad, expected[parameter_name].grad, rtol=1e-3, atol=1e-3
-            )
+            torch.testing.assert_close(parameter.grad, expected[parameter_name].grad, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)

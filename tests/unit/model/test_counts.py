@@ -85,8 +85,7 @@ def test_ablation_sizes(embedding: int, shared: int, attention: int, ffn: int, n
 
 
 @pytest.mark.parametrize(
-    ("groups", "encoder"),
-    [(2, 18_771_456), (3, 25_859_328), (4, 32_947_200), (6, 47_122_944), (12, 89_650_176)],
+    ("groups", "encoder"), [(2, 18_771_456), (3, 25_859_328), (4, 32_947_200), (6, 47_122_944), (12, 89_650_176)]
 )
 def test_group_sizes(groups: int, encoder: int) -> None:
     config = replace(BASE, sharing="groups", num_groups=groups)
@@ -149,9 +148,7 @@ def test_the_tables_agree_with_the_papers_rounding() -> None:
             assert abs(row.counts.encoder / 1e6 - said) / said < 0.04, (title, row.name)
 
 
-def test_command_prints_json_for_presets_and_free_shapes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_command_prints_json_for_presets_and_free_shapes(capsys: pytest.CaptureFixture[str]) -> None:
     params("albert-base", "bert-xlarge", json_=True)
     base, xlarge = json.loads(capsys.readouterr().out)
     assert base["name"] == "albert-base"
@@ -163,9 +160,7 @@ def test_command_prints_json_for_presets_and_free_shapes(
     assert free["encoder_parameters"] == 495_518_208
 
 
-def test_command_without_arguments_holds_every_count_of_the_papers_tables(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_command_without_arguments_holds_every_count_of_the_papers_tables(capsys: pytest.CaptureFixture[str]) -> None:
     params(json_=True)
     rows = json.loads(capsys.readouterr().out)
     by_name = {row["name"]: row["encoder_parameters"] for row in rows}

@@ -129,15 +129,11 @@ def test_linear_is_torchs_in_other_precisions() -> None:
     x, weight = torch.randn(5, 8), torch.randn(3, 8)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(linear(x, weight, None), F.linear(x, weight))
-    assert torch.equal(
-        linear(x.double(), weight.double(), None), F.linear(x.double(), weight.double())
-    )
+    assert torch.equal(linear(x.double(), weight.double(), None), F.linear(x.double(), weight.double()))
 
 
 @needs_onednn
-def test_the_caches_of_shapes_are_bounded_unless_the_user_says_how(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_caches_of_shapes_are_bounded_unless_the_user_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in cpu.SHAPE_CACHES:
         monkeypatch.setenv(variable, "7")
     monkeypatch.delenv(cpu.SHAPE_CACHES[0])
@@ -178,9 +174,7 @@ def test_only_plain_linear_maps_are_packed() -> None:
     assert isinstance(packed(nn.Linear(4, 4)), PackedLinear)
 
 
-def test_where_packing_is_impossible_nothing_changes(
-    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_packing_is_impossible_nothing_changes(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "has_onednn", lambda: False)
     encoder.pack()
     assert not any(isinstance(module, PackedLinear) for module in encoder.modules())

@@ -101,9 +101,7 @@ def test_rows_of_the_last_block_equal_those_of_the_whole(sharing: str) -> None:
     weight = torch.randn(part.shape)
     names, parameters = zip(*encoder.named_parameters(), strict=True)
     of_part = torch.autograd.grad((part * weight).sum(), parameters, allow_unused=True)
-    of_whole = torch.autograd.grad(
-        (whole.flatten(0, 1)[rows] * weight).sum(), parameters, allow_unused=True
-    )
+    of_whole = torch.autograd.grad((whole.flatten(0, 1)[rows] * weight).sum(), parameters, allow_unused=True)
     for name, ours, theirs in zip(names, of_part, of_whole, strict=True):
         if name.startswith("pooler"):
             assert not isinstance(ours, torch.Tensor)
@@ -139,9 +137,7 @@ def test_dropout_acts_in_training_only() -> None:
 def test_segments_matter_and_default_to_the_first() -> None:
     encoder, ids = _encoder(), _ids()
     zeros, ones = torch.zeros_like(ids), torch.ones_like(ids)
-    torch.testing.assert_close(
-        encoder(ids).sequence_BSH, encoder(ids, token_type_ids_BS=zeros).sequence_BSH
-    )
+    torch.testing.assert_close(encoder(ids).sequence_BSH, encoder(ids, token_type_ids_BS=zeros).sequence_BSH)
     difference = encoder(ids, token_type_ids_BS=ones).sequence_BSH - encoder(ids).sequence_BSH
     assert difference.abs().max() > 1e-3
 
@@ -167,9 +163,7 @@ def test_projected_words_live_in_h_with_their_norm() -> None:
     assert embeddings.position.weight.shape == (12, 16)
     assert embeddings.projection is not None
     projected = embeddings.projection(embeddings.word(ids))
-    expected = embeddings.norm(
-        projected + embeddings.position.weight[:7] + embeddings.segment.weight[0]
-    )
+    expected = embeddings.norm(projected + embeddings.position.weight[:7] + embeddings.segment.weight[0])
     first = encoder(ids, return_hidden_states=True).hidden_states[0]
     torch.testing.assert_close(first, expected)
 

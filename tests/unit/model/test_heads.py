@@ -67,9 +67,7 @@ def test_pretraining_predicts_at_positions_only_when_asked() -> None:
     everywhere = model(IDS, masked_positions_M=every).mlm_logits_MV
     assert everywhere.shape == (27, 40)
     where = torch.tensor([3, 26])
-    torch.testing.assert_close(
-        model(IDS, masked_positions_M=where).mlm_logits_MV, everywhere[where]
-    )
+    torch.testing.assert_close(model(IDS, masked_positions_M=where).mlm_logits_MV, everywhere[where])
     labels = torch.full((27,), -100)
     labels[where] = torch.tensor([5, 6])
     masked = model(IDS, masked_positions_M=where, masked_labels_M=labels[where])
@@ -187,11 +185,7 @@ def test_squad2_beam_agrees_with_the_training_outputs() -> None:
 
 def test_squad2_loss_by_hand() -> None:
     model, blocked = _squad2_inputs()
-    starts, ends, impossible = (
-        torch.tensor([4, 5, 0]),
-        torch.tensor([6, 5, 0]),
-        torch.tensor([0, 0, 1]),
-    )
+    starts, ends, impossible = (torch.tensor([4, 5, 0]), torch.tensor([6, 5, 0]), torch.tensor([0, 0, 1]))
     out = model(IDS, MASK, None, blocked, starts, ends, impossible)
     rows = torch.arange(3)
     start_loss = -out.start_log_probs_BS[rows, starts].mean()

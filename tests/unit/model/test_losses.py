@@ -39,10 +39,7 @@ def _three_rows_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _reference(case: Case) -> tuple[Tensor, Tensor]:
     logits = F.linear(case.hidden, case.table, case.bias).float()
-    return (
-        F.cross_entropy(logits, case.labels, reduction="sum"),
-        (logits.argmax(-1) == case.labels).sum(),
-    )
+    return (F.cross_entropy(logits, case.labels, reduction="sum"), (logits.argmax(-1) == case.labels).sum())
 
 
 def _gradients(case: Case, loss: Tensor, scale: float = 1.0) -> list[Tensor]:
@@ -59,9 +56,7 @@ def test_sums_and_gradients_equal_plain_cross_entropy(rows: int, ignored: bool) 
     expected_loss, expected_correct = _reference(case)
     torch.testing.assert_close(loss, expected_loss)
     assert correct == expected_correct
-    for ours, theirs in zip(
-        _gradients(case, loss, 0.3), _gradients(case, expected_loss, 0.3), strict=True
-    ):
+    for ours, theirs in zip(_gradients(case, loss, 0.3), _gradients(case, expected_loss, 0.3), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 

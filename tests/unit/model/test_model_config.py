@@ -30,11 +30,7 @@ def test_presets_have_the_published_shapes(
     config = PRESETS[name]
     assert (config.hidden_size, config.num_layers, config.heads) == (hidden, layers, heads)
     assert (config.embedding_size, config.sharing, config.ffn) == (embedding, sharing, 4 * hidden)
-    assert (config.activation, config.layer_norm_eps, config.initializer_range) == (
-        "gelu_tanh",
-        1e-12,
-        0.02,
-    )
+    assert (config.activation, config.layer_norm_eps, config.initializer_range) == ("gelu_tanh", 1e-12, 0.02)
 
 
 def test_version_1_has_dropout_except_xxlarge_and_the_plain_name_is_version_2() -> None:
@@ -63,9 +59,7 @@ def test_preset_takes_overrides() -> None:
 def test_projection_exists_exactly_when_the_sizes_differ_unless_said() -> None:
     assert ModelConfig(embedding_size=128, hidden_size=768).has_projection
     assert not ModelConfig(embedding_size=768, hidden_size=768).has_projection
-    assert ModelConfig(
-        embedding_size=768, hidden_size=768, embedding_projection=True
-    ).has_projection
+    assert ModelConfig(embedding_size=768, hidden_size=768, embedding_projection=True).has_projection
 
 
 @pytest.mark.parametrize(
@@ -83,9 +77,7 @@ def test_projection_exists_exactly_when_the_sizes_differ_unless_said() -> None:
         ({"activation": "swish"}, ["swish", "gelu_tanh"]),
     ],
 )
-def test_contradictions_are_one_line_with_the_value_and_a_remedy(
-    fields: dict[str, object], words: list[str]
-) -> None:
+def test_contradictions_are_one_line_with_the_value_and_a_remedy(fields: dict[str, object], words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         ModelConfig(**fields)  # type: ignore[arg-type]
     message = str(caught.value)

@@ -30,9 +30,7 @@ def test_the_five_strategies() -> None:
 
 
 @given(LAYERS, st.data())
-def test_groups_are_all_used_in_order_and_of_nearly_equal_size(
-    layers: int, data: st.DataObject
-) -> None:
+def test_groups_are_all_used_in_order_and_of_nearly_equal_size(layers: int, data: st.DataObject) -> None:
     groups = data.draw(st.integers(1, layers))
     indices = plan("groups", layers, groups).attention
     assert list(indices) == [layer * groups // layers for layer in range(layers)]
@@ -61,9 +59,7 @@ def test_inner_blocks_have_their_own_parameters(strategy: str, layers: int, inne
 
 
 @given(STRATEGIES, LAYERS, INNER, st.data())
-def test_fewer_layers_are_the_first_ones(
-    strategy: str, layers: int, inner: int, data: st.DataObject
-) -> None:
+def test_fewer_layers_are_the_first_ones(strategy: str, layers: int, inner: int, data: st.DataObject) -> None:
     made = plan(strategy, layers, 1, inner)  # type: ignore[arg-type]
     depth = data.draw(st.integers(1, layers))
     assert made.at_depth(depth).blocks == made.blocks[: depth * inner]

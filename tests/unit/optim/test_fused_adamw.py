@@ -13,10 +13,7 @@ def trained(*, bias_correction: bool) -> tuple[list[torch.Tensor], AdamW]:
     generator = torch.Generator().manual_seed(0)
     shapes = ((40, 30), (30,), (7, 3))
     params = [torch.nn.Parameter(torch.randn(s, generator=generator)) for s in shapes]
-    groups: list[adamw.Group] = [
-        {"params": params[:2]},
-        {"params": params[2:], "weight_decay": 0.0},
-    ]
+    groups: list[adamw.Group] = [{"params": params[:2]}, {"params": params[2:], "weight_decay": 0.0}]
     optimizer = AdamW(groups, lr=1e-2, weight_decay=0.1, bias_correction=bias_correction)
     for step in range(20):
         for group in optimizer.param_groups:
@@ -29,9 +26,7 @@ def trained(*, bias_correction: bool) -> tuple[list[torch.Tensor], AdamW]:
 
 
 @pytest.mark.parametrize("bias_correction", [False, True])
-def test_the_fused_path_equals_the_plain_one(
-    bias_correction: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fused_path_equals_the_plain_one(bias_correction: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     fused, one = trained(bias_correction=bias_correction)
     monkeypatch.setattr(adamw, "_fits_the_fused_kernel", lambda _: False)
     plain, two = trained(bias_correction=bias_correction)

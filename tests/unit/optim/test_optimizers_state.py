@@ -54,11 +54,7 @@ def test_groups_cover_every_parameter_once() -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [
-        OptimizerConfig(name="lamb"),
-        OptimizerConfig(name="adamw", bias_correction=True),
-        OptimizerConfig(name="muon"),
-    ],
+    [OptimizerConfig(name="lamb"), OptimizerConfig(name="adamw", bias_correction=True), OptimizerConfig(name="muon")],
     ids=lambda config: config.name,
 )
 def test_saved_state_goes_on_bitwise(config: OptimizerConfig) -> None:
@@ -66,9 +62,7 @@ def test_saved_state_goes_on_bitwise(config: OptimizerConfig) -> None:
     optimizers = build_optimizers(straight.named_parameters(), config, 1e-2)
     train(straight, optimizers, range(4))
     saved_weights = {k: v.clone() for k, v in checkpoint.model_tensors(straight).items()}
-    saved_state = {
-        k: v.clone() for k, v in checkpoint.optimizer_tensors(straight, optimizers).items()
-    }
+    saved_state = {k: v.clone() for k, v in checkpoint.optimizer_tensors(straight, optimizers).items()}
     train(straight, optimizers, range(4, 8))
 
     resumed = tiny_model()

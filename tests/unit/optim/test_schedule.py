@@ -68,9 +68,7 @@ def test_default_learning_rates() -> None:
     assert default_learning_rate("adamw", 256, 768, 12) == pytest.approx(1e-4, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"beta1": 1.0}, {"eps": 0.0}, {"lr": -1.0}, {"clip_norm": -0.1}]
-)
+@pytest.mark.parametrize("changes", [{"beta1": 1.0}, {"eps": 0.0}, {"lr": -1.0}, {"clip_norm": -0.1}])
 def test_impossible_constants_are_refused(changes: dict[str, float]) -> None:
     (name,) = changes
     with pytest.raises(ConfigError, match=rf"optimizer\.{name}"):

@@ -42,9 +42,7 @@ def test_the_oldest_input_always_goes_next(lengths: list[int], max_tokens: int) 
 
 
 @given(lengths, st.integers(64, 4096))
-def test_a_queue_fills_the_budget_where_padding_is_not_computed(
-    lengths: list[int], max_tokens: int
-) -> None:
+def test_a_queue_fills_the_budget_where_padding_is_not_computed(lengths: list[int], max_tokens: int) -> None:
     batch = first_batch(lengths, max_tokens, pads=False)
     assert batch[0] == 0
     assert batch == sorted(set(batch))

@@ -55,9 +55,7 @@ def test_an_even_model_pays_for_every_piece(tmp_path: Path, tiny_tokenizer_dir: 
     assert round(pieces) >= found.hidden_words
 
 
-def test_two_vocabularies_hide_the_same_words(
-    tmp_path: Path, tiny_tokenizer_dir: Path, python_text: Path
-) -> None:
+def test_two_vocabularies_hide_the_same_words(tmp_path: Path, tiny_tokenizer_dir: Path, python_text: Path) -> None:
     small = tmp_path / "small"
     train_tokenizer(TokenizerTrainConfig((python_text,), small, vocab_size=400))
     first = character_loss(even_model(tmp_path / "a", tiny_tokenizer_dir, 1000), [TEXT, TEXT[9:]])
@@ -69,9 +67,7 @@ def test_two_vocabularies_hide_the_same_words(
     assert first.pieces_per_word < second.pieces_per_word
 
 
-def test_rows_longer_than_the_model_are_cut_and_all_words_count(
-    tmp_path: Path, tiny_tokenizer_dir: Path
-) -> None:
+def test_rows_longer_than_the_model_are_cut_and_all_words_count(tmp_path: Path, tiny_tokenizer_dir: Path) -> None:
     predictor = even_model(tmp_path / "even", tiny_tokenizer_dir, 1000)
     assert predictor.max_length == 64
     text = " ".join(["xqzjvkwpy"] * 40)
@@ -92,10 +88,7 @@ def test_unknown_characters_are_not_free(tmp_path: Path, tiny_tokenizer_dir: Pat
 
 
 def test_the_command_prints_it(
-    tmp_path: Path,
-    model_folder: Callable[[Head], Path],
-    tiny_tokenizer_dir: Path,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, model_folder: Callable[[Head], Path], tiny_tokenizer_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "held.txt").write_text(TEXT)
     model = str(random_model_folder(tmp_path / "m", "masked_lm", tiny_tokenizer_dir))

@@ -16,19 +16,10 @@ from litebert.common.errors import ConfigError, DataError, InputError
 from litebert.interop.hf import save_model
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
-from litebert.predict.layers import (
-    LayerAnalysis,
-    analyze_layers,
-    angle_degrees,
-    movements,
-    plot_layers,
-    short_names,
-)
+from litebert.predict.layers import LayerAnalysis, analyze_layers, angle_degrees, movements, plot_layers, short_names
 from litebert.predict.torch_backend import TorchBackend
 
-CONFIG = ModelConfig(
-    vocab_size=1000, embedding_size=8, hidden_size=16, num_heads=2, num_layers=3, max_positions=32
-)
+CONFIG = ModelConfig(vocab_size=1000, embedding_size=8, hidden_size=16, num_heads=2, num_layers=3, max_positions=32)
 SEQUENCES = [[2, 7, 9, 11, 3], [2, 8, 3], [2, 5, 6, 3], [2, 9, 3]]
 
 
@@ -56,10 +47,7 @@ def test_equal_to_a_plain_computation_whatever_the_padding(encoder: Encoder) -> 
     layers = movements(TorchBackend(encoder), SEQUENCES)
     assert [layer.layer for layer in layers] == [1, 2, 3]
     for number, layer in enumerate(layers):
-        for spread, values in (
-            (layer.distance, distances[number]),
-            (layer.angle_degrees, angles[number]),
-        ):
+        for spread, values in ((layer.distance, distances[number]), (layer.angle_degrees, angles[number])):
             expected = (values.mean(), values.std(), *np.quantile(values, (0.1, 0.9)))
             found = (spread.mean, spread.std, spread.p10, spread.p90)
             np.testing.assert_allclose(found, expected, rtol=1e-4)
@@ -86,9 +74,7 @@ def test_names_tell_models_apart(models: list[str], names: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def folders(
-    encoder: Encoder, tiny_tokenizer_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path]:
+def folders(encoder: Encoder, tiny_tokenizer_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("models")
     deeper = ModelConfig(**{**vars(CONFIG), "num_layers": 5, "sharing": "none"})
     save_model(encoder, folder / "albert", tiny_tokenizer_dir)
@@ -127,9 +113,7 @@ def test_what_cannot_be_analyzed(folders: tuple[Path, Path], text: Path, tmp_pat
         analyze_layers(folders[0], tmp_path / "latin.txt")
 
 
-def test_command(
-    folders: tuple[Path, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command(folders: tuple[Path, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["analyze", "layers", "--input", str(text)]
     for folder in folders:
         arguments += ["--model", str(folder)]

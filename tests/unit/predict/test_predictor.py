@@ -37,14 +37,8 @@ RECORDS: dict[Head, list[dict[str, Any]]] = {
         {"text": "another", "options": ["a", "b", "c"]},
     ],
     "token_classification": [{"words": ["Ann", "Lee", "sat"]}, {"text": "one two three " * 40}],
-    "span": [
-        {"question": "what is it?", "context": "It is a name. " * 30},
-        {"question": "who?", "context": "Ann."},
-    ],
-    "squad2": [
-        {"question": "what is it?", "context": "It is a name. " * 30},
-        {"question": "who?", "context": "Ann."},
-    ],
+    "span": [{"question": "what is it?", "context": "It is a name. " * 30}, {"question": "who?", "context": "Ann."}],
+    "squad2": [{"question": "what is it?", "context": "It is a name. " * 30}, {"question": "who?", "context": "Ann."}],
 }
 
 
@@ -55,9 +49,7 @@ def only(answers: Iterable[Json]) -> Any:
 
 
 @pytest.fixture(params=["torch", "onnx"])
-def load(
-    request: pytest.FixtureRequest, model_folder: Folders, onnx_folder: Folders
-) -> Callable[[Head], Predictor]:
+def load(request: pytest.FixtureRequest, model_folder: Folders, onnx_folder: Folders) -> Callable[[Head], Predictor]:
     folders = model_folder if request.param == "torch" else onnx_folder
     return lambda head: Predictor.load(folders(head), request.param, threads=1, max_tokens=128)
 
@@ -96,9 +88,7 @@ def test_layer_path_has_a_step_for_each_layer(load: Callable[[Head], Predictor])
 
 
 @pytest.mark.parametrize("head", RECORDS)
-def test_runtimes_agree_on_every_task(
-    head: Head, model_folder: Folders, onnx_folder: Folders
-) -> None:
+def test_runtimes_agree_on_every_task(head: Head, model_folder: Folders, onnx_folder: Folders) -> None:
     records = RECORDS[head]
     one = Predictor.load(model_folder(head), "torch", threads=1).predict(records)
     other = Predictor.load(onnx_folder(head), "onnx", threads=1).predict(records)
@@ -189,9 +179,7 @@ def fine_tuned(source: Path, folder: Path, task: TaskFile) -> list[Path]:
 
 def test_a_task_is_asked_as_the_model_was_fine_tuned(tmp_path: Path, model_folder: Folders) -> None:
     """Labels, length and columns come from the folder; another task's labels are refused."""
-    described = TaskFile(
-        "mine", "classification", ("bad", "fine", "good"), 16, columns={"text": "message"}
-    )
+    described = TaskFile("mine", "classification", ("bad", "fine", "good"), 16, columns={"text": "message"})
     for folder in fine_tuned(model_folder("classification"), tmp_path / "mine", described):
         predictor = Predictor.load(folder)
         for column in ("text", "message"):
@@ -237,9 +225,7 @@ def written_labels(model: Path, data: Path) -> list[str]:
     return [line.split("\t")[-1] for line in found.files[0].read_text().splitlines()[1:]]
 
 
-def test_labels_of_foreign_folders_are_mapped_to_the_tasks(
-    tmp_path: Path, model_folder: Folders
-) -> None:
+def test_labels_of_foreign_folders_are_mapped_to_the_tasks(tmp_path: Path, model_folder: Folders) -> None:
     lines = ["\t".join((*pair, NLI[0])) for pair in PAIRS]
     data = tmp_path / "dev_matched.tsv"
     data.write_text("\n".join(["sentence1\tsentence2\tgold_label", *lines]))
@@ -285,15 +271,10 @@ def test_both_runtimes_score_the_same_splits(
     table = "\n".join(["sentence1\tsentence2\tgold_label", *lines])
     for name in ("dev_matched", "dev_mismatched", "diagnostic"):
         (tmp_path / f"{name}.tsv").write_text(table)
-    folder, exported = foreign(
-        model_folder("classification"), tmp_path / "nli", id2label=named(*OTHERS)
-    )
+    folder, exported = foreign(model_folder("classification"), tmp_path / "nli", id2label=named(*OTHERS))
     (exported / "onnx").mkdir()
     (exported / "model.onnx").rename(exported / "onnx/model.onnx")
-    for task, names in (
-        ("mnli", {"accuracy", "dev_mismatched_accuracy"}),
-        ("ax", {"matthews", "accuracy"}),
-    ):
+    for task, names in (("mnli", {"accuracy", "dev_mismatched_accuracy"}), ("ax", {"matthews", "accuracy"})):
         written = []
         for model in (folder, exported):
             out = tmp_path / f"{task}-{model.name}"
@@ -406,9 +387,7 @@ def test_the_dev_check_scores_as_the_model_was_fine_tuned(
 
 
 @pytest.fixture
-def falling(
-    tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., list[str]]:
+def falling(tmp_path: Path, model_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Return the arguments of an export whose dev score falls from 0.8 to 0.6."""
     from litebert.predict.export import DevCheck
 
@@ -420,10 +399,7 @@ def falling(
 
 @pytest.mark.parametrize("allowed", [[], ["--max-drop", "0.24"]])
 def test_an_export_that_loses_too_much_is_refused(
-    falling: Callable[..., list[str]],
-    tmp_path: Path,
-    allowed: list[str],
-    capsys: pytest.CaptureFixture[str],
+    falling: Callable[..., list[str]], tmp_path: Path, allowed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(falling(*allowed))
@@ -446,17 +422,10 @@ def test_flags_about_the_dev_score_need_a_dev_set(
 
 @pytest.mark.parametrize("allowed", [["--force"], ["--max-drop", "0.26"]])
 def test_an_export_that_may_lose_so_much_is_kept(
-    falling: Callable[..., list[str]],
-    tmp_path: Path,
-    allowed: list[str],
-    capsys: pytest.CaptureFixture[str],
+    falling: Callable[..., list[str]], tmp_path: Path, allowed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(falling(*allowed, "--json"))
-    assert json.loads(capsys.readouterr().out)["dev"] == {
-        "metric": "accuracy",
-        "before": 0.8,
-        "after": 0.6,
-    }
+    assert json.loads(capsys.readouterr().out)["dev"] == {"metric": "accuracy", "before": 0.8, "after": 0.6}
     assert (tmp_path / "out/model.onnx").is_file()
 
 
@@ -528,9 +497,7 @@ def test_only_what_is_asked_for_is_computed(onnx_folder: Folders) -> None:
     assert "logits" not in {output.name for output in session.get_outputs()}
 
 
-def test_a_stream_is_answered_before_it_ends(
-    onnx_folder: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_is_answered_before_it_ends(onnx_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("litebert.predict.predictor._GROUP_TOKENS", 50)
     predictor = Predictor.load(onnx_folder("pretraining"), threads=1)
     taken = 0
@@ -572,12 +539,7 @@ def test_rows_that_cannot_be_answered_keep_their_place(onnx_folder: Folders) -> 
         (4, {"text": "[MASK]"}),
     ]
     answers = list(answer_rows(predictor, "fill-mask", rows))
-    assert [sorted(answer) for answer in answers] == [
-        ["masks", "text"],
-        ["error"],
-        ["error"],
-        ["masks", "text"],
-    ]
+    assert [sorted(answer) for answer in answers] == [["masks", "text"], ["error"], ["error"], ["masks", "text"]]
     with pytest.raises(DataError, match=r"input:2: the text has no \[MASK\]"):
         list(answer_rows(predictor, "fill-mask", rows, strict=True))
 
@@ -600,9 +562,7 @@ def test_fill_mask_command(onnx_folder: Folders, capsys: pytest.CaptureFixture[s
     assert "[MASK]" in error
 
 
-def test_predict_command(
-    onnx_folder: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_command(onnx_folder: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "pairs.jsonl"
     lines = [json.dumps({"id": i, "text": "a name", "text_pair": "b " * i}) for i in range(5)]
     rows.write_text("\n".join(lines))
@@ -674,9 +634,7 @@ def test_a_group_keeps_answers_and_not_what_the_model_said(
     given: list[weakref.ref[np.ndarray]] = []
     alive: list[int] = []
 
-    def watched(
-        batch: PaddedBatch, outputs: Sequence[str], depth: int | None
-    ) -> dict[str, FloatArray]:
+    def watched(batch: PaddedBatch, outputs: Sequence[str], depth: int | None) -> dict[str, FloatArray]:
         alive.append(sum(array() is not None for array in given))
         computed = run(batch, outputs, depth)
         given.extend(weakref.ref(array) for array in computed.values())
@@ -777,8 +735,7 @@ def test_input_is_read_as_the_tasks_own_files_are_written(
 ) -> None:
     """Keys of the task file hold for the rows to predict too; a known suffix says the format."""
     (tmp_path / "task.toml").write_text(
-        'name = "x"\nkind = "token_classification"\n[files]\ntrain = "train.txt"\n'
-        'encoding = "cp1251"\n'
+        'name = "x"\nkind = "token_classification"\n[files]\ntrain = "train.txt"\nencoding = "cp1251"\n'
     )
     (tmp_path / "new.txt").write_bytes("Анна O\n\nБорис O\n".encode("cp1251"))
     (tmp_path / "new.jsonl").write_bytes('{"text": "Анна."}\n'.encode("cp1251"))

@@ -48,14 +48,7 @@ def test_punctuation_after_a_mask_gets_no_word_mark(tiny_tokenizer: Tokenizer) -
 
 
 @pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("[MASK]", 1),
-        ("[MASK][MASK]", 2),
-        ("[MASK] [MASK] a", 2),
-        ("a[MASK]b", 1),
-        ("[MASK]日本", 1),
-    ],
+    ("text", "count"), [("[MASK]", 1), ("[MASK][MASK]", 2), ("[MASK] [MASK] a", 2), ("a[MASK]b", 1), ("[MASK]日本", 1)]
 )
 def test_every_mask_is_found(tiny_tokenizer: Tokenizer, text: str, count: int) -> None:
     question = questions.fill_mask(text, Reader(tiny_tokenizer), top_k=3)
@@ -66,15 +59,11 @@ def test_every_mask_is_found(tiny_tokenizer: Tokenizer, text: str, count: int) -
     assert ids.count(tiny_tokenizer.mask_id) == count
 
 
-def test_masks_are_found_where_unknown_characters_become_bytes(
-    tmp_path: Path, python_text: Path
-) -> None:
+def test_masks_are_found_where_unknown_characters_become_bytes(tmp_path: Path, python_text: Path) -> None:
     from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 
     folder = tmp_path / "bytes"
-    train_tokenizer(
-        TokenizerTrainConfig(input=(python_text,), out=folder, vocab_size=700, byte_fallback=True)
-    )
+    train_tokenizer(TokenizerTrainConfig(input=(python_text,), out=folder, vocab_size=700, byte_fallback=True))
     tokenizer = Tokenizer.load(folder)
     assert "<0xEE>" in tokenizer.pieces("\ue000")
     expected = [*tokenizer.encode("the"), tokenizer.mask_id, *tokenizer.encode("value")]
@@ -99,9 +88,7 @@ def test_control_words_in_a_text_are_only_text(tiny_tokenizer: Tokenizer) -> Non
     assert tiny_tokenizer.pad_id not in ids
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"), [("no mask here", "has no"), ("[MASK] " * 70, "shorten it")]
-)
+@pytest.mark.parametrize(("text", "reason"), [("no mask here", "has no"), ("[MASK] " * 70, "shorten it")])
 def test_what_cannot_be_asked_says_why(tiny_tokenizer: Tokenizer, text: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         questions.fill_mask(text, Reader(tiny_tokenizer), top_k=3)
@@ -131,9 +118,7 @@ def test_padding_and_splitting_are_inverse() -> None:
     assert inputs.attention_mask.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
     assert inputs.masked_positions.tolist() == [2]
     hidden = inputs.input_ids[:, :, None].astype(np.float32)
-    rows = split(
-        features, {"last_hidden_state": hidden, "masked_logits": np.ones((1, 9), np.float32)}
-    )
+    rows = split(features, {"last_hidden_state": hidden, "masked_logits": np.ones((1, 9), np.float32)})
     assert [row["last_hidden_state"].ravel().tolist() for row in rows] == [[2, 5, 4, 3], [2, 3]]
     assert [len(row["masked_logits"]) for row in rows] == [1, 0]
 

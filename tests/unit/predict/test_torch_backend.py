@@ -36,9 +36,7 @@ print(after[1] / after[0])
 
 
 def test_a_gpu_that_is_not_there_is_one_line(
-    model_folder: Callable[..., Path],
-    onnx_folder: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
+    model_folder: Callable[..., Path], onnx_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import onnxruntime
     import torch
@@ -58,10 +56,6 @@ def test_new_shapes_cost_no_memory_in_the_long_run(model_folder: Callable[..., P
 
     environment = {name: value for name, value in os.environ.items() if name not in SHAPE_CACHES}
     done = subprocess.run(
-        [sys.executable, "-c", SHAPES, BUNDLED],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
+        [sys.executable, "-c", SHAPES, BUNDLED], capture_output=True, text=True, check=True, env=environment
     )
     assert float(done.stdout) < 1.1

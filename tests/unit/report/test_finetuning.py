@@ -118,9 +118,7 @@ def test_a_run_that_goes_on_has_a_page_too(tmp_path: Path) -> None:
     assert "Settings" in write_report(fresh).read_text()
 
 
-def test_the_table_says_what_was_learned_from(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_says_what_was_learned_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [write_run(tmp_path / "one"), write_seeds(tmp_path / "three")]
     table = score_table(runs)
     assert "| rte | accuracy | 0.625 | 0.5271 | 100 of 2,490 | 2 | 40 | all 277 | 1.5 |" in table

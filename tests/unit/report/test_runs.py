@@ -76,9 +76,7 @@ def test_a_damaged_run_is_told(folder: Path) -> None:
     assert "manifest.json" in damaged.state
 
 
-def test_the_command_prints_a_table_and_json(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_a_table_and_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["runs", str(folder), "--json"])
     rows = json.loads(capsys.readouterr().out)
     assert [row["run"] for row in rows][:2] == ["high", "low"]

@@ -131,9 +131,7 @@ def test_questions_of_one_request_are_answered_in_order() -> None:
         model = GatedModel()
         model.release()
         queue = batcher()
-        answers = await queue.ask(
-            cast(Predictor, model), [ask_sum(50, 3), ask_sum(200), ask_sum(7, 8)]
-        )
+        answers = await queue.ask(cast(Predictor, model), [ask_sum(50, 3), ask_sum(200), ask_sum(7, 8)])
         assert answers == [[50.0, 3.0], [200.0], [7.0, 8.0]]
         await queue.drain()
 
@@ -340,9 +338,7 @@ def test_models_and_outputs_do_not_mix() -> None:
     async def scenario() -> None:
         one, other = GatedModel(), GatedModel()
         queue = batcher()
-        asked = [
-            asyncio.create_task(ask(queue, model, ask_sum(8))) for model in (one, other, one, other)
-        ]
+        asked = [asyncio.create_task(ask(queue, model, ask_sum(8))) for model in (one, other, one, other)]
         await settle()
         one.release()
         other.release()

@@ -21,9 +21,7 @@ from litebert.serve.guards import MAX_VALUES, parse_body
         {str(i): 0 for i in range(MAX_VALUES + 1)},
     ],
 )
-def test_too_many_values_are_refused_unparsed(
-    value: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_values_are_refused_unparsed(value: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "from_json", lambda body: pytest.fail("it was parsed"))
     for body in (json.dumps({"text": value}), json.dumps({"text": value})[:-2], json.dumps(value)):
         with pytest.raises(HTTPException, match="more than") as refused:
@@ -31,9 +29,7 @@ def test_too_many_values_are_refused_unparsed(
         assert refused.value.status_code == 422
 
 
-@pytest.mark.parametrize(
-    "text", ["a,b[c{" * 40_000, '\\"' * 200_000 + "," * 99_000, "\\" * 200_000 + '"[,' * 99_999]
-)
+@pytest.mark.parametrize("text", ["a,b[c{" * 40_000, '\\"' * 200_000 + "," * 99_000, "\\" * 200_000 + '"[,' * 99_999])
 def test_what_stands_in_texts_is_not_counted(text: str) -> None:
     body = {"text": [text, "é[,{"], "top_k": 3}
     assert parse_body(json.dumps(body).encode()) == body

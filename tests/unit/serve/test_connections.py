@@ -109,9 +109,7 @@ def test_beyond_the_limit_of_requests_under_way_comes_503() -> None:
     on_stage(scenario, max_connections=2)
 
 
-@pytest.mark.parametrize(
-    "sent", [b"", b"GET /qu", b"POST /quick HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"]
-)
+@pytest.mark.parametrize("sent", [b"", b"GET /qu", b"POST /quick HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"])
 def test_the_connection_that_keeps_us_waiting_longest_makes_room(sent: bytes) -> None:
     async def scenario(stage: Stage) -> None:
         working, _ = await stage.connect(GET % b"slow")

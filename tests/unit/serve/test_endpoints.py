@@ -170,9 +170,7 @@ def test_every_request_example_is_answered(client: TestClient) -> None:
         ("/nowhere", {}, 404, "Not Found"),
     ],
 )
-def test_errors_say_what_is_wrong(
-    client: TestClient, path: str, body: object, status: int, words: str
-) -> None:
+def test_errors_say_what_is_wrong(client: TestClient, path: str, body: object, status: int, words: str) -> None:
     answer = client.post(path, json=body)
     assert answer.status_code == status
     assert words in answer.json()["error"]["message"]
@@ -190,9 +188,7 @@ def test_half_a_surrogate_pair_is_not_json(client: TestClient) -> None:
     assert "hex escape" in answer.json()["error"]["message"]
 
 
-def test_the_document_says_what_metrics_are_and_where_the_key_is_needed(
-    service: Service, config: ServeConfig
-) -> None:
+def test_the_document_says_what_metrics_are_and_where_the_key_is_needed(service: Service, config: ServeConfig) -> None:
     for key in (None, "secret"):
         with TestClient(create_app(service, replace(config, api_key=key))) as client:
             document = client.get("/openapi.json").json()
@@ -262,29 +258,21 @@ def test_a_large_body_is_refused(service: Service, config: ServeConfig) -> None:
         assert client.post("/tokenize", json={"text": "x"}).status_code == 200
 
 
-def test_the_key_is_needed_where_something_is_at_stake(
-    service: Service, config: ServeConfig
-) -> None:
+def test_the_key_is_needed_where_something_is_at_stake(service: Service, config: ServeConfig) -> None:
     with TestClient(create_app(service, replace(config, api_key="secret"))) as client:
         for path in ("/health", "/ready", "/", "/docs", "/static/style.css"):
             assert client.get(path).status_code == 200, path
         for path in ("/info", "/metrics"):
             assert client.get(path).status_code == 401
-        wrong = client.post(
-            "/tokenize", json={"text": "x"}, headers={"Authorization": "Bearer wrong"}
-        )
+        wrong = client.post("/tokenize", json={"text": "x"}, headers={"Authorization": "Bearer wrong"})
         assert wrong.status_code == 401
         assert wrong.headers["WWW-Authenticate"] == "Bearer"
-        right = client.post(
-            "/tokenize", json={"text": "x"}, headers={"Authorization": "Bearer secret"}
-        )
+        right = client.post("/tokenize", json={"text": "x"}, headers={"Authorization": "Bearer secret"})
         assert right.status_code == 200
 
 
 @pytest.mark.parametrize("configured", ["secret", "secret\n", " secret\r\n"])
-def test_the_key_is_read_as_people_write_it(
-    configured: str, service: Service, config: ServeConfig
-) -> None:
+def test_the_key_is_read_as_people_write_it(configured: str, service: Service, config: ServeConfig) -> None:
     with TestClient(create_app(service, replace(config, api_key=configured))) as client:
         for sent, status in (
             ("Bearer secret", 200),
@@ -348,9 +336,7 @@ def test_a_fault_of_the_server_is_counted_as_one(service: Service, config: Serve
     assert {"408", "500"} <= document["paths"]["/fill-mask"]["post"]["responses"].keys()
 
 
-def test_a_model_file_that_went_away_is_the_servers_fault(
-    tmp_path: Path, onnx_folder: Callable[..., Path]
-) -> None:
+def test_a_model_file_that_went_away_is_the_servers_fault(tmp_path: Path, onnx_folder: Callable[..., Path]) -> None:
     import shutil
 
     folder = tmp_path / "model"
@@ -477,8 +463,7 @@ def test_metrics_and_access_log(service: Service, config: ServeConfig) -> None:
 
 def test_other_sites_get_no_permission(client: TestClient) -> None:
     answer = client.options(
-        "/fill-mask",
-        headers={"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "POST"},
+        "/fill-mask", headers={"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "POST"}
     )
     assert not any(name.lower().startswith("access-control") for name in answer.headers)
 
@@ -504,9 +489,7 @@ def test_two_models_of_one_name_are_told_apart(config: ServeConfig) -> None:
     assert len(set(names)) == 2
 
 
-def test_a_classifier_that_gives_only_logits_is_served(
-    tmp_path: Path, onnx_folder: Callable[..., Path]
-) -> None:
+def test_a_classifier_that_gives_only_logits_is_served(tmp_path: Path, onnx_folder: Callable[..., Path]) -> None:
     """As Optimum exports it: in a folder of its own, without the hidden states."""
     import shutil
 
@@ -538,9 +521,7 @@ def test_a_server_may_run_fewer_layers(model_folder: Callable[..., Path]) -> Non
         assert client.get("/info").json()["models"][0]["num_layers"] == 2
 
 
-def test_info_says_how_many_layers_of_an_export_run(
-    tmp_path: Path, model_folder: Callable[..., Path]
-) -> None:
+def test_info_says_how_many_layers_of_an_export_run(tmp_path: Path, model_folder: Callable[..., Path]) -> None:
     from litebert.interop.onnx.export import export_onnx
 
     export_onnx(model_folder("pretraining"), tmp_path / "whole")

@@ -14,14 +14,7 @@ from litebert.serve.app import create_app
 from litebert.serve.config import ServeConfig
 from litebert.serve.service import Service
 
-HEADS = (
-    "pretraining",
-    "classification",
-    "span",
-    "multiple_choice",
-    "token_classification",
-    "regression",
-)
+HEADS = ("pretraining", "classification", "span", "multiple_choice", "token_classification", "regression")
 
 FIELDS = {
     "/fill-mask": ("text", "top_k", "model"),
@@ -59,13 +52,9 @@ STRINGS = (
 
 @pytest.fixture(scope="module")
 def client(onnx_folder: Callable[..., Path]) -> Iterator[TestClient]:
-    config = ServeConfig(
-        model=tuple(onnx_folder(head) for head in HEADS), threads=1, max_characters=2000
-    )
+    config = ServeConfig(model=tuple(onnx_folder(head) for head in HEADS), threads=1, max_characters=2000)
     # What the application does not catch becomes an answer of 500 here, not an exception.
-    with TestClient(
-        create_app(Service.load(config), config), raise_server_exceptions=False
-    ) as client:
+    with TestClient(create_app(Service.load(config), config), raise_server_exceptions=False) as client:
         yield client
 
 

@@ -58,14 +58,8 @@ def test_dimensions_are_cut_and_scaled_anew(client: TestClient, service: Service
     size = whole.shape[1]
     cut = embed(client, input="a name", dimensions=size - 3)
     assert np.allclose(cut, whole[:, :-3] / np.linalg.norm(whole[:, :-3]), atol=1e-6)
-    assert np.allclose(
-        embed(client, input="a name", dimensions=size), embed(client, input="a name")
-    )
-    for dimensions, words in (
-        (size + 1, f"have {size}"),
-        (0, "dimensions: "),
-        (-1, "dimensions: "),
-    ):
+    assert np.allclose(embed(client, input="a name", dimensions=size), embed(client, input="a name"))
+    for dimensions, words in ((size + 1, f"have {size}"), (0, "dimensions: "), (-1, "dimensions: ")):
         refused = client.post("/v1/embeddings", json={"input": "a", "dimensions": dimensions})
         assert refused.status_code == 422
         assert words in refused.json()["error"]["message"]
@@ -148,9 +142,7 @@ def test_rerank_has_the_shape_of_tei(onnx_folder: Callable[..., Path]) -> None:
     texts = ["a name", "the value", "of it all", "function"]
     expected = [
         float(str(answer["value"]))
-        for answer in service.models[0].predictor.predict(
-            [{"text": "a query", "text_pair": text} for text in texts]
-        )
+        for answer in service.models[0].predictor.predict([{"text": "a query", "text_pair": text} for text in texts])
     ]
     with TestClient(create_app(service, config)) as client:
         body = {"query": "a query", "texts": texts}
@@ -212,9 +204,7 @@ def address(service: Service, config: ServeConfig) -> Iterator[Callable[..., str
         thread.join()
 
 
-def test_the_client_of_openai_with_its_defaults(
-    address: Callable[..., str], service: Service
-) -> None:
+def test_the_client_of_openai_with_its_defaults(address: Callable[..., str], service: Service) -> None:
     openai = pytest.importorskip("openai", reason="needs `pip install litebert[clients]`")
     client = openai.OpenAI(base_url=address(api_key="secret"), api_key="secret")
     texts = ["a name", "the value of it", ""]

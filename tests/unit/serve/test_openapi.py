@@ -47,9 +47,7 @@ OPERATIONS = ("/health", "/ready", "/info", "/metrics", "/v1/models", "/v1/model
 @pytest.fixture(scope="module")
 def document(onnx_folder: Callable[..., Path]) -> Iterator[BaseSchema]:
     """The document of a server that listens on a port of its own."""
-    config = ServeConfig(
-        model=tuple(onnx_folder(head) for head in HEADS), threads=1, max_characters=2000
-    )
+    config = ServeConfig(model=tuple(onnx_folder(head) for head in HEADS), threads=1, max_characters=2000)
     app = create_app(Service.load(config), config)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
@@ -64,19 +62,14 @@ def document(onnx_folder: Callable[..., Path]) -> Iterator[BaseSchema]:
 
 @pytest.mark.parametrize(
     ("path", "mode"),
-    [(path, "positive") for path in QUESTIONS + OPERATIONS]
-    + [(path, "negative") for path in QUESTIONS],
+    [(path, "positive") for path in QUESTIONS + OPERATIONS] + [(path, "negative") for path in QUESTIONS],
 )
-def test_every_answer_is_one_that_the_document_promises(
-    document: BaseSchema, path: str, mode: str
-) -> None:
+def test_every_answer_is_one_that_the_document_promises(document: BaseSchema, path: str, mode: str) -> None:
     """No 500; status, headers and body as described; what the schema forbids is refused."""
     (operation,) = document[path].values()
     drawn = operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode))
 
-    @settings(
-        max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(case=drawn)
     def check(case: Case[Any]) -> None:
         # A text without [MASK], say, is right by the schema and refused all the same.

@@ -34,9 +34,7 @@ OUTPUTS: dict[Head, tuple[list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("head", OUTPUTS)
-def test_the_graph_gives_what_the_page_asks(
-    tmp_path: Path, onnx_folder: Folder, head: Head
-) -> None:
+def test_the_graph_gives_what_the_page_asks(tmp_path: Path, onnx_folder: Folder, head: Head) -> None:
     write_page_model(onnx_folder(head), tmp_path, "tiny")
     outputs, can = OUTPUTS[head]
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
@@ -63,9 +61,7 @@ def test_int8_is_taken_where_it_is_there_and_made_where_it_is_not(
     assert found == {"weights": "onnx int8", "hub": "onnx int8", "float32": "onnx float32"}
 
 
-def test_a_head_that_the_page_has_no_code_for_is_refused(
-    tmp_path: Path, onnx_folder: Folder
-) -> None:
+def test_a_head_that_the_page_has_no_code_for_is_refused(tmp_path: Path, onnx_folder: Folder) -> None:
     with pytest.raises(InputError, match="is a span model; a page runs those that fill masks"):
         write_page_model(onnx_folder("span"), tmp_path, "tiny")
 
@@ -74,9 +70,7 @@ def test_a_page_without_the_runtime_is_not_written(
     tmp_path: Path, onnx_folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "RUNTIME", tmp_path / "nothing")
-    with pytest.raises(
-        ConfigError, match="has no onnxruntime-web, which the page needs; run `make"
-    ):
+    with pytest.raises(ConfigError, match="has no onnxruntime-web, which the page needs; run `make"):
         export_page(onnx_folder("encoder"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -107,9 +101,7 @@ def client(onnx_folder: Folder) -> Iterator[TestClient]:
         yield client
 
 
-def test_the_server_gives_its_page_the_files_of_a_model(
-    client: TestClient, onnx_folder: Folder
-) -> None:
+def test_the_server_gives_its_page_the_files_of_a_model(client: TestClient, onnx_folder: Folder) -> None:
     for name in PAGE_FILES:
         answer = client.get(f"/here/pretraining/{name}")
         assert answer.status_code == 200, name
@@ -132,9 +124,7 @@ def test_the_server_gives_its_page_the_files_of_a_model(
         ("/here/pretraining/..%2f..%2fmodel.json", 404, ""),
     ],
 )
-def test_other_files_and_models_are_not_given(
-    client: TestClient, path: str, status: int, words: str
-) -> None:
+def test_other_files_and_models_are_not_given(client: TestClient, path: str, status: int, words: str) -> None:
     answer = client.get(path)
     assert answer.status_code == status
     assert words in answer.text

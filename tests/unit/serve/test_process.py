@@ -54,9 +54,7 @@ class Running:
 
 @contextmanager
 def running(
-    *arguments: str,
-    program: tuple[str, ...] = (sys.executable, "-c", WITHOUT_TORCH),
-    stdin: int | None = None,
+    *arguments: str, program: tuple[str, ...] = (sys.executable, "-c", WITHOUT_TORCH), stdin: int | None = None
 ) -> Iterator[Running]:
     command = [*program, "serve", "--port", "0", "--threads", "1", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, stdin=stdin)
@@ -88,18 +86,14 @@ def test_an_onnx_folder_is_served_without_torch(onnx_folder: Callable[..., Path]
 
 def test_commands_run_without_torch(onnx_folder: Callable[..., Path]) -> None:
     arguments = ["fill-mask", "--model", str(onnx_folder("pretraining")), "a [MASK]", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["masks"]
 
 
 def test_export_needs_no_torch(tmp_path: Path, model_folder: Callable[..., Path]) -> None:
     arguments = ["export", "onnx", str(model_folder("span")), str(tmp_path / "out"), "--int8"]
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "integer products" in done.stdout
 
@@ -110,10 +104,7 @@ def test_sigterm_finishes_what_was_accepted(onnx_folder: Callable[..., Path]) ->
     with running("--model", folder, *limits) as server:
         body = {"input": ["the value of a name " * 12] * 500}
         answers: list[tuple[int, dict[str, Any]]] = []
-        asking = [
-            threading.Thread(target=lambda: answers.append(server.ask("/v1/embeddings", body)))
-            for _ in range(3)
-        ]
+        asking = [threading.Thread(target=lambda: answers.append(server.ask("/v1/embeddings", body))) for _ in range(3)]
         for thread in asking:
             thread.start()
         while server.ask("/info")[0] != 200 or active(server) < 3:
@@ -205,9 +196,7 @@ def test_more_connections_than_files_stop_nothing(onnx_folder: Callable[..., Pat
             assert server.ask("/health")[0] == 200
 
 
-def test_neither_an_unread_log_nor_the_signals_of_others_stop_the_server(
-    onnx_folder: Callable[..., Path],
-) -> None:
+def test_neither_an_unread_log_nor_the_signals_of_others_stop_the_server(onnx_folder: Callable[..., Path]) -> None:
     with running("--model", str(onnx_folder("pretraining")), stdin=subprocess.DEVNULL) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -220,9 +209,7 @@ def test_neither_an_unread_log_nor_the_signals_of_others_stop_the_server(
         assert server.process.wait() == 0
 
 
-def test_a_taken_port_and_a_missing_model_are_one_line_each(
-    onnx_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_taken_port_and_a_missing_model_are_one_line_each(onnx_folder: Callable[..., Path], tmp_path: Path) -> None:
     folder = str(onnx_folder("pretraining"))
     with running("--model", folder) as server:
         for arguments, words in (
@@ -267,18 +254,14 @@ def clean_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(work / "env", with_pip=True)
     python = work / "env/bin/python"
     install = [str(python), "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
-    installed = subprocess.run(
-        [*install, ".[serve,onnx]"], cwd=work / "project", capture_output=True, text=True
-    )
+    installed = subprocess.run([*install, ".[serve,onnx]"], cwd=work / "project", capture_output=True, text=True)
     if installed.returncode:
         pytest.skip(f"packages cannot be installed here: {installed.stderr[-300:]}")
     return python
 
 
 @pytest.mark.slow
-def test_a_clean_install_without_torch_serves(
-    clean_python: Path, onnx_folder: Callable[..., Path]
-) -> None:
+def test_a_clean_install_without_torch_serves(clean_python: Path, onnx_folder: Callable[..., Path]) -> None:
     missing = subprocess.run([clean_python, "-c", "import torch"], capture_output=True)
     assert missing.returncode != 0, "the environment has torch"
     folders = [str(onnx_folder(head, int8=True)) for head in ("pretraining", "classification")]
@@ -297,10 +280,7 @@ def test_a_clean_install_without_torch_serves(
 
 @pytest.mark.slow
 def test_a_clean_install_without_torch_predicts(
-    clean_python: Path,
-    onnx_folder: Callable[..., Path],
-    model_folder: Callable[..., Path],
-    tmp_path: Path,
+    clean_python: Path, onnx_folder: Callable[..., Path], model_folder: Callable[..., Path], tmp_path: Path
 ) -> None:
     def litebert(*arguments: object, sent: str = "") -> subprocess.CompletedProcess[str]:
         command = [str(clean_python), "-m", "litebert", *map(str, arguments)]
@@ -313,10 +293,7 @@ def test_a_clean_install_without_torch_predicts(
     shutil.copytree(onnx_folder("classification"), tmp_path / "names")
     TaskFile("names", "classification", labels, max_length=32).write(tmp_path / "names")
     rows = '{"text": "a name", "id": 1}\n{"text": "the value", "id": 2}\n'
-    for task, folder, key in (
-        ([], tmp_path / "names", "label"),
-        (["embed"], onnx_folder("pretraining"), "embedding"),
-    ):
+    for task, folder, key in (([], tmp_path / "names", "label"), (["embed"], onnx_folder("pretraining"), "embedding")):
         answered = litebert("predict", *task, "--model", folder, sent=rows)
         assert answered.returncode == 0, answered.stderr
         answers = [json.loads(line) for line in answered.stdout.splitlines()]

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from litebert.tasks.base import Example
-from litebert.tasks.baselines import (
-    bags_of_words,
-    baseline_of,
-    is_linear,
-    linear_predictions,
-    word_predictions,
-)
+from litebert.tasks.baselines import bags_of_words, baseline_of, is_linear, linear_predictions, word_predictions
 from litebert.tasks.forms.similarity import SimilarityForm
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.texts import ClassificationForm, MultiLabelForm, RegressionForm
@@ -24,12 +18,7 @@ def example(text: str, gold: float, text_pair: str | None = None) -> Example:
     return Example(text, text, text_pair, gold=gold)
 
 
-TRAIN = [
-    example("A fine film", 1),
-    example("a dull film !", 0),
-    example("fine", 1),
-    example("dull", 0),
-] * 4
+TRAIN = [example("A fine film", 1), example("a dull film !", 0), example("fine", 1), example("dull", 0)] * 4
 DEV = [example("the finest, no: a fine one", 1), example("dull", 0)]
 
 

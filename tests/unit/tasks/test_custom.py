@@ -27,9 +27,7 @@ KINDS: dict[str, tuple[str, dict[str, object], int | float | tuple[Any, ...], se
         {"accuracy", "f1_macro", "matthews", "f1"},
     ),
     "pair_classification": (
-        'labels = ["no", "yes"]\n'
-        + FILES
-        + '[columns]\ntext = "t"\ntext_pair = "u"\nlabel = "l"\n',
+        'labels = ["no", "yes"]\n' + FILES + '[columns]\ntext = "t"\ntext_pair = "u"\nlabel = "l"\n',
         {"t": "a", "u": "b", "l": "yes"},
         1,
         {"accuracy", "f1_macro", "matthews", "f1"},
@@ -67,9 +65,7 @@ KINDS: dict[str, tuple[str, dict[str, object], int | float | tuple[Any, ...], se
 }
 
 
-def make(
-    tmp_path: Path, kind: str, rows: Sequence[Mapping[str, object]], head: str = ""
-) -> CustomTask:
+def make(tmp_path: Path, kind: str, rows: Sequence[Mapping[str, object]], head: str = "") -> CustomTask:
     body = KINDS[kind][0]
     (tmp_path / "task.toml").write_text(f'name = "mine"\nkind = "{kind}"\n{head}{body}')
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -77,9 +73,7 @@ def make(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_reads_scores_and_writes(
-    tmp_path: Path, kind: str, words: WordTokenizer
-) -> None:
+def test_every_kind_reads_scores_and_writes(tmp_path: Path, kind: str, words: WordTokenizer) -> None:
     _, row, gold, metrics = KINDS[kind]
     task = make(tmp_path, kind, [row, row])
     examples = task.read(tmp_path, "train", RowProblems(strict=True))
@@ -137,9 +131,7 @@ def test_a_score_is_a_finite_number(tmp_path: Path, label: str) -> None:
 
 
 def test_an_answer_start_of_minus_one_is_unknown(tmp_path: Path) -> None:
-    rows = [
-        {"t": "Ann met Ann.", "q": "Who?", "a": "Ann", "s": start} for start in (-1, 0, 8, 5, 99)
-    ]
+    rows = [{"t": "Ann met Ann.", "q": "Who?", "a": "Ann", "s": start} for start in (-1, 0, 8, 5, 99)]
     make(tmp_path, "span_extraction", rows)
     with (tmp_path / "task.toml").open("a") as stream:
         stream.write('answer_start = "s"\n')
@@ -205,9 +197,7 @@ def test_unanswerable_questions_are_allowed_when_the_file_says_so(tmp_path: Path
         ('name = "x"\nkind = "classify"\n' + FILES, "Did you mean 'classification'"),
         ('name = "x"\nkind = "regression"\n' + FILES, "needs columns.text"),
         (
-            'name = "x"\nkind = "classification"\nlabels = ["one"]\n'
-            + FILES
-            + '[columns]\ntext="t"\nlabel="l"\n',
+            'name = "x"\nkind = "classification"\nlabels = ["one"]\n' + FILES + '[columns]\ntext="t"\nlabel="l"\n',
             "at least two names in 'labels'",
         ),
         ('name = "x"\nkind = "regression"\nlables = []\n' + FILES, "Did you mean 'labels'"),

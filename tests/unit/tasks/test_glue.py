@@ -45,16 +45,7 @@ def test_root_and_task_folder_give_the_same(tmp_path: Path) -> None:
 
 def test_columns_are_found_by_name_whatever_their_number(tmp_path: Path) -> None:
     short = write(tmp_path / "a.tsv", "index\tsentence1\tsentence2\tgold_label", "0\tp\th\tneutral")
-    names = [
-        "index",
-        "promptID",
-        "genre",
-        "parse",
-        "sentence1",
-        "sentence2",
-        "label1",
-        "gold_label",
-    ]
+    names = ["index", "promptID", "genre", "parse", "sentence1", "sentence2", "label1", "gold_label"]
     long = write(tmp_path / "b.tsv", "\t".join(names), "0\t1\tx\t(y)\tp\th\tentailment\tneutral")
     task = GLUE_TASKS["mnli"]
     short_examples = task.read(short, "dev_matched", RowProblems())
@@ -89,12 +80,7 @@ def test_bad_rows_are_reported_with_file_and_row_and_counted(tmp_path: Path) -> 
     problems = RowProblems()
     examples = GLUE_TASKS["qqp"].read(tmp_path, "train", problems)
     assert [e.id for e in examples] == ["0", "5"]
-    assert problems.counts() == {
-        "missing column": 1,
-        "unknown label": 1,
-        "empty text": 1,
-        "overlong text": 1,
-    }
+    assert problems.counts() == {"missing column": 1, "unknown label": 1, "empty text": 1, "overlong text": 1}
     report = problems.report()
     for line, row in zip(report, (3, 4, 5, 6), strict=False):
         assert line.startswith(f"{path}:{row}: ")
@@ -122,9 +108,7 @@ def test_every_bad_row_is_written(tmp_path: Path) -> None:
     GLUE_TASKS["sst2"].read(path, "dev", problems)
     problems.write(tmp_path / "bad_rows.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "bad_rows.jsonl").read_text().splitlines()]
-    assert [(row["row"], row["reason"]) for row in rows] == [
-        (number, "unknown label") for number in range(3, 8)
-    ]
+    assert [(row["row"], row["reason"]) for row in rows] == [(number, "unknown label") for number in range(3, 8)]
     RowProblems().write(tmp_path / "none.jsonl")
     assert not (tmp_path / "none.jsonl").exists()
 
@@ -139,9 +123,7 @@ def test_missing_files_and_columns_say_what_was_expected(tmp_path: Path) -> None
 
 def test_leaderboard_tables(tmp_path: Path) -> None:
     mnli, stsb = GLUE_TASKS["mnli"], GLUE_TASKS["stsb"]
-    (path,) = mnli.write_predictions(
-        tmp_path, "test_mismatched", [], [Prediction("0", 1), Prediction("1", 0)]
-    )
+    (path,) = mnli.write_predictions(tmp_path, "test_mismatched", [], [Prediction("0", 1), Prediction("1", 0)])
     assert path.name == "MNLI-mm.tsv"
     assert path.read_text() == "index\tprediction\n0\tentailment\n1\tcontradiction\n"
     (path,) = stsb.write_predictions(tmp_path, "test", [], [Prediction("0", 5.25)])
@@ -154,15 +136,11 @@ def test_a_written_table_scores_as_the_predictions_it_holds(tmp_path: Path) -> N
     examples = task.read(data, "dev", RowProblems())
     predictions = [Prediction(e.id, int(i in (1, 2, 3))) for i, e in enumerate(examples)]
     (path,) = task.write_predictions(tmp_path, "dev", examples, predictions)
-    assert task.score_file(path, data, "dev", None, RowProblems()) == task.score(
-        examples, predictions
-    )
+    assert task.score_file(path, data, "dev", None, RowProblems()) == task.score(examples, predictions)
     assert task.score(examples, predictions) == {"accuracy": 5 / 8}
 
 
-def test_scores_outside_the_range_are_scored_and_cut_only_for_the_leaderboard(
-    tmp_path: Path,
-) -> None:
+def test_scores_outside_the_range_are_scored_and_cut_only_for_the_leaderboard(tmp_path: Path) -> None:
     lines = (f"a\tb\t{score}" for score in (5.0, 4.0, 1.0, 0.0))
     data = write(tmp_path / "dev.tsv", "sentence1\tsentence2\tscore", *lines)
     task = GLUE_TASKS["stsb"]
@@ -211,10 +189,7 @@ def test_scoring_names_what_is_wrong_with_predictions(tmp_path: Path) -> None:
 def test_predictions_of_another_split_are_refused(tmp_path: Path) -> None:
     data = write(tmp_path / "dev.tsv", "sentence\tlabel", "a\t1", "b\tmaybe", "c\t0")
     task = GLUE_TASKS["sst2"]
-    three, four = (
-        write(tmp_path / f"{n}.tsv", "index\tprediction", *(f"{i}\t1" for i in range(n)))
-        for n in (3, 4)
-    )
+    three, four = (write(tmp_path / f"{n}.tsv", "index\tprediction", *(f"{i}\t1" for i in range(n))) for n in (3, 4))
     # The second row is skipped for its label, so one prediction may be left over.
     assert task.score_file(three, data, "dev", None, RowProblems()) == {"accuracy": 0.5}
     with pytest.raises(DataError, match=r"2 of 4 predictions are for no example \(first: 1\)"):

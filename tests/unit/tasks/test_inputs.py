@@ -80,11 +80,7 @@ def test_predictions_of_texts() -> None:
 def test_a_model_with_other_labels_is_refused() -> None:
     form = ClassificationForm(("no", "yes"))
     with pytest.raises(InputError, match="3 labels, the task 2"):
-        form.decode(
-            [Example("0", "a")],
-            [type("F", (), {"example": 0})()],
-            [{"logits": np.zeros(3, np.float32)}],
-        )
+        form.decode([Example("0", "a")], [type("F", (), {"example": 0})()], [{"logits": np.zeros(3, np.float32)}])
 
 
 def test_a_tagger_with_other_labels_is_refused(words: WordTokenizer) -> None:
@@ -136,21 +132,12 @@ def test_option_names() -> None:
     ]  # fmt: skip
 
 
-def test_tags_stand_at_the_first_piece_and_long_texts_are_cut_between_words(
-    words: WordTokenizer,
-) -> None:
+def test_tags_stand_at_the_first_piece_and_long_texts_are_cut_between_words(words: WordTokenizer) -> None:
     form = TagForm(("O", "B-X"))
     example = Example("0", "", words=("a-b", "c", "d"), gold=(1, 0, 1))
     features = form.features([example], words, max_length=6)
     assert features[0].target is not None
-    assert features[0].target.tolist() == [
-        IGNORED_LABEL,
-        1,
-        IGNORED_LABEL,
-        IGNORED_LABEL,
-        0,
-        IGNORED_LABEL,
-    ]
+    assert features[0].target.tolist() == [IGNORED_LABEL, 1, IGNORED_LABEL, IGNORED_LABEL, 0, IGNORED_LABEL]
     batch = pad(features, words.pad_id)
     logits = np.zeros((2, 6, 2), np.float32)
     logits[0, 1, 1] = logits[1, 1, 1] = 5.0
@@ -183,8 +170,6 @@ def test_every_word_gets_a_tag_even_one_of_no_pieces(words: WordTokenizer) -> No
         (ChoiceForm(), {"text": "p", "options": "ab"}, "list of texts"),
     ],
 )
-def test_requests_are_refused_in_one_line(
-    form: Form, record: dict[str, object], message: str
-) -> None:
+def test_requests_are_refused_in_one_line(form: Form, record: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         form.parse(record, "0")

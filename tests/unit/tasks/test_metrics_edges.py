@@ -6,13 +6,7 @@ import pytest
 
 from litebert.common.errors import DataError
 from litebert.tasks import metrics
-from litebert.tasks.squad_metrics import (
-    exact_match,
-    normalize_answer,
-    squad1_scores,
-    squad2_scores,
-    token_f1,
-)
+from litebert.tasks.squad_metrics import exact_match, normalize_answer, squad1_scores, squad2_scores, token_f1
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,7 @@ def test_labels_of_every_kind_have_an_order(
     tmp_path: Path, kind: str, cells: list[str], labels: tuple[str, ...]
 ) -> None:
     (tmp_path / "task.toml").write_text(
-        f'name = "x"\nkind = "{kind}"\n[files]\ntrain = "a.jsonl"\n'
-        '[columns]\ntext = "t"\nwords = "t"\nlabel = "l"\n'
+        f'name = "x"\nkind = "{kind}"\n[files]\ntrain = "a.jsonl"\n[columns]\ntext = "t"\nwords = "t"\nlabel = "l"\n'
     )
     lines = [json.dumps({"t": f"a {n}", "l": cell}) for n, cell in enumerate(cells)]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
@@ -173,9 +172,7 @@ def test_decimal_commas_are_numbers_and_thousands_are_not_guessed(tmp_path: Path
         ("sentence1,sentence2,score", ("a,b,4.5", "c,d,3"), "regression"),
     ],
 )
-def test_a_plain_table_is_a_task(
-    tmp_path: Path, header: str, cells: tuple[str, ...], kind: str
-) -> None:
+def test_a_plain_table_is_a_task(tmp_path: Path, header: str, cells: tuple[str, ...], kind: str) -> None:
     (tmp_path / "films.csv").write_text("\n".join([header, *cells]))
     task = find_task(str(tmp_path / "films.csv"))
     assert isinstance(task, CustomTask)

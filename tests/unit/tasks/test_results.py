@@ -17,12 +17,7 @@ from litebert.tasks.benchmarks.squad import SQUAD_TASKS
 from litebert.tasks.forms.kinds import FORMS, Kind, form_of_head
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.tags import TagForm
-from litebert.tasks.forms.texts import (
-    ChoiceForm,
-    ClassificationForm,
-    MultiLabelForm,
-    RegressionForm,
-)
+from litebert.tasks.forms.texts import ChoiceForm, ClassificationForm, MultiLabelForm, RegressionForm
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import worst_mistakes
 from litebert.tasks.task_file import TaskFile
@@ -42,9 +37,7 @@ def test_the_baseline_of_classes_is_the_majority_of_the_training_data() -> None:
 def test_baselines_of_the_other_kinds() -> None:
     scores = RegressionForm().baseline(examples([1.0, 3.0]), examples([0.0] * 3))
     assert [p.value for p in scores] == pytest.approx([2.0] * 3)
-    labels = MultiLabelForm(("a", "b")).baseline(
-        examples([(1, 0), (1, 0), (1, 1)]), examples([None])
-    )
+    labels = MultiLabelForm(("a", "b")).baseline(examples([(1, 0), (1, 0), (1, 1)]), examples([None]))
     assert labels[0].value == (1, 0)
     tags = TagForm(("O", "B")).baseline(examples([(0, 0, 1)]), [Example("0", "", words=("x", "y"))])
     assert tags[0].value == (0, 0)
@@ -52,17 +45,11 @@ def test_baselines_of_the_other_kinds() -> None:
 
 
 def test_the_baseline_of_spans_never_looks_at_the_answer() -> None:
-    dev = [
-        Example(str(i), "one two three four five", "?", gold=(Answer("five", 19),))
-        for i in range(9)
-    ]
+    dev = [Example(str(i), "one two three four five", "?", gold=(Answer("five", 19),)) for i in range(9)]
     guesses = SpanForm().baseline([], dev)
     assert len({p.value for p in guesses}) > 1
     assert all(len(str(p.value).split()) == 3 for p in guesses)
-    unanswerable = [
-        Example("0", "one", "?", gold=()),
-        Example("1", "one", "?", gold=(Answer("one", 0),)),
-    ]
+    unanswerable = [Example("0", "one", "?", gold=()), Example("1", "one", "?", gold=(Answer("one", 0),))]
     task = SQUAD_TASKS["squad2"]
     scores = task.score(unanswerable, task.form.baseline([], unanswerable))
     assert (scores["exact"], scores["best_f1"]) == (50.0, 50.0)
@@ -81,10 +68,7 @@ def test_worst_mistakes_are_those_the_model_was_surest_of() -> None:
     assert [(m["id"], m["gold"], m["predicted"]) for m in found] == [
         ("2", "yes", "no"), ("0", "no", "yes"),
     ]  # fmt: skip
-    assert form.confusion(golds, predictions) == {
-        "labels": ["no", "yes"],
-        "matrix": [[1, 1], [1, 1]],
-    }
+    assert form.confusion(golds, predictions) == {"labels": ["no", "yes"], "matrix": [[1, 1], [1, 1]]}
     assert RegressionForm().confusion([], []) is None
 
 
@@ -93,9 +77,7 @@ def test_mistakes_of_spans_scores_and_tags() -> None:
     wrong = [Prediction("0", "sat", spans=(Span("sat", 4, 7, 1.0, 0.7),))]
     assert worst_mistakes(SpanForm(), gold, wrong)[0]["badness"] == 0.7
     assert worst_mistakes(SpanForm(), gold, [Prediction("0", "Ann")]) == []
-    numbers = worst_mistakes(
-        RegressionForm(), examples([1.0, 5.0]), [Prediction("0", 1.5), Prediction("1", 1.0)]
-    )
+    numbers = worst_mistakes(RegressionForm(), examples([1.0, 5.0]), [Prediction("0", 1.5), Prediction("1", 1.0)])
     assert [m["id"] for m in numbers] == ["1", "0"]
     tagged = [Example("0", "", words=("a", "b"), gold=(1, 0))]
     (mistake,) = worst_mistakes(TagForm(("O", "B")), tagged, [Prediction("0", (0, 0))])
@@ -158,18 +140,12 @@ def test_every_kind_has_a_form_and_every_task_head_a_kind() -> None:
             assert head in form.heads
             outputs = ("last_hidden_state",) if head == "encoder" else row.output_names
             assert form.outputs(frozenset((*row.output_names, "last_hidden_state"))) == outputs
-    assert form_of_head("classification", ("a", "b"), multi_label=True) == MultiLabelForm(
-        ("a", "b")
-    )
+    assert form_of_head("classification", ("a", "b"), multi_label=True) == MultiLabelForm(("a", "b"))
     assert form_of_head("squad2") == SpanForm(may_be_unanswerable=True)
 
 
 def test_the_head_of_spans_follows_the_task_unless_told() -> None:
     for unanswerable, auto in ((False, "span"), (True, "squad2")):
         form = SpanForm(may_be_unanswerable=unanswerable)
-        assert [form.head(choice) for choice in ("auto", "paper", "classic")] == [
-            auto,
-            "squad2",
-            "span",
-        ]
+        assert [form.head(choice) for choice in ("auto", "paper", "classic")] == [auto, "squad2", "span"]
     assert RegressionForm().head("paper") == "regression"

@@ -103,9 +103,7 @@ def test_ranks_are_those_of_a_full_sort() -> None:
     names = list(dict.fromkeys([*texts[0], *texts[1], "extra"]))
     rows = generator.integers(-2, 3, (len(names), 4)).astype(np.float32)  # many ties
     vectors = Vectors({name: i for i, name in enumerate(names)}, rows)
-    examples = [
-        Example(str(i), a, b, gold=EQUAL) for i, (a, b) in enumerate(zip(*texts, strict=True))
-    ]
+    examples = [Example(str(i), a, b, gold=EQUAL) for i, (a, b) in enumerate(zip(*texts, strict=True))]
     examples.append(Example("c", "extra", gold=EQUAL, group=CORPUS))
     found = compared(examples, vectors)
     documents = [*texts[1], "extra"]

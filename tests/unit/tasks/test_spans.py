@@ -23,9 +23,7 @@ def test_windows_cover_every_piece_and_stop_at_the_end(pieces: int, size: int, s
 
 
 @given(st.integers(1, 120), st.integers(1, 40), st.integers(1, 40))
-def test_each_piece_belongs_to_the_one_window_with_most_context(
-    pieces: int, size: int, stride: int
-) -> None:
+def test_each_piece_belongs_to_the_one_window_with_most_context(pieces: int, size: int, stride: int) -> None:
     starts = window_starts(pieces, size, stride)
     owned = max_context(starts, size, pieces)
     for piece in range(pieces):
@@ -109,10 +107,7 @@ def test_decoding_equals_brute_force(words: WordTokenizer, seed: int) -> None:
         for i in range(len(passage.starts)):
             for j in range(i, min(i + 4, len(passage.starts))):
                 if passage.max_context[i]:
-                    score = (
-                        output["start_logits"][passage.first + i]
-                        + output["end_logits"][passage.first + j]
-                    )
+                    score = output["start_logits"][passage.first + i] + output["end_logits"][passage.first + j]
                     key = (int(passage.starts[i]), int(passage.ends[j]))
                     spans[key] = max(spans.get(key, -1e9), float(score))
     best = sorted(spans.items(), key=lambda item: -item[1])[:6]
@@ -147,9 +142,7 @@ def test_no_answer_when_cls_scores_highest(words: WordTokenizer) -> None:
     start[4] = end[4] = 2.0
     for null, expected in ((0.0, "Ann"), (3.0, "")):
         start[0] = end[0] = null
-        (prediction,) = form.decode(
-            [example], [feature], [{"start_logits": start, "end_logits": end}]
-        )
+        (prediction,) = form.decode([example], [feature], [{"start_logits": start, "end_logits": end}])
         assert prediction.value == expected
         assert prediction.no_answer == pytest.approx(1 / (1 + np.exp(4.0 - 2 * null)))
 
@@ -190,10 +183,7 @@ def test_ensembles_as_the_official_code_has_them(words: WordTokenizer) -> None:
     (prediction,) = form.decode([example], [feature], [form.combine(members)])
     assert prediction.spans[0].score == pytest.approx(np.log(0.6))  # one model of three, or two
     # Two windows: the first model is surest in the first, the second in the second.
-    windows = [
-        form.combine([beam(4, 5, -3.0), beam(4, 5, 1.0)]),
-        form.combine([beam(4, 5, 2.0), beam(4, 5, -1.0)]),
-    ]
+    windows = [form.combine([beam(4, 5, -3.0), beam(4, 5, 1.0)]), form.combine([beam(4, 5, 2.0), beam(4, 5, -1.0)])]
     (prediction,) = form.decode([example], [feature, feature], windows)
     assert prediction.no_answer == pytest.approx(1 / (1 + np.exp(2.0)))
     apart = form.changed(ensemble="probabilities")
@@ -207,9 +197,7 @@ def test_a_passage_without_pieces_has_no_answer(words: WordTokenizer) -> None:
     example = Example("0", " ", "who ?")
     (feature,) = form.features([example], words, 32)
     zeros = np.zeros(len(feature), np.float32)
-    (prediction,) = form.decode(
-        [example], [feature], [{"start_logits": zeros, "end_logits": zeros}]
-    )
+    (prediction,) = form.decode([example], [feature], [{"start_logits": zeros, "end_logits": zeros}])
     assert prediction.value == ""
     assert prediction.no_answer == 1.0
 

@@ -23,9 +23,7 @@ def squad_file(path: Path, *paragraphs: tuple[str, list[dict[str, object]]]) -> 
     return path
 
 
-def question(
-    id: str, *answers: tuple[str, int], text: str = "who ?", **extra: object
-) -> dict[str, object]:
+def question(id: str, *answers: tuple[str, int], text: str = "who ?", **extra: object) -> dict[str, object]:
     golds = [{"text": text, "answer_start": start} for text, start in answers]
     return {"id": id, "question": text, "answers": golds, **extra}
 
@@ -33,8 +31,7 @@ def question(
 def test_answers_are_where_they_say_or_at_the_nearest_place(tmp_path: Path) -> None:
     context = "Ann met Ann near Ann."
     path = squad_file(
-        tmp_path / "train-v1.1.json",
-        (context, [question("right", ("Ann", 8)), question("off", ("Ann", 15))]),
+        tmp_path / "train-v1.1.json", (context, [question("right", ("Ann", 8)), question("off", ("Ann", 15))])
     )
     examples = SQUAD_TASKS["squad1"].read(path.parent, "train", RowProblems(strict=True))
     assert [e.gold for e in examples] == [(Answer("Ann", 8),), (Answer("Ann", 17),)]
@@ -63,9 +60,7 @@ def test_bad_questions_are_reported_and_left_out_of_training(tmp_path: Path) -> 
         "overlong passage": 1,
         "question without answer": 1,
     }
-    assert problems.report()[0] == (
-        f"{path}:2: answer not in its passage: 'Bo' (question lost) (skipped)"
-    )
+    assert problems.report()[0] == (f"{path}:2: answer not in its passage: 'Bo' (question lost) (skipped)")
     with pytest.raises(DataError, match=r"train-v1\.1\.json:2: answer not in its passage"):
         SQUAD_TASKS["squad1"].read(path, "train", RowProblems(strict=True))
 
@@ -123,8 +118,7 @@ def test_other_json_is_refused(tmp_path: Path) -> None:
 
 def test_squad2_files_reproduce_the_score(tmp_path: Path) -> None:
     path = squad_file(
-        tmp_path / "dev-v2.0.json",
-        ("Ann sat.", [question("has", ("Ann", 0)), question("none", is_impossible=True)]),
+        tmp_path / "dev-v2.0.json", ("Ann sat.", [question("has", ("Ann", 0)), question("none", is_impossible=True)])
     )
     task = SQUAD_TASKS["squad2"]
     examples = task.read(path, "dev", RowProblems())
@@ -141,9 +135,7 @@ def test_squad2_files_reproduce_the_score(tmp_path: Path) -> None:
     out = tmp_path / "out"
     again = task.score_file(out / "predictions.json", path, "dev", None, RowProblems())
     assert again == {key: value for key, value in scores.items() if not key.startswith("best_")}
-    tuned = task.score_file(
-        out / "answers.json", path, "dev", out / "null_odds.json", RowProblems()
-    )
+    tuned = task.score_file(out / "answers.json", path, "dev", out / "null_odds.json", RowProblems())
     assert tuned["best_exact_thresh"] == scores["best_exact_thresh"] == 0.1
 
 
@@ -194,11 +186,7 @@ def test_race_scores_by_level(tmp_path: Path) -> None:
     task = RACE_TASKS["race"]
     examples = task.read(path, "dev", RowProblems())
     predictions = [Prediction(e.id, 1) for e in examples]
-    assert task.score(examples, predictions) == {
-        "accuracy": 0.75,
-        "accuracy_middle": 0.5,
-        "accuracy_high": 1.0,
-    }
+    assert task.score(examples, predictions) == {"accuracy": 0.75, "accuracy_middle": 0.5, "accuracy_high": 1.0}
     (file,) = task.write_predictions(tmp_path / "out", "dev", examples, predictions)
     assert task.score_file(file, path, "dev", None, RowProblems())["accuracy_middle"] == 0.5
     assert is_scored(task, "test", examples), "RACE's test answers are public"

@@ -51,9 +51,7 @@ def written(spans: list[tuple[str, int]], scheme: str) -> list[str]:
     return tags
 
 
-SPANS = st.lists(
-    st.tuples(st.sampled_from(["", "LOC", "PER"]), st.integers(1, 3)), min_size=1, max_size=5
-)
+SPANS = st.lists(st.tuples(st.sampled_from(["", "LOC", "PER"]), st.integers(1, 3)), min_size=1, max_size=5)
 
 
 @given(gold=SPANS, predicted=SPANS)

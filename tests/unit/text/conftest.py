@@ -35,9 +35,7 @@ def sentences() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session", params=["official", "keep-accents", "none"])
-def in_languages(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> SentencePieceTokenizer:
+def in_languages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SentencePieceTokenizer:
     """A tokenizer of many languages, for each normalisation."""
     rule: Normalization = request.param
     folder = tmp_path_factory.mktemp("languages")
@@ -64,10 +62,6 @@ def with_digit_commas(tmp_path_factory: pytest.TempPathFactory) -> SentencePiece
     lines = [" ".join(draw.choices(words, k=9)) for _ in range(800)]
     (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
     config = TokenizerTrainConfig(
-        input=(folder / "text.txt",),
-        out=folder / "tok",
-        vocab_size=120,
-        shrink=True,
-        digit_comma="off",
+        input=(folder / "text.txt",), out=folder / "tok", vocab_size=120, shrink=True, digit_comma="off"
     )
     return train_tokenizer(config)

@@ -79,9 +79,7 @@ def test_a_corpus_of_another_script_stops_unless_allowed(
     assert "may stand for" in said.out
 
 
-def test_a_task_of_another_script_stops_unless_allowed(
-    tmp_path: Path, tiny_tokenizer: Tokenizer
-) -> None:
+def test_a_task_of_another_script_stops_unless_allowed(tmp_path: Path, tiny_tokenizer: Tokenizer) -> None:
     rows = [f"{FOREIGN} {n},{'yes' if n % 2 else 'no'}" for n in range(60)]
     (tmp_path / "a.csv").write_text("\n".join(["text,label", *rows]))
     task = find_task(str(tmp_path / "a.csv"))

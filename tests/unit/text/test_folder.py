@@ -42,18 +42,13 @@ def test_every_line_of_real_text(
 ), max_size=8, unique=True), st.sampled_from(["", " ", "  ", "\t", "\u00a0 "]))  # fmt: skip
 @settings(derandomize=True, max_examples=300)  # an exact tie between two paths may go either way
 def test_odd_words_and_spaces(
-    tiny_tokenizer: SentencePieceTokenizer,
-    fast: tokenizers.Tokenizer,
-    words: list[str],
-    space: str,
+    tiny_tokenizer: SentencePieceTokenizer, fast: tokenizers.Tokenizer, words: list[str], space: str
 ) -> None:
     text = space.join(words)
     assert fast_ids(fast, text) == tiny_tokenizer.encode(text)
 
 
-def test_every_normalisation(
-    in_languages: SentencePieceTokenizer, sentences: tuple[str, ...]
-) -> None:
+def test_every_normalisation(in_languages: SentencePieceTokenizer, sentences: tuple[str, ...]) -> None:
     """Letters of many languages, composed or not, in capitals: equal ids through tokenizer.json."""
     fast = build_fast_tokenizer(in_languages)
     lines = [*sentences, *(unicodedata.normalize("NFD", line) for line in sentences)]
@@ -62,9 +57,7 @@ def test_every_normalisation(
     assert [fast_ids(fast, line) for line in lines] == in_languages.encode_batch(lines)
 
 
-def test_what_each_normalisation_gives_back(
-    in_languages: SentencePieceTokenizer, sentences: tuple[str, ...]
-) -> None:
+def test_what_each_normalisation_gives_back(in_languages: SentencePieceTokenizer, sentences: tuple[str, ...]) -> None:
     told = [in_languages.decode(in_languages.encode(line)) for line in sentences]
     if in_languages.settings.normalization == "none":
         assert told == list(sentences)
@@ -74,9 +67,7 @@ def test_what_each_normalisation_gives_back(
         assert told[0] == "die große der tur uberraschte jurgen, denn große turen sind hier ublich."
 
 
-def test_pairs_have_specials_and_segments(
-    tiny_tokenizer: SentencePieceTokenizer, fast: tokenizers.Tokenizer
-) -> None:
+def test_pairs_have_specials_and_segments(tiny_tokenizer: SentencePieceTokenizer, fast: tokenizers.Tokenizer) -> None:
     t = tiny_tokenizer
     first, second = t.encode("the first one"), t.encode("(a second) one")
     encoding = fast.encode("the first one", "(a second) one")
@@ -94,9 +85,7 @@ def test_a_mask_takes_the_place_of_one_piece(
 
 
 @given(st.text("abcde ,.()-", max_size=40))
-def test_decoding_is_the_same(
-    tiny_tokenizer: SentencePieceTokenizer, fast: tokenizers.Tokenizer, text: str
-) -> None:
+def test_decoding_is_the_same(tiny_tokenizer: SentencePieceTokenizer, fast: tokenizers.Tokenizer, text: str) -> None:
     ids = tiny_tokenizer.encode(text)
     assert fast.decode(ids) == tiny_tokenizer.decode(ids)
 
@@ -128,17 +117,11 @@ def test_cased_and_byte_fallback(tmp_path: Path, python_text: Path) -> None:
     assert encoding.ids == ids
     rows = zip(encoding.starts, encoding.ends, strict=True)
     assert "".join(text[start:end] for start, end in rows) == text.replace(" ", "")
-    assert (
-        json.loads((tmp_path / "tok" / "tokenizer_config.json").read_text())["do_lower_case"]
-        is False
-    )
+    assert json.loads((tmp_path / "tok" / "tokenizer_config.json").read_text())["do_lower_case"] is False
 
 
 def test_offsets_without_the_space_where_nothing_is_masked(
-    tiny_tokenizer: SentencePieceTokenizer,
-    tiny_tokenizer_dir: Path,
-    tmp_path: Path,
-    python_text: Path,
+    tiny_tokenizer: SentencePieceTokenizer, tiny_tokenizer_dir: Path, tmp_path: Path, python_text: Path
 ) -> None:
     """The ids stay; slices are ours but for bare word marks; and there is a way back."""
     from tokenizers import Tokenizer as FastTokenizer
@@ -148,12 +131,7 @@ def test_offsets_without_the_space_where_nothing_is_masked(
     copy_tokenizer(tiny_tokenizer_dir, tmp_path / "clean", masks=False)
     clean = FastTokenizer.from_file(str(tmp_path / "clean" / "tokenizer.json"))
     lines = python_text.read_text(encoding="utf-8").splitlines()[:300]
-    lines += [
-        " Ann  went to New\u00a0York (USA), in 1998, Cafe\u0301 \u0301x ",
-        "\u200ba",
-        "",
-        "▁ x",
-    ]
+    lines += [" Ann  went to New\u00a0York (USA), in 1998, Cafe\u0301 \u0301x ", "\u200ba", "", "▁ x"]
     for line in lines:
         found, ours = clean.encode(line, add_special_tokens=False), tiny_tokenizer.encode(line)
         assert found.ids == ours

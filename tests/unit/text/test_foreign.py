@@ -140,9 +140,7 @@ def test_other_kinds_are_refused_with_the_reason(saved_again: Path) -> None:
     refuse(saved_again, r"tokenizer\.json has the piece .* 2 times")
     no_mask = [row for row in parts["model"]["vocab"] if row[0] != "[MASK]"]
     added = [token for token in parts["added_tokens"] if token["content"] != "[MASK]"]
-    path.write_text(
-        json.dumps({**parts, "model": {**parts["model"], "vocab": no_mask}, "added_tokens": added})
-    )
+    path.write_text(json.dumps({**parts, "model": {**parts["model"], "vocab": no_mask}, "added_tokens": added}))
     refuse(saved_again, r"no piece \[MASK\]")
     bpe = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
     path.write_text(json.dumps({"model": bpe, "pre_tokenizer": {"type": "ByteLevel"}}))
@@ -152,9 +150,7 @@ def test_other_kinds_are_refused_with_the_reason(saved_again: Path) -> None:
         refuse(saved_again, r"tokenizer\.json")
 
 
-def test_two_vocabularies_that_contradict_each_other_are_refused(
-    wordpiece: Path, tiny_tokenizer_dir: Path
-) -> None:
+def test_two_vocabularies_that_contradict_each_other_are_refused(wordpiece: Path, tiny_tokenizer_dir: Path) -> None:
     shutil.copyfile(tiny_tokenizer_dir / "spiece.model", wordpiece / "spiece.model")
     refuse(wordpiece, "holds two vocabularies")
     (wordpiece / "vocab.txt").unlink()

@@ -7,12 +7,7 @@ import unicodedata
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from litebert.text.normalize import (
-    Normalization,
-    normalize,
-    normalize_with_map,
-    replace_surrogates,
-)
+from litebert.text.normalize import Normalization, normalize, normalize_with_map, replace_surrogates
 
 ANY_TEXT = st.text(st.characters(codec="utf-8"))
 # Accents, ligatures, fractions, wide digits, Korean, Greek capitals, odd spaces: all change length.
@@ -63,9 +58,7 @@ def letters_of(text: str) -> set[str]:
 
 
 # Marks that compose, in order and out of it, Korean letters, vowel signs without a class, tones.
-COMPOSING = st.text(
-    "aeE \u0301\u0307\u0327\u0323한ᄒ\u1161\u11a8が\u3099\uff9eｶকো\u09beङ\u093cﬁİΣﷺ", max_size=20
-)
+COMPOSING = st.text("aeE \u0301\u0307\u0327\u0323한ᄒ\u1161\u11a8が\u3099\uff9eｶকো\u09beङ\u093cﬁİΣﷺ", max_size=20)
 
 
 @given(ANY_TEXT | COMPOSING, st.booleans(), st.sampled_from(["keep-accents", "none"]))
@@ -99,10 +92,7 @@ def test_examples_of_letters_that_are_kept() -> None:
 @given(ANY_TEXT | TRICKY_TEXT)
 def test_an_accent_belongs_to_the_letter_before_it(text: str) -> None:
     mapped = normalize_with_map(f"{text} e\u0301\u0327")
-    assert mapped.raw_span(len(mapped.text) - 1, len(mapped.text)) == (
-        len(text) + 1,
-        len(text) + 4,
-    )
+    assert mapped.raw_span(len(mapped.text) - 1, len(mapped.text)) == (len(text) + 1, len(text) + 4)
 
 
 def test_half_a_surrogate_pair_becomes_the_replacement_character() -> None:

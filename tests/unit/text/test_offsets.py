@@ -33,9 +33,7 @@ def test_offsets_are_ordered_and_inside(tiny_tokenizer: SentencePieceTokenizer, 
         assert start == end or not text[start].isspace()
 
 
-LETTERS = st.text(
-    "aeE ,é\u0301\u0323İıΣσしが\u3099한ᄒ\u1161\u11a8हिन\u094dไม่تُ中\u00a0\t\u200b", max_size=30
-)
+LETTERS = st.text("aeE ,é\u0301\u0323İıΣσしが\u3099한ᄒ\u1161\u11a8हिन\u094dไม่تُ中\u00a0\t\u200b", max_size=30)
 
 
 @given(ANY_TEXT | LETTERS)
@@ -108,12 +106,7 @@ def test_the_digit_comma_rule_splits_the_slice(
 
 @pytest.mark.parametrize(
     ("text", "slices"),
-    [
-        ("  ﬁ x", ["ﬁ", "x"]),
-        ("e\u0301\u0301  y", ["e\u0301\u0301", "y"]),
-        ("½", ["½"]),
-        ("한국", ["한국"]),
-    ],
+    [("  ﬁ x", ["ﬁ", "x"]), ("e\u0301\u0301  y", ["e\u0301\u0301", "y"]), ("½", ["½"]), ("한국", ["한국"])],
 )
 def test_examples(tiny_tokenizer: SentencePieceTokenizer, text: str, slices: list[str]) -> None:
     encoding = tiny_tokenizer.encode_with_offsets(text)

@@ -26,9 +26,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return system
 
 
-def test_shards_are_those_of_the_file(
-    memory: Any, tmp_path: Path, tiny_tokenizer_dir: Path
-) -> None:
+def test_shards_are_those_of_the_file(memory: Any, tmp_path: Path, tiny_tokenizer_dir: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
     made = {}
     for name, given in {
@@ -37,16 +35,12 @@ def test_shards_are_those_of_the_file(
         "memory": "memory://corpus/a.txt",
     }.items():
         out = tmp_path / name
-        main(
-            ["prepare", "--input", given, "--tokenizer", str(tiny_tokenizer_dir), "--out", str(out)]
-        )
+        main(["prepare", "--input", given, "--tokenizer", str(tiny_tokenizer_dir), "--out", str(out)])
         made[name] = read_json(out / "manifest.json")["splits"]
     assert made["memory"] == made["file"] == made["local"]
 
 
-def test_a_file_is_copied_once_and_again_when_it_changed(
-    memory: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_copied_once_and_again_when_it_changed(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     copied: list[str] = []
     get_file = type(memory).get_file
 
@@ -65,9 +59,7 @@ def test_a_file_is_copied_once_and_again_when_it_changed(
     assert first[0].read_bytes() == b"Another line.\n"
 
 
-def test_a_copy_that_broke_off_is_not_taken_for_one(
-    memory: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_broke_off_is_not_taken_for_one(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Any, name: str, target: str, **more: Any) -> None:
         Path(target).write_bytes(b"A li")
         raise ConnectionResetError("the connection was reset")

@@ -15,9 +15,7 @@ from litebert.common.errors import ConfigError, DataError
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings
 
-TEXT = st.text(st.characters(codec="utf-8"), max_size=60) | st.text(
-    "ab e1239,.()-é½ ₂\u0301\t\u200b한", max_size=40
-)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=60) | st.text("ab e1239,.()-é½ ₂\u0301\t\u200b한", max_size=40)
 
 
 def with_rule(tokenizer: Tokenizer, rule: str) -> SentencePieceTokenizer:
@@ -47,9 +45,7 @@ def test_digit_comma_rule(with_digit_commas: Tokenizer, rule: str) -> None:
     tokenizer = with_rule(with_digit_commas, rule)
     processor = tokenizer.processor
     texts = [
-        f"in {a}, x{b}, and {a}{b}, or {b},{a},"
-        for a in (*range(12), *range(1980, 2000))
-        for b in range(0, 30, 3)
+        f"in {a}, x{b}, and {a}{b}, or {b},{a}," for a in (*range(12), *range(1980, 2000)) for b in range(0, 30, 3)
     ]
     seen = set()
     for text in texts:
@@ -66,11 +62,7 @@ def test_digit_comma_rule(with_digit_commas: Tokenizer, rule: str) -> None:
 
 def test_the_rules_differ_only_inside_words(with_digit_commas: Tokenizer) -> None:
     official, intended = (with_rule(with_digit_commas, rule) for rule in ("official", "intended"))
-    piece = next(
-        piece
-        for index in sorted(official.split_ids)
-        if (piece := official.id_to_piece(index))[0] != "▁"
-    )
+    piece = next(piece for index in sorted(official.split_ids) if (piece := official.id_to_piece(index))[0] != "▁")
     text = f"a({piece}"  # a symbol stands alone, so the piece follows it inside the word
     assert "".join(official.pieces(text)).endswith(f"(▁{piece}")
     assert "".join(intended.pieces(text)).endswith(f"({piece}")
@@ -78,9 +70,7 @@ def test_the_rules_differ_only_inside_words(with_digit_commas: Tokenizer) -> Non
 
 @given(texts=st.lists(TEXT, max_size=8))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_batches_singles_and_offsets_agree(
-    tiny_tokenizer: SentencePieceTokenizer, texts: list[str]
-) -> None:
+def test_batches_singles_and_offsets_agree(tiny_tokenizer: SentencePieceTokenizer, texts: list[str]) -> None:
     batch = tiny_tokenizer.encode_batch(texts)
     assert batch == [tiny_tokenizer.encode(text) for text in texts]
     assert batch == [tiny_tokenizer.encode_with_offsets(text).ids for text in texts]
@@ -142,9 +132,7 @@ def test_word_starts(tiny_tokenizer: SentencePieceTokenizer, with_digit_commas: 
             assert starts[index] == expected, tokenizer.id_to_piece(index)
 
 
-def test_saved_and_loaded_is_the_same(
-    tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path
-) -> None:
+def test_saved_and_loaded_is_the_same(tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path) -> None:
     tiny_tokenizer.save(tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {
         "spiece.model", "tokenizer.json", "tokenizer_config.json",
@@ -154,9 +142,7 @@ def test_saved_and_loaded_is_the_same(
     assert again.settings == tiny_tokenizer.settings
 
 
-def test_a_bare_model_has_the_official_settings(
-    tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path
-) -> None:
+def test_a_bare_model_has_the_official_settings(tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path) -> None:
     (tmp_path / "spiece.model").write_bytes(tiny_tokenizer.model)
     bare = Tokenizer.load(tmp_path)
     assert bare.settings == TokenizerSettings(lower=True, digit_comma="official")
@@ -172,9 +158,7 @@ def test_fingerprint_follows_what_changes_ids(tiny_tokenizer: SentencePieceToken
     assert len({fingerprint(), fingerprint(lower=False), fingerprint(digit_comma="off")}) == 3
 
 
-def test_a_folder_keeps_its_language(
-    tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path
-) -> None:
+def test_a_folder_keeps_its_language(tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path) -> None:
     settings = TokenizerSettings(language="de")
     named = SentencePieceTokenizer(tiny_tokenizer.model, settings)
     named.save(tmp_path)
@@ -199,9 +183,7 @@ def test_a_missing_folder_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", None])
-def test_a_damaged_model_says_so(
-    tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path, content: bytes | None
-) -> None:
+def test_a_damaged_model_says_so(tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path, content: bytes | None) -> None:
     half = tiny_tokenizer.model[: len(tiny_tokenizer.model) // 2]
     (tmp_path / "spiece.model").write_bytes(half if content is None else content)
     with pytest.raises(DataError, match="is not a SentencePiece model") as caught:
@@ -234,10 +216,7 @@ def test_a_model_without_mask_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_bad_settings_are_refused(
-    tiny_tokenizer: SentencePieceTokenizer,
-    tmp_path: Path,
-    values: dict[str, object],
-    complaint: str,
+    tiny_tokenizer: SentencePieceTokenizer, tmp_path: Path, values: dict[str, object], complaint: str
 ) -> None:
     tiny_tokenizer.save(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(values), encoding="utf-8")

@@ -46,9 +46,7 @@ def test_encode_names_the_line_that_is_not_utf8(
     assert captured.err.count("\n") == 1
 
 
-def test_encode_answers_while_the_input_stays_open(
-    tiny_tokenizer: Tokenizer, tiny_tokenizer_dir: Path
-) -> None:
+def test_encode_answers_while_the_input_stays_open(tiny_tokenizer: Tokenizer, tiny_tokenizer_dir: Path) -> None:
     command = [sys.executable, "-m", "litebert", "tokenizer", "encode", "--tokenizer"]
     with subprocess.Popen(
         [*command, str(tiny_tokenizer_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -64,10 +62,7 @@ def test_encode_answers_while_the_input_stays_open(
 
 
 def test_train_writes_a_folder_that_encode_reads(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    python_text: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, python_text: Path
 ) -> None:
     out = tmp_path / "tok"
     main(["tokenizer", "train", "--input", str(python_text), "--out", str(out),

@@ -15,11 +15,7 @@ from litebert.common.errors import ConfigError, DataError
 from litebert.text.corpus import find_files
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.train import (
-    MAX_SENTENCE_CHARACTERS,
-    TokenizerTrainConfig,
-    train_tokenizer,
-)
+from litebert.text.train import MAX_SENTENCE_CHARACTERS, TokenizerTrainConfig, train_tokenizer
 
 WORDS = ["In", "The", "value", "type", "calls", "returned", "list", "of", "a", "people", "1990,"]
 WORDS += [f"{number}," for number in range(20)] + ["5,000", "1995,", "test."]
@@ -38,9 +34,7 @@ def write(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def train(
-    out: Path, *inputs: Path, vocab_size: int = 70, **settings: object
-) -> SentencePieceTokenizer:
+def train(out: Path, *inputs: Path, vocab_size: int = 70, **settings: object) -> SentencePieceTokenizer:
     config = TokenizerTrainConfig(input=inputs, out=out, vocab_size=vocab_size, **settings)  # type: ignore[arg-type]
     return train_tokenizer(config)
 
@@ -97,9 +91,7 @@ def test_case_is_kept_only_when_asked(tmp_path: Path) -> None:
     assert lower.encode("THE") == lower.encode("the")
 
 
-def test_broken_lines_are_counted_and_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_broken_lines_are_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clean = train(tmp_path / "clean", write(tmp_path / "clean.txt", LINES))
     data = "\n".join(LINES[:2]).encode() + b"\n\xff\xfe broken\nbin\0ary\n"
     (tmp_path / "text.txt").write_bytes(data + "\n".join(LINES[2:]).encode())
@@ -167,11 +159,7 @@ def test_files_are_found_once_and_in_order(tmp_path: Path) -> None:
     ],
 )
 def test_the_normalisation_follows_the_language(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    given: dict[str, str],
-    rule: str,
-    said: str,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: dict[str, str], rule: str, said: str
 ) -> None:
     text = write(tmp_path / "text.txt", [f"{line} Größe" for line in LINES])
     tokenizer = train(tmp_path / "tok", text, vocab_size=100, shrink=True, **given)

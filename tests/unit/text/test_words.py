@@ -41,9 +41,7 @@ def test_words_are_runs_of_letters(in_languages: Tokenizer, sentences: tuple[str
     assert len(words(in_languages, text, "official")) > len(words(in_languages, text)) + 10
 
 
-def test_scripts_without_spaces_have_pieces_for_words(
-    in_languages: Tokenizer, sentences: tuple[str, ...]
-) -> None:
+def test_scripts_without_spaces_have_pieces_for_words(in_languages: Tokenizer, sentences: tuple[str, ...]) -> None:
     for line in sentences:
         if line[0] in SPACELESS:
             found = words(in_languages, line)

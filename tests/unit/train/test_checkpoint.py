@@ -35,9 +35,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert (found.step, found.state["run"]) == (7, {"step": 7})
 
 
-@pytest.mark.parametrize(
-    "file", [checkpoint.WEIGHTS_FILE, checkpoint.OPTIMIZER_FILE, checkpoint.STATE_FILE]
-)
+@pytest.mark.parametrize("file", [checkpoint.WEIGHTS_FILE, checkpoint.OPTIMIZER_FILE, checkpoint.STATE_FILE])
 def test_every_flipped_byte_is_found_and_the_one_before_is_used(tmp_path: Path, file: str) -> None:
     write(tmp_path, 10)
     damaged = write(tmp_path, 20) / file
@@ -77,9 +75,7 @@ def test_last_and_best_are_kept_and_leftovers_cleared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failing", ["save_file", "write_json"])
-def test_a_full_disk_leaves_the_earlier_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
-) -> None:
+def test_a_full_disk_leaves_the_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     write(tmp_path, 10)
 
     def no_space(*_: object) -> None:
@@ -132,9 +128,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 @pytest.mark.parametrize("file", [checkpoint.WEIGHTS_FILE, checkpoint.STATE_FILE])
-def test_what_cannot_be_read_is_passed_over_and_not_deleted(
-    tmp_path: Path, unreadable: set[str], file: str
-) -> None:
+def test_what_cannot_be_read_is_passed_over_and_not_deleted(tmp_path: Path, unreadable: set[str], file: str) -> None:
     for step in (10, 20, 30):
         write(tmp_path, step)
     flip_byte(tmp_path / "step-30" / checkpoint.WEIGHTS_FILE, 100)
@@ -151,9 +145,7 @@ def test_what_cannot_be_read_is_passed_over_and_not_deleted(
     assert checkpoint.verify(tmp_path / "unreadable-step-20").step == 20
 
 
-def test_nothing_but_unreadable_ones_is_no_reason_to_start_again(
-    tmp_path: Path, unreadable: set[str]
-) -> None:
+def test_nothing_but_unreadable_ones_is_no_reason_to_start_again(tmp_path: Path, unreadable: set[str]) -> None:
     write(tmp_path, 10)
     unreadable.add(f"step-10/{checkpoint.STATE_FILE}")
     with pytest.raises(CheckpointError, match=r"step-10 cannot be read.*check the disk"):

@@ -39,9 +39,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-def refuse(
-    config: FinetuneConfig | PretrainConfig, message: str, error: type[LitebertError] = DataError
-) -> None:
+def refuse(config: FinetuneConfig | PretrainConfig, message: str, error: type[LitebertError] = DataError) -> None:
     """Both engines refuse, in words, and change no byte."""
     before = content(config.out)
     choices: tuple[Literal["no", "auto"], ...] = ("no", "auto")
@@ -54,9 +52,7 @@ def refuse(
     assert content(config.out) == before
 
 
-def test_a_second_writer_is_refused(
-    run: Path, tiny_shards_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_writer_is_refused(run: Path, tiny_shards_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_lock.__wrapped__, "__defaults__", (0.1,))  # type: ignore[attr-defined]
     config = small_config(tiny_shards_dir, run, steps=2, resume="auto")
     with owned_folder(run, lambda _: True), monkeypatch.context() as other:
@@ -72,16 +68,12 @@ def _busy(self: object) -> None:
     raise Timeout("lock")
 
 
-def test_a_finished_run_without_its_manifest_is_not_started_over(
-    run: Path, tiny_shards_dir: Path
-) -> None:
+def test_a_finished_run_without_its_manifest_is_not_started_over(run: Path, tiny_shards_dir: Path) -> None:
     (run / "manifest.json").unlink()
     refuse(small_config(tiny_shards_dir, run, steps=2), r"checkpoints/, .*metrics\.jsonl, model/")
 
 
-def test_a_finished_run_without_its_checkpoints_is_not_started_over(
-    run: Path, tiny_shards_dir: Path
-) -> None:
+def test_a_finished_run_without_its_checkpoints_is_not_started_over(run: Path, tiny_shards_dir: Path) -> None:
     shutil.rmtree(run / "checkpoints")
     config = small_config(tiny_shards_dir, run, steps=2, resume="auto")
     before = content(run)

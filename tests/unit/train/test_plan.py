@@ -10,14 +10,7 @@ import pytest
 from litebert.cli import main, run
 from litebert.common.errors import ConfigError
 from litebert.model.config import preset
-from litebert.train.estimate import (
-    ClusterRun,
-    Memory,
-    TrainingEstimate,
-    estimate_training,
-    step_flops,
-    traffic_bytes,
-)
+from litebert.train.estimate import ClusterRun, Memory, TrainingEstimate, estimate_training, step_flops, traffic_bytes
 
 
 def estimate(model: str, gpus: int, **settings: object) -> TrainingEstimate:
@@ -118,9 +111,7 @@ def test_unknown_gpu_is_refused() -> None:
         (["--gpus-per-machine", "0"], "--gpus-per-machine is 0"),
     ],
 )
-def test_impossible_numbers_are_refused(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
+def test_impossible_numbers_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["plan", *arguments])
     assert stopped.value.code == 2

@@ -29,10 +29,7 @@ def feature(*words: int) -> Feature:
 
 @pytest.mark.parametrize("runtime", ["torch", "onnx"])
 def test_states_are_those_of_each_feature_alone(
-    model_folder: Callable[..., Path],
-    onnx_folder: Callable[..., Path],
-    tiny_tokenizer: Tokenizer,
-    runtime: str,
+    model_folder: Callable[..., Path], onnx_folder: Callable[..., Path], tiny_tokenizer: Tokenizer, runtime: str
 ) -> None:
     folder = (model_folder if runtime == "torch" else onnx_folder)("pretraining")
     backend = open_backend(folder)
@@ -68,9 +65,7 @@ def test_a_task_of_words_is_found_in_words(model_folder: Callable[..., Path]) ->
     assert found.find("words", "model") is None
 
 
-def test_numbers_and_an_onnx_folder(
-    onnx_folder: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_and_an_onnx_folder(onnx_folder: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     command = ["probe", "--model", str(onnx_folder("pretraining")), "--max-train", "30"]
     command += ["--task", str(EXAMPLES / "regression.toml")]
     main([*command, "--json"])

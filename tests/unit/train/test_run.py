@@ -43,9 +43,7 @@ class Config:
     inputs: tuple[tuple[str, Path], ...] = ()
 
 
-def open_run(
-    config: Config, data: str = "ab", size: int = 2
-) -> tuple[Run[FinetuneState], nn.Module]:
+def open_run(config: Config, data: str = "ab", size: int = 2) -> tuple[Run[FinetuneState], nn.Module]:
     screen = display(is_main=False)
     run = Run(cast(Any, config), FinetuneState, {"size": size}, {"train": data}, 1, ALONE, screen)
     model = nn.Linear(2, 2)
@@ -69,9 +67,7 @@ def test_a_run_goes_on_where_it_was_saved(tmp_path: Path) -> None:
     model = saved_run(tmp_path)
     resumed, other = open_run(Config(tmp_path, resume="auto", lr=0.2))
     assert resumed.state == FinetuneState(step=3, kept=((0.5, 3.0),))
-    assert all(
-        torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True)
-    )
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
     assert torch.equal(resumed.weights(3)["bias"], model.bias)  # type: ignore[arg-type]
     first, event = RunFolder.open(tmp_path).metrics()
     assert first["loss"] == 1.0
@@ -87,9 +83,7 @@ def test_a_checkpoint_of_the_first_versions_is_read(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints" / "step-3"
     found = checkpoint.read(path)
     run = {k: v for k, v in found.state["run"].items() if k != "nonfinite_total"}
-    tensors = {
-        name: found.tensors(name) for name in (checkpoint.WEIGHTS_FILE, checkpoint.OPTIMIZER_FILE)
-    }
+    tensors = {name: found.tensors(name) for name in (checkpoint.WEIGHTS_FILE, checkpoint.OPTIMIZER_FILE)}
     content = {"run": run, "metrics_position": found.state["metrics_position"]}
     checkpoint.save(tmp_path / "checkpoints", 3, tensors, content)
     assert "identity" not in json.loads((path / checkpoint.STATE_FILE).read_text())

@@ -20,12 +20,7 @@ from litebert.train.loop import accumulate, update
 from litebert.train.pretraining.config import Objective
 from litebert.train.pretraining.curriculum import Stage
 from litebert.train.pretraining.feed import rows_of
-from litebert.train.pretraining.objective import (
-    Bag,
-    PretrainingLoss,
-    counts_of,
-    piece_weights,
-)
+from litebert.train.pretraining.objective import Bag, PretrainingLoss, counts_of, piece_weights
 
 CPU = torch.device("cpu")
 COUNTS = np.arange(50) ** 3
@@ -71,9 +66,7 @@ def gradients(batches: list[Batch]) -> tuple[dict[str, torch.Tensor], list[float
     examples = sum(len(batch.addresses) for batch in batches)
     bag = Bag(0.7, examples, PIECE_WEIGHTS)
     objective = Objective(teacher_weight=3.0)
-    loss_of = PretrainingLoss(
-        objective, predictions, pairs, STAGE, CPU, bag=bag, num_taught=examples
-    )
+    loss_of = PretrainingLoss(objective, predictions, pairs, STAGE, CPU, bag=bag, num_taught=examples)
     statistics = accumulate(replica, batches, loss_of, [0] * len(batches))
     named = replica.model.named_parameters()
     return {n: p.grad for n, p in named if p.grad is not None}, statistics.tolist()
@@ -102,9 +95,7 @@ def test_weights_of_the_objective() -> None:
     words = loss(Objective(1.0, 0.0, teacher_weight=0.0))
     sentence = loss(Objective(0.0, 1.0, teacher_weight=0.0))
     vectors = loss(Objective(0.0, 0.0, teacher_weight=1.0))
-    assert loss(Objective(2.0, 3.0, teacher_weight=4.0)) == pytest.approx(
-        2 * words + 3 * sentence + 4 * vectors
-    )
+    assert loss(Objective(2.0, 3.0, teacher_weight=4.0)) == pytest.approx(2 * words + 3 * sentence + 4 * vectors)
 
 
 @pytest.mark.parametrize("masked_only", [False, True])

@@ -103,9 +103,7 @@ def test_a_number_holds_for_the_run_alone() -> None:
         thread_limit(0).__enter__()
 
 
-def test_the_gemm_rate_is_that_of_a_free_machine_or_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_gemm_rate_is_that_of_a_free_machine_or_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "process_time", lambda: 0.0)
     assert estimate.measured_gemm_rate(seconds=0.01) is None
     ticks = iter(range(10_000))

@@ -34,9 +34,7 @@ def test_an_unknown_board_is_refused_when_the_settings_are_made() -> None:
         PretrainConfig(data=Path("d"), out=Path("o"), steps=1, track="tensorboard, wandbb")
 
 
-def test_a_board_that_is_asked_for_and_missing_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_board_that_is_asked_for_and_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("wandb", "torch.utils.tensorboard"):
         monkeypatch.setitem(sys.modules, name, None)
     assert open_trackers("tensorboard", tmp_path, 1, {}) == []
@@ -44,9 +42,7 @@ def test_a_board_that_is_asked_for_and_missing_is_an_error(
         open_trackers("wandb", tmp_path, 1, {})
 
 
-def test_wandb_gets_numbers_and_the_same_run_after_a_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wandb_gets_numbers_and_the_same_run_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = []
     for _ in range(2):
         calls = Calls()
@@ -61,9 +57,7 @@ def test_wandb_gets_numbers_and_the_same_run_after_a_resume(
     assert names[0] == names[1]
 
 
-def test_mlflow_gets_numbers_and_the_same_run_after_a_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mlflow_gets_numbers_and_the_same_run_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
     for _ in range(2):
         calls = Calls()

@@ -182,9 +182,7 @@ def corpus_statistics(shards: ShardSet) -> CorpusStatistics:
     )
 
 
-def example_statistics(
-    batches: Sequence[Batch], config: ExampleConfig, vocabulary: Vocabulary
-) -> ExampleStatistics:
+def example_statistics(batches: Sequence[Batch], config: ExampleConfig, vocabulary: Vocabulary) -> ExampleStatistics:
     """Measure lengths, padding, masks and labels of at least one batch."""
     lengths = np.concatenate([batch.lengths for batch in batches])
     labels = np.concatenate([batch.sentence_labels for batch in batches])
@@ -227,9 +225,7 @@ def words_of_runs(batch: Batch, word_starts: Borders) -> Ints:
     return np.bincount(run[starts], minlength=int(begins_run.sum()))
 
 
-def show_examples(
-    batches: Sequence[Batch], tokenizer: Tokenizer, vocabulary: Vocabulary
-) -> Iterator[ShownExample]:
+def show_examples(batches: Sequence[Batch], tokenizer: Tokenizer, vocabulary: Vocabulary) -> Iterator[ShownExample]:
     """Yield the first example of each batch, then the second ones, as text with masks marked."""
     for row in range(max(len(batch.lengths) for batch in batches)):
         for batch in batches:

@@ -36,11 +36,10 @@ MIXTURE_PERIOD = 1000
 class Loader:
     """Draws batches from one corpus, or from several by weight.
 
-    The position of a batch is one integer and the only state: ranks, workers and resumed runs that
-    ask for the same position get the same batch. A batch has about ``micro_batch_size * length``
-    tokens, so every step costs the same; how many examples that is depends on their length.
-    Several corpora are mixed batch by batch: a batch holds examples of one of them. Each stage of
-    a curriculum has a loader and an order of its own, from position 0 on.
+    The position of a batch is one integer and the only state: ranks, workers and resumed runs that ask for the same
+    position get the same batch. A batch has about ``micro_batch_size * length`` tokens, so every step costs the same;
+    how many examples that is depends on their length. Several corpora are mixed batch by batch: a batch holds examples
+    of one of them. Each stage of a curriculum has a loader and an order of its own, from position 0 on.
     """
 
     def __init__(
@@ -64,9 +63,7 @@ class Loader:
         self._pattern: tuple[int, Ints, Ints] | None = None
 
     @classmethod
-    def open(
-        cls, folders: Sequence[Path | str], config: ExampleConfig, seed: int, split: Split = "train"
-    ) -> Loader:
+    def open(cls, folders: Sequence[Path | str], config: ExampleConfig, seed: int, split: Split = "train") -> Loader:
         """Open prepared folders of one tokenizer; each counts by its tokens."""
         sources = [ShardSet.open(folder, split) for folder in folders]
         weighted = [(shards, max(1, shards.num_tokens)) for shards in sources]
@@ -200,9 +197,7 @@ def _shares(weights: Sequence[float]) -> Ints:
     return shares
 
 
-def _iterate_with_workers(
-    loader: Loader, start: int, stride: int, num_workers: int
-) -> Iterator[Batch]:
+def _iterate_with_workers(loader: Loader, start: int, stride: int, num_workers: int) -> Iterator[Batch]:
     """Let each worker make every n-th batch.
 
     A worker waits with a finished batch until its pipe is read, so memory is bounded; when this

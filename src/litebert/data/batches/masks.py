@@ -1,10 +1,9 @@
 """Masks: whole words and n-grams up to a budget, 80/10/10, for a whole batch at once.
 
-Tokens of a batch lie flat: A and B of the first example, of the second and so on, no specials.
-In this order every word and every run of words is a plain range, also one that the official rules
-carry across the border between A and B. The official selection is sequential (shuffled beginnings,
-each accepted or not in view of those before); here every round takes the next beginning of all
-examples together, so the law is the same and the loop is as long as one example needs.
+Tokens of a batch lie flat: A and B of the first example, of the second and so on, no specials. In this order every word
+and every run of words is a plain range, also one that the official rules carry across the border between A and B. The
+official selection is sequential (shuffled beginnings, each accepted or not in view of those before); here every round
+takes the next beginning of all examples together, so the law is the same and the loop is as long as one example needs.
 """
 
 from __future__ import annotations
@@ -58,10 +57,7 @@ def draw_masks(
     order = np.argsort(first)
     first, size = words.first[first[order]], size[order]
     places = ranges(first, size)
-    if config.replace == "token":
-        fate = generator.random(len(places))
-    else:
-        fate = np.repeat(generator.random(len(size)), size)
+    fate = generator.random(len(places)) if config.replace == "token" else np.repeat(generator.random(len(size)), size)
     replacements = np.where(fate < MASK_SHARE, vocabulary.mask_id, content[places])
     random = np.flatnonzero(fate >= MASK_SHARE + KEEP_SHARE)
     # As in the official code any piece may come, specials and the original one included.
@@ -84,9 +80,7 @@ def ngram_probabilities(max_ngram: int) -> npt.NDArray[np.float64]:
     return weights
 
 
-def find_words(
-    content: Ints, segment_lengths: Ints, word_starts: Borders | None, *, cross_border: bool
-) -> Words:
+def find_words(content: Ints, segment_lengths: Ints, word_starts: Borders | None, *, cross_border: bool) -> Words:
     """Cut a flat batch into words; the first token of an example always begins one.
 
     Without ``cross_border`` so does the first token of B, and runs end with their segment; with it,
@@ -109,14 +103,11 @@ def find_words(
     return Words(first, limit, np.searchsorted(first, example_begins))
 
 
-def choose_spans(
-    words: Words, budget: Ints, max_ngram: int, generator: np.random.Generator
-) -> tuple[Ints, Ints]:
+def choose_spans(words: Words, budget: Ints, max_ngram: int, generator: np.random.Generator) -> tuple[Ints, Ints]:
     """Choose runs of words: int64 [R] first words and int64 [R] sizes in tokens, in no order.
 
-    For each example, beginnings in random order until the budget is spent: draw n, take fewer words
-    while the run exceeds what is left, pass over the beginning if even one word does or if a word
-    of the run is taken.
+    For each example, beginnings in random order until the budget is spent: draw n, take fewer words while the run
+    exceeds what is left, pass over the beginning if even one word does or if a word of the run is taken.
     """
     num_words = len(words.limit)
     rows = np.repeat(np.arange(len(budget)), np.diff(words.offsets))

@@ -53,9 +53,7 @@ class _Stretch(NamedTuple):
 class Corpus:
     """One source of documents as an endless, addressable row of batches."""
 
-    def __init__(
-        self, shards: ShardSet, config: ExampleConfig, seed: int, stage: int = 0, source: int = 0
-    ) -> None:
+    def __init__(self, shards: ShardSet, config: ExampleConfig, seed: int, stage: int = 0, source: int = 0) -> None:
         if not shards.num_tokens:
             remedy = "prepare it with more text"
             raise DataError(f"{shards.folder} has no {shards.split} documents; {remedy}")

@@ -1,10 +1,9 @@
 """Pairs of segments (SOP, NSP, none) from sentence offsets alone; no token is touched.
 
-Sentences of a document lie one after the other, so a segment is a range of tokens and an example
-is two ranges. The walk over a document (fill a chunk up to a target length, cut it in two, go on
-after it) looks sequential, but what happens to a chunk depends only on the sentence at which it
-begins. So the outcome is drawn for every sentence at once, as if a chunk began there, and the walk
-is left with following pointers from one beginning to the next.
+Sentences of a document lie one after the other, so a segment is a range of tokens and an example is two ranges. The
+walk over a document (fill a chunk up to a target length, cut it in two, go on after it) looks sequential, but what
+happens to a chunk depends only on the sentence at which it begins. So the outcome is drawn for every sentence at once,
+as if a chunk began there, and the walk is left with following pointers from one beginning to the next.
 """
 
 from __future__ import annotations
@@ -45,20 +44,16 @@ class _Text(NamedTuple):
 
 
 def form_pairs(
-    sentence_offsets: Ints,
-    document_offsets: Ints,
-    config: ExampleConfig,
-    generator: np.random.Generator,
+    sentence_offsets: Ints, document_offsets: Ints, config: ExampleConfig, generator: np.random.Generator
 ) -> Pairs:
     """Cut documents into examples; every sentence is in exactly one chunk.
 
-    A chunk holds whole sentences up to a target length and is cut into A and B between two of them.
-    SOP swaps half of the pairs. NSP takes B from another document for half of them and gives the
-    unused sentences back to the walk. ``paper`` draws the target for each chunk and splits a chunk
-    of one sentence between two of its tokens; ``official`` draws the target once for a document
-    and gives a chunk of one sentence a B from another document, label 1, in SOP too. ``balanced``
-    is ``paper`` with half of the documents cut from their end. A pair whose B would be empty (a
-    chunk of one token) is left out.
+    A chunk holds whole sentences up to a target length and is cut into A and B between two of them. SOP swaps half of
+    the pairs. NSP takes B from another document for half of them and gives the unused sentences back to the walk.
+    ``paper`` draws the target for each chunk and splits a chunk of one sentence between two of its tokens; ``official``
+    draws the target once for a document and gives a chunk of one sentence a B from another document, label 1, in SOP
+    too. ``balanced`` is ``paper`` with half of the documents cut from their end. A pair whose B would be empty (a chunk
+    of one token) is left out.
 
     Args:
         sentence_offsets: int64 [num_sentences + 1], into tokens; no sentence is empty.
@@ -68,9 +63,7 @@ def form_pairs(
     return cut(_Text(sentence_offsets, document_offsets), config, generator)
 
 
-def _cut_from_either_end(
-    text: _Text, config: ExampleConfig, generator: np.random.Generator
-) -> Pairs:
+def _cut_from_either_end(text: _Text, config: ExampleConfig, generator: np.random.Generator) -> Pairs:
     """Cut documents, half of them mirrored: lengths of segments do not tell their order.
 
     The sentence that reaches the target is longer than most, and it is the last of its chunk: the
@@ -126,9 +119,7 @@ def truncated_lengths(first: Ints, second: Ints, room: int) -> tuple[Ints, Ints]
     return np.where(over, kept, first), np.where(over, room - kept, second)
 
 
-def _targets(
-    sentences_of_document: Ints, room: int, config: ExampleConfig, generator: np.random.Generator
-) -> Ints:
+def _targets(sentences_of_document: Ints, room: int, config: ExampleConfig, generator: np.random.Generator) -> Ints:
     """Target length of a chunk for each sentence it may begin with, int64 [num_sentences]."""
     per_document = config.rules == "official"
     count = len(sentences_of_document) if per_document else int(sentences_of_document.sum())
@@ -149,9 +140,7 @@ def _one_segment(sentence_offsets: Ints, end: Ints) -> Pairs:
     )
 
 
-def _two_segments(
-    text: _Text, target: Ints, end: Ints, config: ExampleConfig, generator: np.random.Generator
-) -> Pairs:
+def _two_segments(text: _Text, target: Ints, end: Ints, config: ExampleConfig, generator: np.random.Generator) -> Pairs:
     """Cut chunks in two; ``target`` and ``end`` are those of a chunk begun at each sentence."""
     num_sentences = len(end)
     cut = np.arange(1, num_sentences + 1)
@@ -203,9 +192,7 @@ def _below(limits: Ints, generator: np.random.Generator) -> Ints:
     return (generator.random(len(limits)) * limits).astype(np.int64)
 
 
-def _elsewhere(
-    text: _Text, document: Ints, spare: Ints, generator: np.random.Generator
-) -> tuple[Ints, Ints]:
+def _elsewhere(text: _Text, document: Ints, spare: Ints, generator: np.random.Generator) -> tuple[Ints, Ints]:
     """Token ranges in other documents: from a random sentence until ``spare`` tokens are reached.
 
     The other document is uniform over all but the own one (which serves only if it is alone).

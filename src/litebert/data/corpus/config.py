@@ -68,9 +68,7 @@ one list in which -1 ends a sentence"""
         check_range(self, "1 or more", "workers", most=MOST_PROCESSES)
         check_range(self, "1 or more", "part_bytes", most=1 << 28)
         if not 1 <= self.shard_tokens < 1 << 31:
-            raise ConfigError(
-                f"shard_tokens {self.shard_tokens} is out of range; choose 1 to 2,147,483,647"
-            )
+            raise ConfigError(f"shard_tokens {self.shard_tokens} is out of range; choose 1 to 2,147,483,647")
 
     @property
     def dev_share(self) -> float:

@@ -58,9 +58,7 @@ def on_ray(raw_parts: Iterable[RawPart], settings: PartSettings, workers: int | 
             return done[0], ray.get(done[0])
 
         workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        yield from _queued(
-            raw_parts, lambda raw: function.remote(raw, shared_settings), first, workers
-        )
+        yield from _queued(raw_parts, lambda raw: function.remote(raw, shared_settings), first, workers)
 
 
 @contextmanager
@@ -104,9 +102,7 @@ def _in_processes(raw_parts: Iterable[RawPart], settings: PartSettings, workers:
         yield from _queued(raw_parts, submit, first, workers)
     except BrokenProcessPool:
         remedy = f"run the same command again, with fewer --workers than {workers}"
-        raise DataError(
-            f"a worker process died, perhaps out of memory; {remedy}: finished work is kept"
-        ) from None
+        raise DataError(f"a worker process died, perhaps out of memory; {remedy}: finished work is kept") from None
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -194,9 +194,7 @@ class _Reader:
                 yield found
                 start, size = found.end, first_size
 
-    def _lines(
-        self, start: Position, data: bytes, size: int, lines: int, problems: Sequence[Problem] = ()
-    ) -> Excerpt:
+    def _lines(self, start: Position, data: bytes, size: int, lines: int, problems: Sequence[Problem] = ()) -> Excerpt:
         """Return the excerpt of some lines, of which ``data`` is what is kept."""
         end = Position(self.number, start.offset + size, start.line + lines)
         return Excerpt(self.source, start.line, data, len(data), end, tuple(problems))

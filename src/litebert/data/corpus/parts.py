@@ -21,14 +21,7 @@ from numpy.typing import NDArray
 from litebert.common.errors import DataError, blame
 from litebert.common.limits import check_regular, parse_json
 from litebert.data.corpus.build import SOURCES
-from litebert.data.corpus.ingest import (
-    Excerpt,
-    Position,
-    Problem,
-    ProblemKind,
-    RawPart,
-    read_raw_parts,
-)
+from litebert.data.corpus.ingest import Excerpt, Position, Problem, ProblemKind, RawPart, read_raw_parts
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.manifest import Manifest
 from litebert.data.corpus.shards import Documents, Tokens, TokenType, token_dtype
@@ -176,9 +169,7 @@ def held_out_texts(shards: Path) -> Iterator[str]:
     return raw_texts(list(read_sources(shards / SOURCES)), settings["column"], held_out)
 
 
-def raw_texts(
-    sources: Sequence[Source], column: str = "text", held_out: HeldOut | None = None
-) -> Iterator[str]:
+def raw_texts(sources: Sequence[Source], column: str = "text", held_out: HeldOut | None = None) -> Iterator[str]:
     """Yield the documents of sources that belong to the dev split, by default all; each once."""
     held_out, seen = held_out or HeldOut(), set[bytes]()
     for raw in read_raw_parts(sources, column, group=held_out.column):

@@ -25,14 +25,7 @@ from litebert.data.corpus.ingest import BEGINNING, Problem, RawPart, read_raw_pa
 from litebert.data.corpus.manifest import Manifest, SourceCounts, Split
 from litebert.data.corpus.parts import HeldOut, PartSettings, read_summary
 from litebert.data.corpus.shards import TOKENIZER_FOLDER, seal_split, token_dtype
-from litebert.data.corpus.sources import (
-    Input,
-    Source,
-    find_inputs,
-    fingerprint_sources,
-    format_of,
-    write_sources,
-)
+from litebert.data.corpus.sources import Input, Source, find_inputs, fingerprint_sources, format_of, write_sources
 from litebert.text.coverage import Coverage
 from litebert.text.folder import copy_tokenizer
 from litebert.text.sentences import splitting_note
@@ -188,9 +181,7 @@ def _show_problems(problems: Sequence[Problem], num_before: int, strict: bool) -
             say(f"more problems: counted, and listed in {PROBLEMS} of the output")
 
 
-def _assemble(
-    config: PrepareConfig, build: BuildFolder, request: BuildRequest, vocab_size: int, parts: int
-) -> None:
+def _assemble(config: PrepareConfig, build: BuildFolder, request: BuildRequest, vocab_size: int, parts: int) -> None:
     """Make shards of the parts, and the manifest last."""
     sources = request.sources
     assembly = begin_assembly(build, parts, config.dedup, config.shard_tokens)

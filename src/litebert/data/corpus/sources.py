@@ -9,13 +9,7 @@ from typing import Literal
 
 from litebert.common.config import from_dict
 from litebert.common.errors import DataError
-from litebert.common.files import (
-    READ_ERRORS,
-    open_binary,
-    plain_suffix,
-    sha256_file,
-    write_json_lines,
-)
+from litebert.common.files import READ_ERRORS, open_binary, plain_suffix, sha256_file, write_json_lines
 from litebert.common.rows import read_rows
 from litebert.data.corpus.config import Layout
 from litebert.data.corpus.layouts import TextLayout, detect_layout
@@ -90,9 +84,7 @@ def format_of(path: Path) -> Format:
     return "parquet" if suffix == ".parquet" else "text"
 
 
-def find_inputs(
-    patterns: Iterable[Path], split: Split, layout: Layout, language: str, skip: Path
-) -> list[Input]:
+def find_inputs(patterns: Iterable[Path], split: Split, layout: Layout, language: str, skip: Path) -> list[Input]:
     """Find the files of each pattern, not those below ``skip``, and their layout if ``auto``."""
     inputs: list[Input] = []
     for pattern in patterns:

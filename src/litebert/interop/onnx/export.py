@@ -66,8 +66,7 @@ def export_onnx(
         int8: store matrices and tables as int8 and multiply integers.
         int8_bits: 8 uses the whole range of a byte, which only processors with VNNI add rightly.
         depth: layers to run, for a model whose layers share all parameters.
-        pooling: how sentence-transformers makes one vector of a text; by default as the source
-            says, else the mean.
+        pooling: how sentence-transformers makes one vector of a text; by default as the source says, else the mean.
         accept: called with the finished folder before it gets its name; raises to refuse it.
     """
     import onnx

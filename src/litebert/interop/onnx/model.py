@@ -121,8 +121,7 @@ class ModelGraph:
         qkv = self.precision.linear(self.graph, x, f"{name}.qkv", weight, biases)
         heads = [0, 0, config.heads, config.head_size]
         query, key, value = (
-            op("Reshape", part, heads)
-            for part in self.graph.ops(3, "Split", qkv, [config.hidden_size] * 3, axis=-1)
+            op("Reshape", part, heads) for part in self.graph.ops(3, "Split", qkv, [config.hidden_size] * 3, axis=-1)
         )
         query = op("Transpose", query, perm=[0, 2, 1, 3])
         key = op("Transpose", key, perm=[0, 2, 3, 1])

@@ -73,11 +73,7 @@ def check_eight_bits(path: Path) -> None:
 
 
 def verify_export(
-    path: Path,
-    config: ModelConfig,
-    parameters: Mapping[str, Array],
-    head: Head,
-    depth: int | None = None,
+    path: Path, config: ModelConfig, parameters: Mapping[str, Array], head: Head, depth: int | None = None
 ) -> Verification:
     """Compare an ONNX file with the numpy reference on random inputs of several shapes."""
     import onnxruntime
@@ -138,9 +134,7 @@ def _feeds(head: Head, inputs: Inputs) -> Inputs:
 class ReferenceModel:
     """The formulas of the specification, written for reading and not for speed."""
 
-    def __init__(
-        self, config: ModelConfig, parameters: Mapping[str, Array], depth: int | None = None
-    ) -> None:
+    def __init__(self, config: ModelConfig, parameters: Mapping[str, Array], depth: int | None = None) -> None:
         self.config = config
         self.activate = _ACTIVATIONS[config.activation]
         self.weights = {name: array.astype(np.float64) for name, array in parameters.items()}

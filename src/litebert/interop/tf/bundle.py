@@ -68,9 +68,7 @@ class TensorBundle:
             self.entries = {name.decode(): _entry(value) for name, value in table.items()}
         except (IndexError, KeyError, ValueError) as error:
             reason = str(error) if isinstance(error, _FormatError) else "it is cut or damaged"
-            raise CheckpointError(
-                f"{self.index_path} is not the index of a TensorFlow checkpoint: {reason}"
-            ) from None
+            raise CheckpointError(f"{self.index_path} is not the index of a TensorFlow checkpoint: {reason}") from None
         if big_endian:
             raise CheckpointError(f"{self.index_path} is big-endian; only little-endian is read")
 
@@ -81,9 +79,7 @@ class TensorBundle:
             raise CheckpointError(f"variable {name} has element type {entry.dtype}, not a float")
         dtype = np.dtype(_FLOAT_TYPES[entry.dtype])
         if entry.size != math.prod(entry.shape) * dtype.itemsize:
-            raise CheckpointError(
-                f"{self.index_path}: {name} has {entry.size} bytes for shape {entry.shape}"
-            )
+            raise CheckpointError(f"{self.index_path}: {name} has {entry.size} bytes for shape {entry.shape}")
         values = np.frombuffer(self._bytes(name, entry), dtype)
         if entry.dtype == _BFLOAT16:
             values = (values.astype("<u4") << 16).view("<f4")

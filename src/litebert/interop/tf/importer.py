@@ -81,9 +81,7 @@ def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
     return Imported(head, len(variables), num_skipped, vocabulary is not None)
 
 
-def build(
-    bundle: TensorBundle, config: ModelConfig, head: Head, variables: Mapping[str, Variable]
-) -> nn.Module:
+def build(bundle: TensorBundle, config: ModelConfig, head: Head, variables: Mapping[str, Variable]) -> nn.Module:
     """Build the model that a checkpoint holds; ``variables`` as from :func:`variable_names`."""
     import torch
 
@@ -115,13 +113,10 @@ def _check_names(bundle: TensorBundle, variables: Mapping[str, Variable]) -> Non
     assert len(wanted) == len(variables), "each variable is used once"
     weights = {name for name in bundle.entries if not _NOT_WEIGHTS.fullmatch(name)}
     if missing := wanted - weights:
-        raise CheckpointError(
-            f"{bundle.prefix} lacks {len(missing)} variables: {some_of(missing, _SHOWN)}"
-        )
+        raise CheckpointError(f"{bundle.prefix} lacks {len(missing)} variables: {some_of(missing, _SHOWN)}")
     if foreign := weights - wanted:
         raise CheckpointError(
-            f"{bundle.prefix} has {len(foreign)} variables that fit nowhere: "
-            f"{some_of(foreign, _SHOWN)}"
+            f"{bundle.prefix} has {len(foreign)} variables that fit nowhere: {some_of(foreign, _SHOWN)}"
         )
 
 
@@ -141,9 +136,7 @@ def find_checkpoint(path: Path) -> Path:
     if len(prefixes) == 1 or best in prefixes:
         return best if best in prefixes else prefixes[0]
     names = [prefix.name for prefix in prefixes]
-    raise CheckpointError(
-        f"{path} has several checkpoints; give one of them: {some_of(names, _SHOWN)}"
-    )
+    raise CheckpointError(f"{path} has several checkpoints; give one of them: {some_of(names, _SHOWN)}")
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -204,10 +197,7 @@ _BLOCK: Mapping[str, Mapping[str, str]] = {
         **{name: f"attention_1/self/{name}" for name in ("query", "key", "value")},
         "output": "attention_1/output/dense",
     },
-    "feed_forward": {
-        "expand": "ffn_1/intermediate/dense",
-        "contract": "ffn_1/intermediate/output/dense",
-    },
+    "feed_forward": {"expand": "ffn_1/intermediate/dense", "contract": "ffn_1/intermediate/output/dense"},
     "norms": {"attention": "LayerNorm", "feed_forward": "LayerNorm_1"},
 }
 _LAYER = "bert/encoder/transformer/group_{group}/inner_group_{inner}/"

@@ -50,9 +50,7 @@ class GlueTask:
         """Read ``<split>.tsv`` from the task's folder, the GLUE root, or a given file."""
         training = split == "train"
         if training and self.name == "ax":
-            raise DataError(
-                "task ax has no training data; fine-tune on mnli and evaluate that model"
-            )
+            raise DataError("task ax has no training data; fine-tune on mnli and evaluate that model")
         path = self._file(data, split)
         lines = read_table(path)
         _, header = next(lines, (0, []))
@@ -97,9 +95,7 @@ class GlueTask:
         gold, predicted = gold_and_predicted(examples, predictions)
         return {metric: getattr(metrics, metric)(gold, predicted) for metric in self.metrics}
 
-    def write_predictions(
-        self, folder: Path, split: str, examples: Examples, predictions: Predictions
-    ) -> list[Path]:
+    def write_predictions(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write the table that the leaderboard takes, such as ``MNLI-m.tsv``."""
         files = self.leaderboard or (f"{self.folder}.tsv",)
         names = dict(zip(self.test_splits, files, strict=True))
@@ -167,9 +163,7 @@ def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _missing_column(path: Path, names: Sequence[str], header: Sequence[str]) -> DataError:
-    return DataError(
-        f"{path} has no column {' or '.join(map(repr, names))}; its header is: {', '.join(header)}"
-    )
+    return DataError(f"{path} has no column {' or '.join(map(repr, names))}; its header is: {', '.join(header)}")
 
 
 _BINARY = ("0", "1")

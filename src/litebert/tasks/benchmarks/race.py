@@ -57,9 +57,7 @@ class RaceTask:
                 scores[f"accuracy_{level}"] = accuracy(gold[part], predicted[part])
         return scores
 
-    def write_predictions(
-        self, folder: Path, split: str, examples: Examples, predictions: Predictions
-    ) -> list[Path]:
+    def write_predictions(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write ``predictions.json``: question id -> letter."""
         letters = {p.id: ascii_uppercase[p.value] for p in predictions if isinstance(p.value, int)}
         write_json(folder / "predictions.json", letters)
@@ -74,15 +72,13 @@ class RaceTask:
     def _passages(self, data: Path, split: str) -> Iterator[tuple[Path, int, str, object]]:
         """Yield ``(file, row, level, passage)`` of all levels."""
         places = (
-            [(p, level) for level in self.levels for p in _level_files(data / name, split, level)]
-            for name in _FOLDERS
+            [(p, level) for level in self.levels for p in _level_files(data / name, split, level)] for name in _FOLDERS
         )
         files = [(data, "")] if data.is_file() else next(filter(None, places), None)
         if files is None:
             levels = ",".join(self.levels)
             raise DataError(
-                f"{data} has no RACE {split} split: expected {split}/{{{levels}}}/*.txt or "
-                f"{split}.{{{levels}}}.jsonl"
+                f"{data} has no RACE {split} split: expected {split}/{{{levels}}}/*.txt or {split}.{{{levels}}}.jsonl"
             )
         for path, level in files:
             is_raw = path.suffix == ".txt"

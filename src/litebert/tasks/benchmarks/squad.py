@@ -64,9 +64,7 @@ class SquadTask:
         tuned = squad2_scores(golds, _best_spans(predictions), odds)
         return {**scores, **{name: tuned[name] for name in tuned if name.startswith("best_")}}
 
-    def write_predictions(
-        self, folder: Path, split: str, examples: Examples, predictions: Predictions
-    ) -> list[Path]:
+    def write_predictions(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write ``predictions.json`` and ``nbest.json``, for 2.0 also the odds.
 
         For 2.0 ``predictions.json`` holds "" where no answer is likelier than the threshold;
@@ -139,9 +137,7 @@ class SquadTask:
 
 SQUAD_TASKS: dict[str, SquadTask] = {
     "squad1": SquadTask("squad1", SpanForm(), "v1.1"),
-    "squad2": SquadTask(
-        "squad2", SpanForm(may_be_unanswerable=True), "v2.0", max_length=512, main_metric="best_f1"
-    ),
+    "squad2": SquadTask("squad2", SpanForm(may_be_unanswerable=True), "v2.0", max_length=512, main_metric="best_f1"),
 }
 
 

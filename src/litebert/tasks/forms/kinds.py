@@ -10,12 +10,7 @@ from litebert.tasks.base import Form
 from litebert.tasks.forms.similarity import SimilarityForm
 from litebert.tasks.forms.spans import SpanForm
 from litebert.tasks.forms.tags import TagForm
-from litebert.tasks.forms.texts import (
-    ChoiceForm,
-    ClassificationForm,
-    MultiLabelForm,
-    RegressionForm,
-)
+from litebert.tasks.forms.texts import ChoiceForm, ClassificationForm, MultiLabelForm, RegressionForm
 
 Kind = Literal[
     "classification",
@@ -38,9 +33,7 @@ FORMS: Mapping[Kind, type[Form]] = {
 }
 
 
-def form_of_head(
-    head: Head, classes: tuple[str, ...] = (), *, multi_label: bool = False
-) -> Form | None:
+def form_of_head(head: Head, classes: tuple[str, ...] = (), *, multi_label: bool = False) -> Form | None:
     """Return the form of a model that says no more than its head; None if that does no task."""
     for form in FORMS.values():
         if head in form.heads and form.multi_label == multi_label:

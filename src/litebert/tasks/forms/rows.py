@@ -29,9 +29,7 @@ def single_row(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Row
     return Row(row, len(row))
 
 
-def pair_row(
-    first: Sequence[int], second: Sequence[int], tokenizer: Tokenizer, max_length: int
-) -> Row:
+def pair_row(first: Sequence[int], second: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Row:
     """Return ``[CLS] first [SEP] second [SEP]``; the longer loses its tail (a tie: the second)."""
     num_first, num_second = cut_pair(len(first), len(second), max_length - 3)
     sep = tokenizer.sep_id

@@ -176,11 +176,7 @@ class SimilarityForm(Form):
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return correlations, accuracy, or recall, MRR and nDCG, by what the examples are."""
-        asked = [
-            (e, float(str(p.value)))
-            for e, p in zip(examples, predictions, strict=True)
-            if e.group != CORPUS
-        ]
+        asked = [(e, float(str(p.value))) for e, p in zip(examples, predictions, strict=True) if e.group != CORPUS]
         values = [value for _, value in asked]
         kind = answer_of(asked[0][0])
         if kind == "similarity":

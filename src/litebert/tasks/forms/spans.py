@@ -130,10 +130,7 @@ class SpanForm(Form):
 
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
         """Return the answer, where it stands, its probability, and the n best."""
-        best = [
-            {"text": s.text, "start": s.start, "end": s.end, "score": s.probability}
-            for s in prediction.spans
-        ]
+        best = [{"text": s.text, "start": s.start, "end": s.end, "score": s.probability} for s in prediction.spans]
         described: dict[str, object] = {"answer": prediction.value, "best": best}
         if prediction.no_answer is not None:
             described["no_answer"] = prediction.no_answer
@@ -196,9 +193,8 @@ class SpanForm(Form):
     def window_counts(self, examples: Examples, features: Features) -> dict[str, int]:
         """Compare the target of each window with the first gold answer of its example.
 
-        Of the answers, ``exact`` ones come back from some window character for character,
-        ``widened`` ones start or end inside a piece, so that the target is the whole pieces, and
-        no window holds all of a ``lost`` one.
+        Of the answers, ``exact`` ones come back from some window character for character, ``widened`` ones start or end
+        inside a piece, so that the target is the whole pieces, and no window holds all of a ``lost`` one.
         """
         recovered: dict[int, bool] = {}
         for feature in features:
@@ -227,10 +223,7 @@ class SpanForm(Form):
             else:
                 firsts, lasts, scores = self._beam_candidates(passage, output)
                 no_answer_logits.append(output["answer_logits"])
-            begins, ends = (
-                passage.starts[firsts - passage.first],
-                passage.ends[lasts - passage.first],
-            )
+            begins, ends = (passage.starts[firsts - passage.first], passage.ends[lasts - passage.first])
             places = zip(begins.tolist(), ends.tolist(), strict=True)
             for place, score in zip(places, scores.tolist(), strict=True):
                 is_empty = place[0] >= place[1]  # a piece that is only a space
@@ -310,9 +303,7 @@ def _combine_beams(outputs: Said, score: Callable[[Sequence[float]], float]) -> 
     for output in outputs:
         for row, start in enumerate(output["start_top_index"].astype(np.int64).tolist()):
             for column, end in enumerate(output["end_top_index"][row].astype(np.int64).tolist()):
-                said[start, end].append(
-                    output["start_top_log_probs"][row] + output["end_top_log_probs"][row, column]
-                )
+                said[start, end].append(output["start_top_log_probs"][row] + output["end_top_log_probs"][row, column])
     spans = np.array(list(said), np.float32)
     scores = np.array([score(found) for found in said.values()], np.float32)
     return {
@@ -353,8 +344,6 @@ def max_context(starts: Sequence[int], size: int, num_pieces: int) -> list[npt.N
     lengths = np.minimum(size, num_pieces - firsts)
     before = np.arange(num_pieces) - firsts  # [windows, pieces]
     after = lengths - 1 - before
-    context = np.where(
-        np.minimum(before, after) < 0, -1.0, np.minimum(before, after) + 0.01 * lengths
-    )
+    context = np.where(np.minimum(before, after) < 0, -1.0, np.minimum(before, after) + 0.01 * lengths)
     owner = context.argmax(axis=0)
     return [owner[start : start + size] == index for index, start in enumerate(starts)]

@@ -12,26 +12,9 @@ from typing import Self
 import numpy as np
 
 from litebert.model.config import IGNORED_LABEL
-from litebert.tasks.base import (
-    Example,
-    Examples,
-    Feature,
-    Features,
-    Form,
-    Outputs,
-    Prediction,
-    Predictions,
-    Said,
-)
+from litebert.tasks.base import Example, Examples, Feature, Features, Form, Outputs, Prediction, Predictions, Said
 from litebert.tasks.forms.arrays import mean_log_probability, require_labels, softmax
-from litebert.tasks.forms.requests import (
-    Cells,
-    RowError,
-    label_index,
-    required_list,
-    required_text,
-    split_cell,
-)
+from litebert.tasks.forms.requests import Cells, RowError, label_index, required_list, required_text, split_cell
 from litebert.tasks.forms.rows import encode_unique, single_row
 from litebert.tasks.forms.texts import num_wrong
 from litebert.tasks.metrics import entities, entity_scores
@@ -110,8 +93,7 @@ class TagForm(Form):
             tags[feature.example] += probabilities.argmax(axis=-1).tolist()
             scores[feature.example] += probabilities.max(axis=-1).tolist()
         return [
-            Prediction(example.id, tuple(tags[index]), tuple(scores[index]))
-            for index, example in enumerate(examples)
+            Prediction(example.id, tuple(tags[index]), tuple(scores[index])) for index, example in enumerate(examples)
         ]
 
     def combine(self, outputs: Said) -> Outputs:

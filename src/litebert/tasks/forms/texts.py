@@ -156,9 +156,7 @@ class ClassificationForm(OneOfSeveral):
 
     def confusion(self, examples: Examples, predictions: Predictions) -> dict[str, object]:
         """Return ``labels`` and counts ``matrix[gold][predicted]``."""
-        matrix = metrics.confusion_matrix(
-            *gold_and_predicted(examples, predictions), len(self.labels)
-        )
+        matrix = metrics.confusion_matrix(*gold_and_predicted(examples, predictions), len(self.labels))
         return {"labels": list(self.labels), "matrix": matrix}
 
 
@@ -284,8 +282,7 @@ class ChoiceForm(OneOfSeveral):
     def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
         """Return one feature per example with one row ``[CLS] passage [SEP] answer [SEP]`` each."""
         asked = [
-            tuple(fill_question(example.text_pair or "", option) for option in example.options)
-            for example in examples
+            tuple(fill_question(example.text_pair or "", option) for option in example.options) for example in examples
         ]
         passages = (example.text for example in examples)
         encoded = encode_unique(chain(passages, *asked), tokenizer)

@@ -86,9 +86,7 @@ def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:
         _say("2 of 4: shards")
         language, column, dev = config.language, config.column, config.dev_input
         fraction = 0.02 if config.dev_fraction is None and not dev else config.dev_fraction
-        prepare(
-            PrepareConfig(config.input, tokenizer, shards, "auto", column, language, dev, fraction)
-        )
+        prepare(PrepareConfig(config.input, tokenizer, shards, "auto", column, language, dev, fraction))
         known = [len(rows) for rows in old_rows(Tokenizer.load(tokenizer), old)]
         pieces = {"copied": known.count(1), "unknown": known.count(0)}
         pieces["averaged"] = len(known) - sum(pieces.values())
@@ -120,11 +118,10 @@ def describe_plan(config: AdaptConfig) -> str:
     length = ", ".join(f"{name} {value}" for name, value in lengths.items() if value is not None)
     alone = run.curriculum.trainable[-1][0] if run.curriculum.trainable else 0.0
     return (
-        f"model       {source}: {count_parameters(shape).total:,} parameters, {old.description}\n"
-        f"text        {len(files):,} files, {'?' if size is None else f'{size / 1e6:,.1f}'} MB\n"
-        f"vocabulary  {old.vocab_size:,} pieces -> {config.tokenizer or pieces}\n"
-        f"training    {length}; {run.batch_size} x {run.examples.length} tokens a step, "
-        f"words alone for {alone:.0%}"
+        f"model       {source}: {count_parameters(shape).total:,} parameters, {old.description}\ntext        "
+        f"{len(files):,} files, {'?' if size is None else f'{size / 1e6:,.1f}'} MB\nvocabulary  {old.vocab_size:,} "
+        f"pieces -> {config.tokenizer or pieces}\ntraining    {length}; {run.batch_size} x {run.examples.length} "
+        f"tokens a step, words alone for {alone:.0%}"
     )
 
 
@@ -141,8 +138,7 @@ def _owned(config: AdaptConfig, source: Path) -> Iterator[None]:
         if file.is_file() and (config.out / "tokenizer").is_dir():
             if config.resume == "no":
                 raise DataError(
-                    f"{config.out} already holds an adaptation; go on with --resume auto or choose "
-                    "another --out"
+                    f"{config.out} already holds an adaptation; go on with --resume auto or choose another --out"
                 )
             refuse_changes(file, read_json(file), settings)
         write_json(file, settings)
@@ -187,10 +183,7 @@ def old_rows(new: Tokenizer, old: Tokenizer) -> list[list[int]]:
     Special pieces are matched by their roles.
     """
     pieces, unknown = OldPieces(old), old.unk_id
-    rows = [
-        [index for index in pieces.of(new, piece) if index != unknown]
-        for piece in range(new.vocab_size)
-    ]
+    rows = [[index for index in pieces.of(new, piece) if index != unknown] for piece in range(new.vocab_size)]
     for piece, twin in zip(new.special_ids, old.special_ids, strict=True):
         rows[piece] = [twin]
     return rows
@@ -229,9 +222,7 @@ def fit_frequencies(model: PretrainingModel, shards: Path) -> None:
     model.mlm.bias.add_((wanted - share.log()).float())
 
 
-def write_start(
-    source: Path, tokenizer: Path, out: Path, seed: int, shards: Path | None = None
-) -> None:
+def write_start(source: Path, tokenizer: Path, out: Path, seed: int, shards: Path | None = None) -> None:
     """Write a model folder: the weights of another with a word table for another tokenizer.
 
     Positions, segments, layers and heads stay; the bias of each word starts like its row, and is

@@ -53,9 +53,8 @@ in two; own tasks may leave it out"""
     """what a classifier reads: the state of [CLS], or the mean of all tokens, which the folder \
 records and transformers refuses; of texts to compare the recipe takes the mean"""
     pooler: Pooler | None = None
-    """what the classifier's pooler begins as: the weights of the folder, or whitened, by which \
-the states of the training texts become uncorrelated and equally large, so that a new head learns \
-from all of them at once"""
+    """what the classifier's pooler begins as: the weights of the folder, or whitened, by which the states of the \
+training texts become uncorrelated and equally large, so that a new head learns from all of them at once"""
     lr_decay: float | None = None
     """factor on the learning rate for each set of layers below the head, and once more for the \
 embeddings; 1: one rate for all"""
@@ -81,8 +80,7 @@ embeddings; 1: one rate for all"""
     """for pairs with a score: the squared error of the cosine, or whether cosines are in the \
 order of the scores (cosent)"""
     temperature: float = 0.05
-    """for texts to compare: cosines are divided by it, among the other texts of a step and for \
-cosent"""
+    """for texts to compare: cosines are divided by it, among the other texts of a step and for cosent"""
     symmetric: bool = False
     """for pairs of equals: find the first text by the second one too"""
     teacher: str | None = None
@@ -101,14 +99,12 @@ the teacher alone"""
     start: Literal["weights", "random"] = "weights"
     """start from the folder's weights, or from random ones of the same shape (a baseline)"""
     baseline: tuple[str, ...] = ()
-    """what to compare with besides the most frequent answer: words (a bag of words with logistic \
-regression, or ridge for numbers; cosines of tf-idf for texts to compare), random (the same \
-fine-tuning from random weights); of texts to compare also untrained (the vectors before training) \
-and bm25 (needs bm25s); with commas: words,random"""
+    """what to compare with besides the most frequent answer: words (a bag of words with logistic regression, or ridge \
+for numbers; cosines of tf-idf for texts to compare), random (the same fine-tuning from random weights); of texts to \
+compare also untrained (the vectors before training) and bm25 (needs bm25s); with commas: words,random"""
     train_exits: bool = False
-    """train the head at a quarter, half and three quarters of the layers too, for half a forward \
-pass more: `--depth` may then stop there, and the mean dev score over the depths picks the \
-weights (models that share all parameters)"""
+    """train the head at a quarter, half and three quarters of the layers too, for half a forward pass more: `--depth` \
+may then stop there, and the mean dev score over the depths picks the weights (models that share all parameters)"""
     keep_checkpoints: int = 1
     """model folders kept, best first: model, model-2, ...; more than one for ensembles"""
     max_train_examples: int | None = None
@@ -130,8 +126,7 @@ weights (models that share all parameters)"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """where to train"""
     threads: Threads = "auto"
-    """processor threads; auto: all, fewer while they wait for each other; a number stays as it \
-is, to the bit"""
+    """processor threads; auto: all, fewer while they wait for each other; a number stays as it is, to the bit"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 autocast on GPUs, float32 on CPUs"""
     log_every_steps: int = 10
@@ -235,22 +230,16 @@ class Settings(Recipe):
     steps_per_epoch: int
 
     @classmethod
-    def max_length_of(
-        cls, config: FinetuneConfig, recipe: Recipe, task_max_length: int, max_positions: int
-    ) -> int:
+    def max_length_of(cls, config: FinetuneConfig, recipe: Recipe, task_max_length: int, max_positions: int) -> int:
         """The longest input: as asked, or what recipe, task and model allow."""
         if config.max_length is None:
             return min(recipe.max_length, task_max_length, max_positions)
         if not 8 <= config.max_length <= max_positions:
-            raise ConfigError(
-                f"max_length is {config.max_length}: the model reads 8 to {max_positions} tokens."
-            )
+            raise ConfigError(f"max_length is {config.max_length}: the model reads 8 to {max_positions} tokens.")
         return config.max_length
 
     @classmethod
-    def resolve(
-        cls, config: FinetuneConfig, recipe: Recipe, max_length: int, num_features: int
-    ) -> Settings:
+    def resolve(cls, config: FinetuneConfig, recipe: Recipe, max_length: int, num_features: int) -> Settings:
         """The settings: what the config says, else the recipe, for this much data."""
         asked = {field.name: getattr(config, field.name) for field in fields(Recipe)}
         given = {name: value for name, value in asked.items() if value is not None}

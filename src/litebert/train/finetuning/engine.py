@@ -70,11 +70,7 @@ def finetune(config: FinetuneConfig) -> FinetuneResult:
 
 
 def _run(
-    config: FinetuneConfig,
-    data: TaskData,
-    baselines: dict[str, dict[str, float]],
-    process: Process,
-    stop: StopRequest,
+    config: FinetuneConfig, data: TaskData, baselines: dict[str, dict[str, float]], process: Process, stop: StopRequest
 ) -> FinetuneResult:
     """Run one seed, or one after the other; those that have finished are not run again."""
     result = process.on_main(lambda: results.earlier_result(config))
@@ -148,9 +144,7 @@ class FineTuning:
         """figures of the latest step; None if it was not finite"""
         every, clip = self.settings.eval_every_steps, config.clip_norm
         cadence = Cadence(config.log_every_steps, every, save_s=_SECONDS_BETWEEN_SAVES)
-        self.loop = Loop(
-            self, self.record, self.replica, optimizers, clip, cadence, stop, config.threads
-        )
+        self.loop = Loop(self, self.record, self.replica, optimizers, clip, cadence, stop, config.threads)
 
     def run(self) -> FinetuneResult:
         """Train to the end, evaluate the best weights, and write the result."""
@@ -189,9 +183,7 @@ class FineTuning:
         task, target = self.data.task, np.asarray(self.data.train.features[0].target)
         is_alone = target.dtype == np.float32 and self.config.loss == "cosine"
         if self.is_joint and self.process.world_size > 1 and not is_alone:
-            raise ConfigError(
-                "texts are compared with all others of a step in one process: leave torchrun"
-            )
+            raise ConfigError("texts are compared with all others of a step in one process: leave torchrun")
         is_view = isinstance(task, CustomTask) and task.has_bare_sentences
         if is_view and self.settings.dropout == 0 and self.config.teacher is None:
             raise ConfigError("two views of a sentence differ by --dropout: give more than 0")
@@ -300,9 +292,7 @@ class FineTuning:
                 data.scale.fold(self.model)
                 self.scorer.scale = None
             out = config.out if place == 1 else None
-            by_split = {
-                one.name: self.scorer.scores(one, out=out, shown=True) for one in data.evals
-            }
+            by_split = {one.name: self.scorer.scores(one, out=out, shown=True) for one in data.evals}
             scores = by_split[dev.name]
             about = results.fine_tuning_section(config, self.settings, data, scores, beside, step)
             folder = config.out / ("model" if place == 1 else f"model-{place}")

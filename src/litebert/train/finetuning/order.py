@@ -55,12 +55,7 @@ def join(features: Sequence[Feature], pad_id: int, max_tokens: int) -> JointBatc
 
 
 def share_of(
-    members: Sequence[Feature],
-    pad_id: int,
-    max_tokens: int,
-    rank: int,
-    world_size: int,
-    is_joint: bool = False,
+    members: Sequence[Feature], pad_id: int, max_tokens: int, rank: int, world_size: int, is_joint: bool = False
 ) -> Sequence[Batch]:
     """A process's part of a step, which is cut and padded as a single process does it.
 

@@ -117,19 +117,13 @@ def word_baselines(data: TaskData, names: Sequence[str]) -> dict[str, dict[str, 
 class Scorer:
     """Scores splits of a run's data with the weights that its model has at the moment."""
 
-    def __init__(
-        self, config: FinetuneConfig, data: TaskData, model: nn.Module, process: Process
-    ) -> None:
+    def __init__(self, config: FinetuneConfig, data: TaskData, model: nn.Module, process: Process) -> None:
         self.config, self.data, self.model, self.process = config, data, model, process
         self.scale = data.scale
         """that of what the model says; None once it is folded into the head"""
 
     def scores(
-        self,
-        split: TaskSplit,
-        depth: int | None = None,
-        out: Path | None = None,
-        shown: bool = False,
+        self, split: TaskSplit, depth: int | None = None, out: Path | None = None, shown: bool = False
     ) -> dict[str, float]:
         """Official scores, the same on every process; ``out``: run for predictions and mistakes."""
         process, data, form = self.process, self.data, self.data.task.form
@@ -162,9 +156,7 @@ class Scorer:
         return {str(depth): self.scores(split, depth)[metric] for depth in depths}
 
 
-def write_predictions(
-    run: Path, data: TaskData, split: TaskSplit, predictions: Sequence[Prediction]
-) -> None:
+def write_predictions(run: Path, data: TaskData, split: TaskSplit, predictions: Sequence[Prediction]) -> None:
     """Write predictions in the official format and, of the first split, the mistakes."""
     form, folder = data.task.form, run / "predictions" / split.name
     data.task.write_predictions(folder, split.name, split.examples, predictions)

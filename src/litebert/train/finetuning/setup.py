@@ -33,13 +33,7 @@ from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
 from litebert.tasks.scoring import TaskSplit, read_splits, sample
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.finetuning.config import (
-    PAPER_HIDDEN_SIZE,
-    FinetuneConfig,
-    Recipe,
-    Settings,
-    recipe_for,
-)
+from litebert.train.finetuning.config import PAPER_HIDDEN_SIZE, FinetuneConfig, Recipe, Settings, recipe_for
 from litebert.train.finetuning.order import Batch, JointBatch
 from litebert.train.run import TrainState, refuse_changes
 
@@ -233,9 +227,7 @@ def resolve_settings(config: FinetuneConfig, data: TaskData) -> Settings:
     return Settings.resolve(config, recipe, data.max_length, len(data.train.features))
 
 
-def build_task_model(
-    config: FinetuneConfig, settings: Settings, data: TaskData
-) -> tuple[nn.Module, Head]:
+def build_task_model(config: FinetuneConfig, settings: Settings, data: TaskData) -> tuple[nn.Module, Head]:
     """The model to train, with a new head that is the same for equal seeds; the head's name."""
     head = data.task.form.head(config.head)
     generator = torch.Generator().manual_seed(derived_seed(config.seed, "new head"))
@@ -252,17 +244,10 @@ def build_task_model(
         model = hf.build_model(shape, head, num_labels, generator)
     else:
         model = hf.load_model(
-            config.model,
-            head,
-            new_head=True,
-            num_labels=num_labels,
-            overrides=overrides,
-            generator=generator,
+            config.model, head, new_head=True, num_labels=num_labels, overrides=overrides, generator=generator
         )
     if isinstance(model, Encoder):
-        model = SentenceEncoder(
-            model, settings.pooling, config.loss, config.temperature, config.symmetric
-        )
+        model = SentenceEncoder(model, settings.pooling, config.loss, config.temperature, config.symmetric)
     return model.train(), head
 
 
@@ -328,9 +313,7 @@ class TaskLoss(nn.Module):
         taught = teacher_loss(outputs["logits"], teacher, self.temperature, targets)
         return self.model.loss(outputs, targets).lerp(taught, self.weight) * batch.num_labels
 
-    def _joint(
-        self, batch: JointBatch, targets: Tensor, teacher: Tensor | None, num_layers: int | None
-    ) -> Tensor:
+    def _joint(self, batch: JointBatch, targets: Tensor, teacher: Tensor | None, num_layers: int | None) -> Tensor:
         """The mean loss of texts that are compared with each other."""
         model = self.model
         assert isinstance(model, SentenceEncoder), "only vectors are compared with each other"

@@ -86,9 +86,7 @@ def owned_sweep(config: SweepConfig, process: Process) -> Iterator[None]:
         yield
 
 
-def sweep(
-    config: SweepConfig, run: Callable[[FinetuneConfig], FinetuneResult]
-) -> tuple[list[SweepRow], int]:
+def sweep(config: SweepConfig, run: Callable[[FinetuneConfig], FinetuneResult]) -> tuple[list[SweepRow], int]:
     """Make all runs and tables; the rows so far, and the signal that stopped the sweep, or 0."""
     names = [Path(task).stem for task in config.tasks]
     if len(set(names)) < len(names):

@@ -26,9 +26,7 @@ _RIDGE = 0.01  # of the mean variance: what hardly varies is not blown up withou
 
 
 @torch.no_grad()
-def whiten_pooler(
-    model: LinearHead, features: Sequence[Feature], pad_id: int, max_tokens: int, seed: int
-) -> None:
+def whiten_pooler(model: LinearHead, features: Sequence[Feature], pad_id: int, max_tokens: int, seed: int) -> None:
     """Give the pooler of a model weights that whiten the states of some features."""
     pooler = model.encoder.pooler
     is_training = model.training

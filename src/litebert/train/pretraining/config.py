@@ -56,8 +56,7 @@ class Objective:
     bag_weight: float = 0.0
     """weight of the bag-of-words loss: [CLS] predicts the words of its example; for small models"""
     bag_frequency: float = 1e-4
-    """words more frequent than this count less in the bag: (bag_frequency / frequency) ** \
-bag_exponent"""
+    """words more frequent than this count less in the bag: (bag_frequency / frequency) ** bag_exponent"""
     bag_exponent: float = 0.5
     """how much less; 0: all words count alike"""
     bag_words: Literal["all", "masked"] = "all"
@@ -123,9 +122,7 @@ a step costs less, for a new vocabulary on old weights"""
                     "[share of the run, value] in ascending order."
                 )
             if table and (shares[0] != 0.0 or shares[-1] >= 1.0):
-                raise ConfigError(
-                    f"curriculum.{item.name} covers shares {shares}: begin with 0 and stay below 1."
-                )
+                raise ConfigError(f"curriculum.{item.name} covers shares {shares}: begin with 0 and stay below 1.")
 
 
 @dataclass(frozen=True)
@@ -143,8 +140,7 @@ class Evaluation:
     metric: Metric = "mlm_loss"
     """decides which checkpoint is the best"""
     probe: str | None = None
-    """TASK:DIR, such as sst2:glue: what linear models on the frozen states reach on a task, in \
-every evaluation"""
+    """TASK:DIR, such as sst2:glue: what linear models on the frozen states reach on a task, in every evaluation"""
     probe_examples: int = 2000
     """training examples that these are fitted on"""
 
@@ -217,8 +213,7 @@ say what the sentence encoder that made the vectors says"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """where to train"""
     threads: Threads = "auto"
-    """processor threads; auto: all, fewer while they wait for each other; a number stays as it \
-is, to the bit"""
+    """processor threads; auto: all, fewer while they wait for each other; a number stays as it is, to the bit"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 autocast on GPUs, float32 on CPUs, where bfloat16 is faster on processors \
 that have instructions for it; norms and losses are always float32"""
@@ -240,8 +235,7 @@ trained: it is what evaluations and the model folder hold; 0: none"""
     initial: InitialWeights = field(default_factory=InitialWeights)
     """how fresh weights begin"""
     examples: ExampleConfig = field(default_factory=ExampleConfig)
-    """how text becomes examples; micro_batch_size is the most on a device at once, unless cut by \
-accumulation"""
+    """how text becomes examples; micro_batch_size is the most on a device at once, unless cut by accumulation"""
     objective: Objective = field(default_factory=Objective)
     """what is learned"""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -274,10 +268,7 @@ accumulation"""
             )
         warmup = self.schedule.warmup_steps
         if warmup is not None and self.steps is None:
-            raise ConfigError(
-                f"schedule.warmup_steps is {warmup} but there is no --steps: use "
-                "schedule.warmup_share."
-            )
+            raise ConfigError(f"schedule.warmup_steps is {warmup} but there is no --steps: use schedule.warmup_share.")
         if self.steps is not None and (warmup or 0) > self.steps:
             raise ConfigError(
                 f"schedule.warmup_steps is {warmup} but the run has only {self.steps} steps: "

@@ -120,9 +120,8 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
         )
     if longest > model.max_positions:
         raise ConfigError(
-            f"examples of {longest} tokens exceed the {model.max_positions} positions of the "
-            "model: shorten them (examples.length, curriculum.length), or raise "
-            "model.max_positions."
+            f"examples of {longest} tokens exceed the {model.max_positions} positions of the model: shorten them "
+            "(examples.length, curriculum.length), or raise model.max_positions."
         )
     for name, (is_right, rule) in _RULES.items():
         for _, value in getattr(table, name):

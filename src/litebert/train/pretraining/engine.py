@@ -68,9 +68,7 @@ def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
 class Pretraining:
     """One pretraining run on this process; :func:`pretrain` makes and runs it."""
 
-    def __init__(
-        self, config: PretrainConfig, process: Process, stop: StopRequest, screen: Display
-    ) -> None:
+    def __init__(self, config: PretrainConfig, process: Process, stop: StopRequest, screen: Display) -> None:
         self.config, self.process, self.stop, self.screen = config, process, stop, screen
         self.corpora = corpora = setup.open_corpora(config)
         shards = (*(shards for shards, _ in corpora.train), *corpora.dev)
@@ -120,9 +118,7 @@ class Pretraining:
         self.dev = evaluate.DevSet(corpora.dev, counts, config.examples, corpora.vocabulary, size)
         if wanted.probe is not None:
             probe = LiveProbe(wanted.probe, corpora.tokenizer, positions, wanted.probe_examples)
-        self.evaluator = evaluate.Evaluator(
-            config, self.replica, self.dev, self.record, self.finished, probe
-        )
+        self.evaluator = evaluate.Evaluator(config, self.replica, self.dev, self.record, self.finished, probe)
         narrow = uses_bfloat16(config.precision, process.device)
         self.gemm_rate = measured_gemm_rate(str(process.device), narrow)
         self.since_line: list[tuple[StepWork, Outcome]] = []
@@ -130,9 +126,7 @@ class Pretraining:
         every, most = config.checkpoint.every_steps, config.max_nonfinite
         cadence = Cadence(config.log_every_steps, wanted.every_steps, every, max_nonfinite=most)
         clip_norm, threads = config.optimizer.clip_norm, config.threads
-        self.loop = Loop(
-            self, self.record, self.replica, optimizers, clip_norm, cadence, stop, threads
-        )
+        self.loop = Loop(self, self.record, self.replica, optimizers, clip_norm, cadence, stop, threads)
 
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
@@ -158,9 +152,7 @@ class Pretraining:
             with self.finished():
                 folder = write_results(out, self.replica, self.corpora, self.dev, state, scores)
         self.record.finish(keep_checkpoints=True)
-        return PretrainResult(
-            out, folder, state.step, state.tokens, state.elapsed_s, scores, signum
-        )
+        return PretrainResult(out, folder, state.step, state.tokens, state.elapsed_s, scores, signum)
 
     def share(self) -> float:
         """The share of the run that is done."""
@@ -185,9 +177,7 @@ class Pretraining:
         batches += lessons
         wait_s = time.perf_counter() - started
         # A row without an address only stands in for an example.
-        num_examples, num_taught = (
-            sum(len(batch.addresses) for batch in part) for part in (batches, lessons)
-        )
+        num_examples, num_taught = (sum(len(batch.addresses) for batch in part) for part in (batches, lessons))
         counts = (*objective.counts_of(batches), num_examples, num_taught)
         predictions, pairs, tokens, examples, taught = (int(n) for n in process.sum(counts))
         loss = self._loss(predictions, pairs, examples, taught, stage)
@@ -198,12 +188,9 @@ class Pretraining:
             flops *= 2 / 3 if rests else 1
             for parameter in self.resting:
                 parameter.requires_grad_(not rests)
-        self.now = StepWork(
-            stage, lr_factor, predictions, pairs, tokens, wait_s, flops, bag, short, taught
-        )
+        self.now = StepWork(stage, lr_factor, predictions, pairs, tokens, wait_s, flops, bag, short, taught)
         seeds = [
-            derived_seed(config.seed, "dropout", state.step, process.rank, number)
-            for number in range(len(batches))
+            derived_seed(config.seed, "dropout", state.step, process.rank, number) for number in range(len(batches))
         ]
         state.feed, state.pairs = self.feed.position, self.pairs.position
         return Step(batches, loss, seeds, lr_factor, tokens, rests)

@@ -90,10 +90,9 @@ class RunState(TrainState):
 class DevSet:
     """The dev documents as fixed batches of every kind of example.
 
-    Masks (whole words, n-grams up to 3, 15 %) and pairs follow the ``paper`` rules unless others
-    are asked for, whatever training does, so that runs can be compared.
-    Splits without documents are left out. ``train_counts``, int64 [V], is how often each piece
-    occurs in training: the unigram model. Length and task are those of ``config``.
+    Masks (whole words, n-grams up to 3, 15 %) and pairs follow the ``paper`` rules unless others are asked for,
+    whatever training does, so that runs can be compared. Splits without documents are left out. ``train_counts``, int64
+    [V], is how often each piece occurs in training: the unigram model. Length and task are those of ``config``.
     """
 
     def __init__(
@@ -111,9 +110,7 @@ class DevSet:
         smoothed = train_counts.astype(np.float64) + 1.0
         self.unigram_log_probability = np.log(smoothed / smoothed.sum())
         mask = MaskConfig(rate=0.15, max_predictions=20 if rules == "official" else None)
-        self._config = ExampleConfig(
-            length=config.length, micro_batch_size=batch_size, rules=rules, mask=mask
-        )
+        self._config = ExampleConfig(length=config.length, micro_batch_size=batch_size, rules=rules, mask=mask)
         self.batches, self.rule = cache(self._batches), cache(self._rule)
 
     @property
@@ -158,11 +155,7 @@ class EvaluationStopped(Exception):
 
 
 def evaluate(
-    replica: Replica,
-    dev: DevSet,
-    num_examples: int,
-    layers: int | None = None,
-    stop: StopRequest = NEVER,
+    replica: Replica, dev: DevSet, num_examples: int, layers: int | None = None, stop: StopRequest = NEVER
 ) -> Scores:
     """Scores on ``num_examples`` of each kind; a signal raises EvaluationStopped everywhere."""
     process, tasks = replica.process, dev.tasks
@@ -265,8 +258,7 @@ class Evaluator:
     def at_the_end(self, layers: int, share: float, stop: StopRequest) -> None:
         """Evaluate on more examples and note it in the checkpoint of this step.
 
-        A run that is resumed at its end has done so already. A signal raises
-        :class:`EvaluationStopped`.
+        A run that is resumed at its end has done so already. A signal raises :class:`EvaluationStopped`.
         """
         settings, state, done = self.settings, self.state, self.state.final
         wanted = settings.final_examples
@@ -282,9 +274,7 @@ class Evaluator:
         state.final = FinalEvaluation(state.step, wanted, scores)
         self.run.amend()
 
-    def _evaluate(
-        self, num_examples: int, layers: int, share: float, stop: StopRequest = NEVER
-    ) -> Scores:
+    def _evaluate(self, num_examples: int, layers: int, share: float, stop: StopRequest = NEVER) -> Scores:
         """Evaluate, and record what was found."""
         state, started = self.state, time.perf_counter()
         with self._finished():

@@ -73,9 +73,7 @@ class Feed:
         try:
             batches = list(islice(self._stream, k // stride))
         except OSError as error:
-            raise DataError(
-                f"a shard cannot be read: {error}; check the disk, then resume"
-            ) from error
+            raise DataError(f"a shard cannot be read: {error}; check the disk, then resume") from error
         self._stream_key = self._key(start + k, stage, stride)
         self.position = replace(self.position, batch=first + k)
         if not striding:

@@ -56,11 +56,7 @@ def averages_of(
         values["loss"] += objective.sentence_weight * weighted / pairs
         values["sentence_loss"] = totals["sentence_loss_sum"] / pairs
         values["sentence_accuracy"] = totals["sentence_correct"] / pairs
-    bags = [
-        (work.bag, one["bag_loss_sum"])
-        for work, one in zip(works, sums, strict=True)
-        if work.bag is not None
-    ]
+    bags = [(work.bag, one["bag_loss_sum"]) for work, one in zip(works, sums, strict=True) if work.bag is not None]
     if examples := sum(bag.num_examples for bag, _ in bags):
         values["loss"] += sum(bag.weight * loss_sum for bag, loss_sum in bags) / examples
         values["bag_loss"] = totals["bag_loss_sum"] / examples
@@ -109,8 +105,7 @@ def watch_plateau(
     if scores.unigram_loss - scores.masked_loss > MARGIN_NATS:
         state.left_plateau_step = state.step
         return "left_plateau", (
-            f"step {state.step:,}: the model has left the unigram plateau (dev loss at masks "
-            f"{losses}"
+            f"step {state.step:,}: the model has left the unigram plateau (dev loss at masks {losses}"
         )
     if share < config.plateau_share or state.plateau_reported:
         return None

@@ -53,15 +53,14 @@ def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
 def look_at_neighbours(encoder: Encoder, generator: torch.Generator, most_heads: int = 8) -> None:
     """Give each head a neighbour to look at: the piece before, the one after, the second before...
 
-    A freshly drawn attention looks everywhere alike, so a masked place sees the mean of all words;
-    until what its neighbours say has found its way through that mean, a model learns nothing but
-    word frequencies: the plateau on which small trainings get stuck.
+    A freshly drawn attention looks everywhere alike, so a masked place sees the mean of all words; until what its
+    neighbours say has found its way through that mean, a model learns nothing but word frequencies: the plateau on
+    which small trainings get stuck.
 
-    Positions become waves, of which a shift by n tokens is a rotation R_n. With queries G R_n x and
-    keys G x, where G picks some waves, the score of tokens i and j is largest for j = i + n.
-    Projection, values and outputs get the variance that keeps what they read at its size, so that
-    a neighbour's word arrives clearly. At most ``most_heads`` are set; the others stay as drawn,
-    look everywhere alike, and are what [CLS] can gather a text with.
+    Positions become waves, of which a shift by n tokens is a rotation R_n. With queries G R_n x and keys G x, where G
+    picks some waves, the score of tokens i and j is largest for j = i + n. Projection, values and outputs get the
+    variance that keeps what they read at its size, so that a neighbour's word arrives clearly. At most ``most_heads``
+    are set; the others stay as drawn, look everywhere alike, and are what [CLS] can gather a text with.
     """
     config, embeddings = encoder.config, encoder.embeddings
     width = config.position_size
@@ -138,9 +137,7 @@ def spread(shared: nn.Module, model: nn.Module, inner_group_num: int) -> None:
     model.load_state_dict({name: found[_IN_A_SET.sub(set_of, name)] for name in model.state_dict()})
 
 
-def _set_heads(
-    attention: Attention, num_heads: int, most_heads: int, waves: Tensor, back: Tensor
-) -> None:
+def _set_heads(attention: Attention, num_heads: int, most_heads: int, waves: Tensor, back: Tensor) -> None:
     """Write queries and keys of the heads that get a neighbour; ``back`` is [width, H]."""
     head_size, width = attention.query.weight.shape[0] // num_heads, len(back)
     num_picked = head_size // 2
@@ -212,9 +209,7 @@ def context_counts(corpora: Sequence[ShardSet], vocab_size: int) -> Tensor:
     return torch.from_numpy(counts)
 
 
-def context_vectors(
-    counts: Tensor, width: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def context_vectors(counts: Tensor, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Vectors [V, width] of standard deviation 1 and which pieces have one, from [V, contexts].
 
     The counts are used up: beside a large vocabulary there is no room for another such table.
@@ -250,9 +245,7 @@ def _excerpts(corpora: Sequence[ShardSet]) -> Iterator[NDArray[np.int64]]:
             yield tokens[start : start + _COUNTED_AT_ONCE].astype(np.int64)
 
 
-def _add(
-    counts: NDArray[np.float32], rows: NDArray[np.int64], columns: NDArray[np.int64], weight: float
-) -> None:
+def _add(counts: NDArray[np.float32], rows: NDArray[np.int64], columns: NDArray[np.int64], weight: float) -> None:
     """Add ``weight`` at each pair with a column; a block of rows at a time, to bound the memory."""
     for first in range(0, len(counts), _ROWS_AT_ONCE):
         block = counts[first : first + _ROWS_AT_ONCE]

@@ -90,9 +90,7 @@ class Bag:
         return {"bag_words_BS": words_BS, "bag_shares_BS": shares_BS}
 
 
-def piece_weights(
-    counts: np.ndarray, special_ids: Sequence[int], frequency: float, exponent: float = 0.5
-) -> Tensor:
+def piece_weights(counts: np.ndarray, special_ids: Sequence[int], frequency: float, exponent: float = 0.5) -> Tensor:
     """How much each piece counts in a bag: min(1, (frequency / its own) ** exponent); float32 [V].
 
     ``counts``, int64 [V], is how often each occurs in the training text. Frequent pieces say little

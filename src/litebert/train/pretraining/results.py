@@ -31,12 +31,7 @@ _CONTEXT_TOKENS = 24
 
 
 def write_results(
-    run: Path,
-    replica: Replica,
-    corpora: Corpora,
-    dev: DevSet,
-    state: RunState,
-    scores: Scores | None,
+    run: Path, replica: Replica, corpora: Corpora, dev: DevSet, state: RunState, scores: Scores | None
 ) -> Path:
     """Write ``model/`` and ``samples.json`` into the run folder; the path of the model."""
     weights, shape = checkpoint.model_tensors(replica.model), replica.model.config
@@ -57,13 +52,10 @@ def write_results(
     return folder
 
 
-def pretraining_card(
-    shape: ModelConfig, corpora: Corpora, state: RunState, scores: Scores | None, name: str
-) -> str:
+def pretraining_card(shape: ModelConfig, corpora: Corpora, state: RunState, scores: Scores | None, name: str) -> str:
     """The card of a pretrained model: data, language, length of the run, and what it learned."""
     data = [
-        f"`{shards.folder.resolve().name}`: {shards.num_documents:,} documents, "
-        f"{shards.num_tokens:,} tokens"
+        f"`{shards.folder.resolve().name}`: {shards.num_documents:,} documents, {shards.num_tokens:,} tokens"
         for shards, _ in corpora.train
     ]
     settings = [Manifest.read(shards.folder).settings for shards, _ in corpora.train]
@@ -83,9 +75,7 @@ def pretraining_card(
     return model_card(shape, "pretraining", name, pretraining_section(rows), languages)
 
 
-def fill_mask_samples(
-    model: PretrainingModel, corpora: Corpora, dev: DevSet
-) -> list[dict[str, object]]:
+def fill_mask_samples(model: PretrainingModel, corpora: Corpora, dev: DevSet) -> list[dict[str, object]]:
     """Stretches of dev text with one word hidden, and what the model would put there.
 
     Each is ``{"text": "... [MASK] ...", "answer": "word", "candidates": [["word", 0.31], ...]}``.
@@ -109,8 +99,7 @@ def fill_mask_samples(
         before = tokenizer.decode(ids[max(1, place - _CONTEXT_TOKENS) : place].tolist())
         after = tokenizer.decode(ids[place + 1 : place + 1 + _CONTEXT_TOKENS].tolist())
         candidates = [
-            [tokenizer.spell(int(i))[1], round(float(p), 4)]
-            for p, i in zip(best.values, best.indices, strict=True)
+            [tokenizer.spell(int(i))[1], round(float(p), 4)] for p, i in zip(best.values, best.indices, strict=True)
         ]
         text = f"{before} [MASK] {after}".strip()
         samples.append({"text": text, "answer": answer, "candidates": candidates})
@@ -152,9 +141,7 @@ def _find_step(folder: Path, wanted: str) -> int:
     if wanted != "best":
         if not wanted.isdecimal() or int(wanted) not in steps:
             known = ", ".join(str(step) for step in steps)
-            raise CheckpointError(
-                f"{folder} has no checkpoint of step {wanted}: choose best, last or one of {known}"
-            )
+            raise CheckpointError(f"{folder} has no checkpoint of step {wanted}: choose best, last or one of {known}")
         return int(wanted)
     for step in reversed(steps):
         try:
@@ -173,6 +160,5 @@ def _tokenizer_folder(run: Path, settings: Mapping[str, object]) -> Path:
         if has_tokenizer(candidate):
             return candidate
     raise CheckpointError(
-        f"the tokenizer of {run} is in neither {candidates[0]} nor {candidates[1]}: put the shards "
-        "back where they were"
+        f"the tokenizer of {run} is in neither {candidates[0]} nor {candidates[1]}: put the shards back where they were"
     )

@@ -79,9 +79,7 @@ def evaluate_pretraining(
     corpora = {str(one): documents_to_evaluate([one], every=every_document) for one in data}
     for name, sources in corpora.items():
         if not any(source.shards for source in sources):
-            raise DataError(
-                f"{name} has no dev documents: score all of its documents with --split all"
-            )
+            raise DataError(f"{name} has no dev documents: score all of its documents with --split all")
     together = tuple(source for sources in corpora.values() for source in sources)
     tokenizer = tokenizer_of(together)
     check_vocabulary(folder, shape, tokenizer)
@@ -108,8 +106,7 @@ def describe_scores(scores: Scores, prefix: str = "") -> list[str]:
     """A line for words, order and next sentence each, with what to compare it with."""
     lines = [
         f"{prefix}words   loss {scores.mlm_loss:.3f}, accuracy {scores.mlm_accuracy:.1%}; at masks "
-        f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f}), "
-        f"{scores.masked_accuracy:.1%}"
+        f"{scores.masked_loss:.3f} (word frequencies alone {scores.unigram_loss:.3f}), {scores.masked_accuracy:.1%}"
     ]
     found = asdict(scores)
     for name, task, rule in (("order  ", "sop", "length"), ("next   ", "nsp", "overlap")):

@@ -90,9 +90,7 @@ def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[Shar
     return tuple(ShardSet.open(folder, split) for folder in folders for split in splits)
 
 
-def verify_corpora(
-    sets: Sequence[ShardSet], seed: int, everything: bool, process: Process
-) -> str | None:
+def verify_corpora(sets: Sequence[ShardSet], seed: int, everything: bool, process: Process) -> str | None:
     """Check shards against their checksums, shared by a machine's processes; what was not."""
     part = int(os.environ.get("LOCAL_RANK", process.rank))
     parts = int(os.environ.get("LOCAL_WORLD_SIZE", process.world_size))
@@ -112,9 +110,7 @@ def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
     return model
 
 
-def build_pretraining_model(
-    config: PretrainConfig, shape: ModelConfig, corpora: Corpora
-) -> PretrainingModel:
+def build_pretraining_model(config: PretrainConfig, shape: ModelConfig, corpora: Corpora) -> PretrainingModel:
     """A fresh model, the same for equal seeds, or the one in ``init_from``."""
     generator = torch.Generator().manual_seed(derived_seed(config.seed, "initial weights"))
     # Gradient and two averages of the optimiser beside the weights, unless a GPU holds them.
@@ -134,9 +130,7 @@ def build_pretraining_model(
         is_spread = shape.sharing != found.sharing  # which then shares all
         if is_spread:
             overrides = {k: v for k, v in overrides.items() if k not in ("sharing", "num_groups")}
-        loaded = load_model(
-            config.init_from, "pretraining", new_head=True, overrides=overrides, generator=generator
-        )
+        loaded = load_model(config.init_from, "pretraining", new_head=True, overrides=overrides, generator=generator)
         assert isinstance(loaded, PretrainingModel), "asked for by the head's name"
         model = loaded
         if is_spread:
@@ -197,6 +191,5 @@ def check_vocabulary(folder: Path, model: ModelConfig, tokenizer: Tokenizer) -> 
         )
     if not Tokenizer.load(folder).agrees_with(tokenizer):
         raise CheckpointError(
-            f"{folder} has another tokenizer than the shards: prepare the text with the one of "
-            "that folder"
+            f"{folder} has another tokenizer than the shards: prepare the text with the one of that folder"
         )

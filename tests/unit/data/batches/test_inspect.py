@@ -131,9 +131,7 @@ def test_command_prints_text_json_and_a_picture(
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     run([*command, "--json", "--task", "nsp", "--mask.max-predictions", "5"])
     values = json.loads(capsys.readouterr().out)
-    expected = inspect_shards(
-        tiny_shards_dir, ExampleConfig(64, 8, "nsp", mask=MaskConfig(max_predictions=5))
-    )
+    expected = inspect_shards(tiny_shards_dir, ExampleConfig(64, 8, "nsp", mask=MaskConfig(max_predictions=5)))
     assert values["examples"]["mean_length"] == expected.examples.mean_length
     assert values["examples"]["masked_share"] == expected.examples.masked_share
     assert [row["text"] for row in values["shown"]] == [row.text for row in expected.shown]
@@ -148,8 +146,6 @@ def test_command_prints_text_json_and_a_picture(
         (["--batches", "0"], "0 batches"),
     ],
 )
-def test_command_refuses_what_it_cannot_do(
-    tiny_shards_dir: Path, flags: list[str], message: str
-) -> None:
+def test_command_refuses_what_it_cannot_do(tiny_shards_dir: Path, flags: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         run(["inspect", str(tiny_shards_dir), *flags])

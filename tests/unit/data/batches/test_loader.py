@@ -64,10 +64,7 @@ def loader_of(shards: ShardSet, config: ExampleConfig = CONFIG, seed: int = 1) -
 
 
 def equal(first: Batch, second: Batch) -> bool:
-    return all(
-        np.array_equal(getattr(first, field.name), getattr(second, field.name))
-        for field in fields(Batch)
-    )
+    return all(np.array_equal(getattr(first, field.name), getattr(second, field.name)) for field in fields(Batch))
 
 
 def unmasked(batch: Batch) -> np.ndarray:
@@ -79,9 +76,7 @@ def unmasked(batch: Batch) -> np.ndarray:
 
 def segments(batch: Batch) -> Iterator[tuple[list[int], list[int], int]]:
     """The original tokens of A and of B, and the label."""
-    rows = zip(
-        unmasked(batch), batch.token_type_ids, batch.lengths, batch.sentence_labels, strict=True
-    )
+    rows = zip(unmasked(batch), batch.token_type_ids, batch.lengths, batch.sentence_labels, strict=True)
     for ids, types, length, label in rows:
         num_a = int((types[:length] == 0).sum())
         yield ids[1 : num_a - 1].tolist(), ids[num_a : length - 1].tolist(), int(label)
@@ -129,9 +124,7 @@ def test_examples_are_text_of_the_corpus(corpus: ShardSet) -> None:
 
 @pytest.mark.parametrize("rules", ["paper", "official", "balanced"])
 @pytest.mark.parametrize("task", ["sop", "nsp", "none"])
-def test_every_chunk_comes_exactly_once_per_epoch(
-    corpus: ShardSet, task: Task, rules: Rules
-) -> None:
+def test_every_chunk_comes_exactly_once_per_epoch(corpus: ShardSet, task: Task, rules: Rules) -> None:
     loader = loader_of(corpus, replace(CONFIG, task=task, rules=rules))
     source = loader.corpora[0]
     num_buffers = source.locate(source.num_batches - 1)[1] + 1
@@ -139,9 +132,7 @@ def test_every_chunk_comes_exactly_once_per_epoch(
     for epoch in (0, 3):
         addresses = [tuple(a) for b in loader.epoch_batches(epoch) for a in b.addresses.tolist()]
         buffers = [source.buffer(epoch, number) for number in range(num_buffers)]
-        expected = {
-            (epoch, w, i) for w, buffer in enumerate(buffers) for i in range(len(buffer.pairs))
-        }
+        expected = {(epoch, w, i) for w, buffer in enumerate(buffers) for i in range(len(buffer.pairs))}
         assert len(addresses) == len(set(addresses))
         assert set(addresses) == expected
         taken = sum(int(np.diff(buffer.pairs.chunks).sum()) for buffer in buffers)
@@ -169,17 +160,13 @@ def test_epochs_differ(corpus: ShardSet) -> None:
     loader = loader_of(corpus)
     first, second = (list(loader.epoch_batches(epoch)) for epoch in (0, 1))
     assert len(first) == len(second) == loader.corpora[0].num_batches
-    assert not any(
-        np.array_equal(a.input_ids, b.input_ids) for a, b in zip(first, second, strict=True)
-    )
+    assert not any(np.array_equal(a.input_ids, b.input_ids) for a, b in zip(first, second, strict=True))
 
 
 def test_epochs_buffers_and_batches_draw_their_own_numbers(tmp_path: Path) -> None:
     # All documents alike, so that only the random numbers can make a difference.
     shards = write_documents(tmp_path, [[[7] * 9] * 20] * 64, 10, shard_tokens=10**6)
-    loader = loader_of(
-        shards, replace(CONFIG, stretch_tokens=900, task="none", short_probability=0)
-    )
+    loader = loader_of(shards, replace(CONFIG, stretch_tokens=900, task="none", short_probability=0))
     (source,) = loader.corpora
     orders = [source.buffer(e, w).pairs.starts.tolist() for e in (0, 1) for w in (0, 1)]
     assert all(first != second for first, second in pairwise(orders))
@@ -217,10 +204,7 @@ def test_any_number_of_ranks_sees_the_same_batches(
 ) -> None:
     loader = loader_of(_shared_corpus(tmp_path_factory.getbasetemp()))
     one = list(islice(loader.iterate(start), count * num_ranks))
-    ranks = [
-        list(islice(loader.iterate(start + rank, stride=num_ranks), count))
-        for rank in range(num_ranks)
-    ]
+    ranks = [list(islice(loader.iterate(start + rank, stride=num_ranks), count)) for rank in range(num_ranks)]
     merged = [ranks[i % num_ranks][i // num_ranks] for i in range(count * num_ranks)]
     assert all(equal(a, b) for a, b in zip(one, merged, strict=True))
     resumed = list(islice(loader.iterate(start + num_ranks), (count - 1) * num_ranks))
@@ -446,9 +430,7 @@ def test_epochs_at_a_position(corpus: ShardSet) -> None:
     assert loader.batch(num_batches).addresses[0, 0] == 1
 
 
-def test_opened_folders_share_a_tokenizer_and_count_by_tokens(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_opened_folders_share_a_tokenizer_and_count_by_tokens(tiny_shards_dir: Path, tmp_path: Path) -> None:
     same, other = tmp_path / "same", tmp_path / "other"
     shutil.copytree(tiny_shards_dir, same)
     shutil.copytree(tiny_shards_dir, other)

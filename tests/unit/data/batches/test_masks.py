@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from litebert.common.errors import ConfigError
 from litebert.data.batches.example import MaskConfig, Vocabulary
-from litebert.data.batches.masks import (
-    budgets,
-    choose_spans,
-    draw_masks,
-    find_words,
-    ngram_probabilities,
-    ranges,
-)
+from litebert.data.batches.masks import budgets, choose_spans, draw_masks, find_words, ngram_probabilities, ranges
 
 Examples = list[tuple[list[int], list[int]]]
 """Tokens of A and B."""
@@ -30,9 +23,7 @@ VOCABULARY = Vocabulary(WORD_STARTS)
 
 TOKENS = st.integers(5, 39)
 EXAMPLES = st.lists(
-    st.tuples(st.lists(TOKENS, min_size=1, max_size=40), st.lists(TOKENS, max_size=40)),
-    min_size=1,
-    max_size=5,
+    st.tuples(st.lists(TOKENS, min_size=1, max_size=40), st.lists(TOKENS, max_size=40)), min_size=1, max_size=5
 )
 SEEDS = st.integers(0, 1 << 30)
 
@@ -60,9 +51,7 @@ def sequential_words(a: list[int], b: list[int], cross_border: bool) -> list[lis
     return words
 
 
-def sequential_masks(
-    words: list[list[int]], border: int, budget: int, order: list[int], wanted: list[int]
-) -> set[int]:
+def sequential_masks(words: list[list[int]], border: int, budget: int, order: list[int], wanted: list[int]) -> set[int]:
     """The official selection, one beginning after the other; no run passes ``border``."""
     masked: set[int] = set()
     for word in order:
@@ -118,15 +107,11 @@ def test_selection_equals_the_sequential_one(
 
 @settings(deadline=None)
 @given(EXAMPLES, st.booleans(), st.sampled_from(["token", "span"]), SEEDS)
-def test_budget_whole_words_and_borders(
-    examples: Examples, cross_border: bool, replace: Replace, seed: int
-) -> None:
+def test_budget_whole_words_and_borders(examples: Examples, cross_border: bool, replace: Replace, seed: int) -> None:
     content, lengths = flat(examples)
     config = MaskConfig(rate=0.3, max_predictions=9, replace=replace)
     generator = np.random.default_rng(seed)
-    places, _ = draw_masks(
-        content, lengths, 3, config, VOCABULARY, generator, cross_border=cross_border
-    )
+    places, _ = draw_masks(content, lengths, 3, config, VOCABULARY, generator, cross_border=cross_border)
     assert (np.diff(places) > 0).all()
     row = np.searchsorted(np.cumsum(lengths.sum(axis=1)), places, side="right")
     count = np.bincount(row, minlength=len(lengths))
@@ -203,15 +188,8 @@ def test_replacement_shares(replace: Replace) -> None:
     original = content[places]
     n, size_v = len(original), VOCABULARY.size
     # A random piece is the original or [MASK] once in V times.
-    expected = {
-        "mask": 0.8 + 0.1 / size_v,
-        "keep": 0.1 + 0.1 / size_v,
-        "random": 0.1 - 0.2 / size_v,
-    }
-    found = {
-        "mask": (replacements == VOCABULARY.mask_id).mean(),
-        "keep": (replacements == original).mean(),
-    }
+    expected = {"mask": 0.8 + 0.1 / size_v, "keep": 0.1 + 0.1 / size_v, "random": 0.1 - 0.2 / size_v}
+    found = {"mask": (replacements == VOCABULARY.mask_id).mean(), "keep": (replacements == original).mean()}
     found["random"] = 1 - found["mask"] - found["keep"]
     clusters = 1 if replace == "token" else 4  # a span decides for all of its tokens
     for kind, share in expected.items():
@@ -235,16 +213,12 @@ def test_span_replacement_decides_once_for_a_run() -> None:
     kinds = np.where(replacements == 4, 0, np.where(replacements == 7, 1, 2))
     neighbours = np.diff(places) == 1
     same = kinds[1:][neighbours] == kinds[:-1][neighbours]
-    token_places, _ = draw_masks(
-        content, lengths, 3, MaskConfig(rate=0.05), VOCABULARY, np.random.default_rng(3)
-    )
+    token_places, _ = draw_masks(content, lengths, 3, MaskConfig(rate=0.05), VOCABULARY, np.random.default_rng(3))
     assert (token_places == places).all(), "the same places in both modes"
     assert same.mean() > 0.9, "only runs that happen to touch may differ"
 
 
-@pytest.mark.parametrize(
-    "settings", [{"rate": 0.0}, {"rate": 1.0}, {"max_predictions": 0}, {"max_ngram": 0}]
-)
+@pytest.mark.parametrize("settings", [{"rate": 0.0}, {"rate": 1.0}, {"max_predictions": 0}, {"max_ngram": 0}])
 def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         MaskConfig(**settings)  # type: ignore[arg-type]

@@ -112,9 +112,7 @@ def test_official_single_sentence_gets_a_random_document_and_label_1(
 
 @settings(deadline=None)
 @given(DOCUMENTS, LENGTHS, RULES, st.sampled_from(["sop", "nsp", "both", "none"]), SEEDS)
-def test_pairs_fit_and_are_filled(
-    documents: list[list[int]], length: int, rules: Rules, task: Task, seed: int
-) -> None:
+def test_pairs_fit_and_are_filled(documents: list[list[int]], length: int, rules: Rules, task: Task, seed: int) -> None:
     pairs = pairs_of(documents, seed, length=length, rules=rules, task=task)
     room = length - (2 if task == "none" else 3)
     sizes = pairs.lengths.sum(axis=1)
@@ -134,12 +132,8 @@ def test_pairs_fit_and_are_filled(
     assert (chunk_tokens - last_sentence < room).all(), "a chunk stops once it is full"
 
 
-@pytest.mark.parametrize(
-    ("rules", "least", "most"), [("paper", 0.58, 0.65), ("balanced", 0.49, 0.51)]
-)
-def test_lengths_tell_the_order_unless_the_rules_are_balanced(
-    rules: Rules, least: float, most: float
-) -> None:
+@pytest.mark.parametrize(("rules", "least", "most"), [("paper", 0.58, 0.65), ("balanced", 0.49, 0.51)])
+def test_lengths_tell_the_order_unless_the_rules_are_balanced(rules: Rules, least: float, most: float) -> None:
     sizes = np.random.default_rng(0).geometric(0.05, (4000, 30))
     pairs = pairs_of(sizes.tolist(), length=64, task="sop", rules=rules)
     longer = np.sign(pairs.lengths[:, 0] - pairs.lengths[:, 1])
@@ -186,10 +180,7 @@ def test_official_draws_a_short_target_once_for_a_document() -> None:
     pairs = pairs_of([[1] * 400] * 1000, length=43, task="sop", rules="official")
     document = pairs.chunks[:, 0] // 400
     inner = pairs.chunks[:, 1] % 400 != 0
-    targets = [
-        set((pairs.chunks[inner, 1] - pairs.chunks[inner, 0])[document[inner] == d])
-        for d in range(1000)
-    ]
+    targets = [set((pairs.chunks[inner, 1] - pairs.chunks[inner, 0])[document[inner] == d]) for d in range(1000)]
     assert all(len(values) == 1 for values in targets)
     short = np.mean([values != {40} for values in targets])
     assert abs(short - 0.1) < 5 * np.sqrt(0.09 / 1000) + 0.1 / 39

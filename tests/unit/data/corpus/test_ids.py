@@ -26,9 +26,7 @@ def numbers(tmp_path: Path) -> Path:
     return tmp_path / "numbers"
 
 
-def prepared(
-    tmp_path: Path, numbers: Path, rows: Sequence[object], name: str, **more: object
-) -> Path:
+def prepared(tmp_path: Path, numbers: Path, rows: Sequence[object], name: str, **more: object) -> Path:
     source, out = tmp_path / f"{name}.jsonl", tmp_path / name
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     prepare(PrepareConfig((source,), numbers, out, ids=True, workers=1, dev_fraction=0.0, **more))  # type: ignore[arg-type]
@@ -45,9 +43,7 @@ def documents_of(folder: Path) -> list[list[list[int]]]:
     return found
 
 
-def test_ids_stay_as_they_are_whichever_way_sentences_are_marked(
-    tmp_path: Path, numbers: Path
-) -> None:
+def test_ids_stay_as_they_are_whichever_way_sentences_are_marked(tmp_path: Path, numbers: Path) -> None:
     nested = prepared(tmp_path, numbers, DOCUMENTS, "nested")
     assert documents_of(nested) == DOCUMENTS
     flat = [[-1, *(i for part in document for i in (*part, -1))][1:] for document in DOCUMENTS]
@@ -64,9 +60,7 @@ def test_a_vocabulary_of_numbers_reads_numbers(numbers: Path) -> None:
     assert tokenizer.word_starts.all()
 
 
-def test_bad_rows_are_counted_and_named(
-    tmp_path: Path, numbers: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_rows_are_counted_and_named(tmp_path: Path, numbers: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad: list[object] = [[30], [-2, 5], [4], [5.0], [True], {"ids": [5]}, "5 6", [[5], 6], 7]
     out = prepared(tmp_path, numbers, [*DOCUMENTS, *bad], "some")
     assert documents_of(out) == DOCUMENTS

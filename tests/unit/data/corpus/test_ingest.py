@@ -28,9 +28,7 @@ def source(path: Path, format: Format = "text", layout: TextLayout | None = "par
 
 
 def problems_of(raw_parts: list[RawPart]) -> list[Problem]:
-    return [
-        problem for raw in raw_parts for excerpt in raw.excerpts for problem in excerpt.problems
-    ]
+    return [problem for raw in raw_parts for excerpt in raw.excerpts for problem in excerpt.problems]
 
 
 def text_of(raw_parts: list[RawPart]) -> bytes:
@@ -55,9 +53,7 @@ def test_chunks_hold_everything_once_and_can_be_taken_up_anywhere(
         sources = []
         for index, docs in enumerate(files):
             path = Path(folder, f"{index}.txt")
-            path.write_text(
-                separator.join("\n".join(d) for d in docs), encoding="utf-8", newline=""
-            )
+            path.write_text(separator.join("\n".join(d) for d in docs), encoding="utf-8", newline="")
             sources.append(source(path))
         raw_parts = list(read_raw_parts(sources, part_bytes=part_bytes))
         whole = b"".join(Path(s.path).read_bytes() for s in sources)
@@ -71,9 +67,7 @@ def test_chunks_hold_everything_once_and_can_be_taken_up_anywhere(
 
 @settings(max_examples=60, deadline=None)
 @given(documents, separators, st.integers(80, 400))
-def test_parts_end_between_documents(
-    docs: list[list[str]], separator: str, part_bytes: int
-) -> None:
+def test_parts_end_between_documents(docs: list[list[str]], separator: str, part_bytes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "a.txt")
         path.write_text(separator.join("\n".join(d) for d in docs), encoding="utf-8", newline="")
@@ -175,10 +169,7 @@ def test_parquet_rows_come_once_and_can_be_taken_up_anywhere(tmp_path: Path, suf
     assert values == texts
     first = [excerpt.line for raw in raw_parts for excerpt in raw.excerpts]
     assert all(
-        rows[line - 1] == excerpt.data[0]
-        for raw in raw_parts
-        for excerpt in raw.excerpts
-        for line in [excerpt.line]
+        rows[line - 1] == excerpt.data[0] for raw in raw_parts for excerpt in raw.excerpts for line in [excerpt.line]
     )
     assert first == sorted(first)
     for k, raw in enumerate(raw_parts):
@@ -211,10 +202,7 @@ WRAPPED = (
     ("samples", "layout"),
     [
         (["\n".join(PROSE) + "\n\n" + "\n".join(PROSE[::-1])], "paragraphs"),
-        (
-            ["\n".join(p.replace(". ", ".\n") for p in PROSE) + "\n\nOne more.\nAnd one."],
-            "sentences",
-        ),
+        (["\n".join(p.replace(". ", ".\n") for p in PROSE) + "\n\nOne more.\nAnd one."], "sentences"),
         (["It was late.\nThe rain had stopped.\nNobody spoke."], "sentences"),
         ([(WRAPPED + "\n") * 5], "files"),
         (["\n\n".join(PROSE)] * 3, "files"),

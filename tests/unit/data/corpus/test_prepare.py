@@ -112,9 +112,7 @@ def test_shards_hold_the_tokens_of_every_sentence(
     ) * len("\n\n")
 
 
-def test_two_worker_processes_write_the_same_bytes(
-    run: Prepare, tmp_path: Path, documents: list[list[str]]
-) -> None:
+def test_two_worker_processes_write_the_same_bytes(run: Prepare, tmp_path: Path, documents: list[list[str]]) -> None:
     write_text(tmp_path / "corpus.txt", documents)
     run(out="one", workers=1, dev_fraction=0.2)
     run(out="two", workers=2, dev_fraction=0.2)
@@ -204,9 +202,7 @@ def test_identical_documents_are_kept_once_in_their_first_place(
 
 
 @pytest.mark.parametrize("partition_records", [1, 7, 1000])
-def test_duplicates_are_found_in_any_number_of_partitions(
-    tmp_path: Path, partition_records: int
-) -> None:
+def test_duplicates_are_found_in_any_number_of_partitions(tmp_path: Path, partition_records: int) -> None:
     generator = np.random.default_rng(partition_records)
     hashes = generator.integers(0, 40, (300, 1)).astype(np.uint64) * np.array([[1, 3]], np.uint64)
     chunks = np.array_split(hashes, 7)
@@ -322,11 +318,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> StopAfter:
 
 
 def test_a_build_stopped_at_any_file_is_continued_to_the_same_bytes(
-    run: Prepare,
-    tmp_path: Path,
-    documents: list[list[str]],
-    stop_after: StopAfter,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Prepare, tmp_path: Path, documents: list[list[str]], stop_after: StopAfter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = [document for document in documents if len("".join(document)) < 2000][:8]
     write_text(tmp_path / "corpus.txt", [*documents, *documents[:2]])
@@ -355,9 +347,7 @@ def test_a_build_stopped_at_any_file_is_continued_to_the_same_bytes(
     assert num_files > 15
 
 
-def test_finished_shards_are_left_alone(
-    run: Prepare, tmp_path: Path, documents: list[list[str]]
-) -> None:
+def test_finished_shards_are_left_alone(run: Prepare, tmp_path: Path, documents: list[list[str]]) -> None:
     write_text(tmp_path / "corpus.txt", documents)
     assert not run().was_complete
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
@@ -432,10 +422,7 @@ def test_foreign_folders_and_second_writers_are_refused(
     with pytest.raises(DataError, match=r"not of such a folder: manifest\.json, train/"):
         run(restart=True)
     assert content(tmp_path / "out").keys() == {"train/thesis.txt", "manifest.json"}
-    with (
-        BuildFolder.open(tmp_path / "busy"),
-        pytest.raises(DataError, match="another litebert process is writing"),
-    ):
+    with BuildFolder.open(tmp_path / "busy"), pytest.raises(DataError, match="another litebert process is writing"):
         run(out="busy")
     with pytest.raises(DataError, match=r"nowhere\.txt does not exist"):
         run(tmp_path / "nowhere.txt", out="new")
@@ -448,10 +435,7 @@ def broken_inputs(tmp_path: Path) -> dict[str, Path]:
     contents = {
         "empty_file:0": ("empty.txt", b""),
         "binary_file:0": ("program.txt", b"\x7fELF\0\0"),
-        "binary_line:3": (
-            "nul.txt",
-            b"A first line.\n" + b"y" * 70_000 + b"\nwith \0 inside\nEnd.",
-        ),
+        "binary_line:3": ("nul.txt", b"A first line.\n" + b"y" * 70_000 + b"\nwith \0 inside\nEnd."),
         "broken_utf8:2": ("latin1.txt", "A good line.\nA caf\xe9.\nGood.".encode("latin-1")),
         "broken_json:2": ("syntax.jsonl", b'{"text": "Good one."}\n{"text": \n'),
         "missing_column:1": ("column.jsonl", b'{"body": "No text."}\n{"text": "Good two."}\n'),
@@ -482,9 +466,7 @@ def test_problems_are_counted_by_file_and_line(
     # A line of 70,000 bytes is more than four of the test's small blocks, too.
     counts["overlong_line"] += 1
     assert {k: report.manifest.problems.get(k) for k in counts} == counts
-    listed = [
-        json.loads(line) for line in (tmp_path / "out" / "problems.jsonl").read_text().splitlines()
-    ]
+    listed = [json.loads(line) for line in (tmp_path / "out" / "problems.jsonl").read_text().splitlines()]
     places = {(f"{row['kind']}:{row['line']}", row["path"]) for row in listed}
     assert places >= {(kind, str(path)) for kind, path in broken_inputs.items()}
     assert f"{broken_inputs['broken_utf8:2']}:2: broken utf8" in capsys.readouterr().err
@@ -493,9 +475,7 @@ def test_problems_are_counted_by_file_and_line(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_strict_stops_at_a_problem(
-    run: Prepare, tmp_path: Path, broken_inputs: dict[str, Path], workers: int
-) -> None:
+def test_strict_stops_at_a_problem(run: Prepare, tmp_path: Path, broken_inputs: dict[str, Path], workers: int) -> None:
     path = broken_inputs["broken_utf8:2"]
     with pytest.raises(DataError, match=r"latin1\.txt:2: broken utf8 .*fix it, or run without"):
         run(path, layout="paragraphs", strict=True, workers=workers)
@@ -513,18 +493,14 @@ def test_input_without_text_is_an_error(run: Prepare, tmp_path: Path) -> None:
         run(out="b")
 
 
-def test_a_hundred_megabyte_line_takes_no_memory(
-    run: Prepare, tmp_path: Path, tiny_tokenizer_dir: Path
-) -> None:
+def test_a_hundred_megabyte_line_takes_no_memory(run: Prepare, tmp_path: Path, tiny_tokenizer_dir: Path) -> None:
     path = tmp_path / "corpus.txt"
     with path.open("wb") as stream:
         stream.write(b"The first document.\n\nBefore.\n")
         for _ in range(100):
             stream.write(b"x" * (1 << 20))
         stream.write(b"\nAfter.\n\nThe last document.\n")
-    config = PrepareConfig(
-        (path,), tiny_tokenizer_dir, tmp_path / "out", "paragraphs", workers=1, dev_fraction=0
-    )
+    config = PrepareConfig((path,), tiny_tokenizer_dir, tmp_path / "out", "paragraphs", workers=1, dev_fraction=0)
     report = prepare(config)
     assert report.manifest.problems == {"document_cut": 1, "overlong_line": 1}
     assert report.manifest.splits["train"].documents == 4
@@ -532,19 +508,13 @@ def test_a_hundred_megabyte_line_takes_no_memory(
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing(
-    run: Prepare,
-    tmp_path: Path,
-    documents: list[list[str]],
-    stop_after: StopAfter,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Prepare, tmp_path: Path, documents: list[list[str]], stop_after: StopAfter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_text(tmp_path / "corpus.txt", documents)
     run(out="whole")
     with monkeypatch.context():
         stop_after(6, OSError(errno.ENOSPC, "No space left on device"))
-        with pytest.raises(
-            DataError, match=r"no space left on the disk of .*finished parts are kept"
-        ):
+        with pytest.raises(DataError, match=r"no space left on the disk of .*finished parts are kept"):
             run()
     monkeypatch.undo()
     assert not (tmp_path / "out" / "manifest.json").exists()
@@ -581,9 +551,7 @@ def test_impossible_settings_are_refused(changes: dict[str, object], message: st
         replace(config, **changes)  # type: ignore[arg-type]
 
 
-def test_the_manifest_holds_no_trace_of_place_or_time(
-    run: Prepare, tmp_path: Path, documents: list[list[str]]
-) -> None:
+def test_the_manifest_holds_no_trace_of_place_or_time(run: Prepare, tmp_path: Path, documents: list[list[str]]) -> None:
     write_text(tmp_path / "corpus.txt", documents[:5])
     run(out="a")
     run(out="b")
@@ -591,10 +559,7 @@ def test_the_manifest_holds_no_trace_of_place_or_time(
 
 
 def test_the_command_prints_what_it_made(
-    tmp_path: Path,
-    documents: list[list[str]],
-    tiny_tokenizer_dir: Path,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, documents: list[list[str]], tiny_tokenizer_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = write_text(tmp_path / "corpus.txt", [*documents[:4], documents[0]])
     arguments = ["prepare", "--input", str(text), "--tokenizer", str(tiny_tokenizer_dir)]
@@ -602,11 +567,7 @@ def test_the_command_prints_what_it_made(
     run_command([*arguments, "--json"])
     answer = json.loads(capsys.readouterr().out)
     train = ShardSet.open(tmp_path / "out", "train")
-    assert answer["train"] == {
-        "documents": 4,
-        "sentences": train.num_sentences,
-        "tokens": train.num_tokens,
-    }
+    assert answer["train"] == {"documents": 4, "sentences": train.num_sentences, "tokens": train.num_tokens}
     assert answer["duplicate_documents"] == 1
     assert not answer["was_complete"]
     run_command(arguments)
@@ -617,9 +578,7 @@ def test_the_command_prints_what_it_made(
     assert "the dev split is empty" in printed
 
 
-def test_a_byte_of_real_text_takes_at_most_0_6_byte(
-    run: Prepare, tmp_path: Path, shared: Path
-) -> None:
+def test_a_byte_of_real_text_takes_at_most_0_6_byte(run: Prepare, tmp_path: Path, shared: Path) -> None:
     with lzma.open(shared / "data/corpus/wiki.txt.xz") as stream:
         (tmp_path / "corpus.txt").write_bytes(stream.read(2_000_000))
     report = run(tokenizer=shared / "fixtures/official", part_bytes=1 << 20, shard_tokens=1 << 24)

@@ -18,14 +18,7 @@ from hypothesis import strategies as st
 from litebert.common.errors import DataError
 from litebert.data.corpus import shards as shards_module
 from litebert.data.corpus.manifest import MANIFEST
-from litebert.data.corpus.shards import (
-    UNIGRAMS,
-    ShardSet,
-    cut_shards,
-    seal_split,
-    token_dtype,
-    verify_shards,
-)
+from litebert.data.corpus.shards import UNIGRAMS, ShardSet, cut_shards, seal_split, token_dtype, verify_shards
 from small_shards import pack, write_documents
 
 VOCAB_SIZE = 50
@@ -55,10 +48,7 @@ def test_documents_are_read_back_for_any_shard_size(corpus: Corpus, shard_tokens
         assert shards.num_sentences == sum(map(len, corpus))
         flat = [token for document in corpus for sentence in document for token in sentence]
         assert shards.num_tokens == len(flat)
-        assert (
-            shards.unigram_counts().tolist()
-            == np.bincount(np.array(flat, int), minlength=VOCAB_SIZE).tolist()
-        )
+        assert shards.unigram_counts().tolist() == np.bincount(np.array(flat, int), minlength=VOCAB_SIZE).tolist()
         # All shards but the last are full, and would not be without their last document.
         for shard in shards.shards[:-1]:
             last = shard.sentence_offsets[shard.document_offsets[-2]]
@@ -67,9 +57,7 @@ def test_documents_are_read_back_for_any_shard_size(corpus: Corpus, shard_tokens
 
 @settings(deadline=None)
 @given(corpora, st.integers(1, 30), st.data())
-def test_cuts_do_not_depend_on_how_documents_arrive(
-    corpus: Corpus, shard_tokens: int, data: st.DataObject
-) -> None:
+def test_cuts_do_not_depend_on_how_documents_arrive(corpus: Corpus, shard_tokens: int, data: st.DataObject) -> None:
     def cut(groups: list[Corpus]) -> list[list[int]]:
         packed = (pack(group, VOCAB_SIZE) for group in groups)
         return [shard.tokens.tolist() for shard in cut_shards(packed, shard_tokens)]
@@ -145,9 +133,7 @@ def test_a_folder_without_a_manifest_is_no_corpus(tmp_path: Path) -> None:
         ShardSet.open(tmp_path, "train")
 
 
-def test_shards_are_verified_all_or_a_seeded_tenth(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shards_are_verified_all_or_a_seeded_tenth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [[[number % 90 + 5] * 8] for number in range(40)]
     shards = write_documents(tmp_path, documents, 100, shard_tokens=8)
     assert len(shards.shards) == 40

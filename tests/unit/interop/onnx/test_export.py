@@ -99,9 +99,7 @@ def test_int8_multiplies_every_matrix_as_integers(tmp_path: Path, head: Head) ->
     assert report.num_integer_matmuls == num_nodes(graph, "MatMulInteger")
     assert report.num_integer_matmuls >= 4 * TINY.num_layers + 1
     big = {t.name for t in graph.initializer if np.prod(t.dims) > BIG and t.data_type == 1}
-    floats = {
-        name for node in graph.node if node.op_type in ("MatMul", "Gemm") for name in node.input
-    }
+    floats = {name for node in graph.node if node.op_type in ("MatMul", "Gemm") for name in node.input}
     assert not big & floats, "a weight matrix is multiplied in float32"
 
 
@@ -134,14 +132,7 @@ OUTPUTS: dict[Head, list[str]] = {
     "multiple_choice": ["logits", STATES],
     "token_classification": ["logits", STATES],
     "span": ["start_logits", "end_logits", STATES],
-    "squad2": [
-        "start_top_log_probs",
-        "start_top_index",
-        "end_top_log_probs",
-        "end_top_index",
-        "answer_logits",
-        STATES,
-    ],
+    "squad2": ["start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "answer_logits", STATES],
 }
 
 
@@ -194,9 +185,7 @@ def test_the_card_is_that_of_the_onnx_folder(tmp_path: Path) -> None:
     assert "ONNX, float32" in (tmp_path / "without" / "README.md").read_text()
 
 
-def test_a_failed_verification_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_verification_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random_model_folder(tmp_path / "model", "span", None)
     monkeypatch.setattr(onnx_verify, "FLOAT_TOLERANCE", 0.0)
     with pytest.raises(CheckpointError, match="differs from the weights"):
@@ -230,9 +219,7 @@ def test_verification_notices_a_changed_weight(tmp_path: Path) -> None:
         assert not verify_export(path, folder.config, changed, "classification").passed, name
 
 
-def test_large_models_keep_their_weights_in_a_second_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_models_keep_their_weights_in_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random_model_folder(tmp_path / "model", "encoder", None)
     monkeypatch.setattr(onnx_export, "_LARGEST_PROTOBUF_BYTES", 1000)
     report = export_onnx(source, tmp_path / "out")

@@ -45,10 +45,7 @@ shapes = st.lists(st.integers(1, 4), max_size=3)
     items_per_block=st.integers(1, 7),
 )
 def test_what_is_written_is_read(
-    tmp_path_factory: pytest.TempPathFactory,
-    variables: dict[str, list[int]],
-    num_shards: int,
-    items_per_block: int,
+    tmp_path_factory: pytest.TempPathFactory, variables: dict[str, list[int]], num_shards: int, items_per_block: int
 ) -> None:
     prefix = tmp_path_factory.mktemp("bundle") / "ckpt"
     random = np.random.default_rng(3)
@@ -112,8 +109,7 @@ def test_missing_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [({"compression": 1}, "blocks are compressed"), ({"big_endian": True}, "big-endian")],
+    ("options", "message"), [({"compression": 1}, "blocks are compressed"), ({"big_endian": True}, "big-endian")]
 )
 def test_variants_that_are_not_read(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     write_bundle(tmp_path / "ckpt", {"a": np.zeros(2, "f4")}, **options)

@@ -62,9 +62,7 @@ def test_every_variable_is_used_once_and_slots_are_skipped(
 ) -> None:
     config = write_config(tmp_path, **changes)
     arrays, state = official(config, head)
-    slots = {
-        f"{name}/{slot}": array for name, array in arrays.items() for slot in ("adam_m", "adam_v")
-    }
+    slots = {f"{name}/{slot}": array for name, array in arrays.items() for slot in ("adam_m", "adam_v")}
     extra = {"global_step": np.array(7), "beta1_power": np.zeros((), "f4")}
     write_bundle(tmp_path / "model.ckpt-7", {**arrays, **slots, **extra}, num_shards=2)
     found = import_tf(tmp_path, tmp_path / "out")
@@ -143,9 +141,7 @@ def test_official_gelu_is_the_tanh_form(tmp_path: Path) -> None:
         ({"hidden_size": 9}, "does not divide"),
     ],
 )
-def test_configs_that_cannot_be_imported(
-    changes: dict[str, object], message: str, tmp_path: Path
-) -> None:
+def test_configs_that_cannot_be_imported(changes: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=message):
         write_config(tmp_path, **changes)
 

@@ -56,9 +56,7 @@ def figures(out: Path) -> dict[str, dict[str, float]]:
     return found
 
 
-def test_a_new_vocabulary(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_new_vocabulary(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     run([*arguments, "--out", str(out), "--vocab-size", "600", *HALF])
     printed = capsys.readouterr().out
@@ -138,9 +136,7 @@ def test_the_old_vocabulary_is_continued_pretraining(arguments: list[str], tmp_p
     assert_bitwise_equal(weights(out), weights(tmp_path / "same"))
 
 
-def test_from_wordpiece_and_from_a_model_without_heads(
-    arguments: list[str], tmp_path: Path
-) -> None:
+def test_from_wordpiece_and_from_a_model_without_heads(arguments: list[str], tmp_path: Path) -> None:
     from dataclasses import replace
 
     from litebert.interop.hf import build_model, save_model
@@ -161,9 +157,7 @@ def test_from_wordpiece_and_from_a_model_without_heads(
     assert tokenizer.vocab_size == 500
 
 
-def test_a_plan_writes_nothing(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_writes_nothing(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run([*arguments, "--out", str(tmp_path / "run"), "--dry-run", "--steps", "4"])
     text = capsys.readouterr().out
     assert "1,000 pieces -> 1,000 of the text's own" in text
@@ -181,9 +175,7 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return error[-1]
 
 
-def test_refusals_are_one_line(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refusals_are_one_line(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ["--out", str(tmp_path / "run")]
     both = [*arguments, *out, "--keep-vocabulary", "--add-pieces", "5"]
     assert "--add-pieces and --keep-vocabulary contradict" in refusal(both, capsys)

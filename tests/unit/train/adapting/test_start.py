@@ -75,9 +75,7 @@ def test_equal_pieces_are_copied_and_others_are_their_old_pieces(
     assert averaged > 300
 
 
-def test_special_pieces_go_by_their_roles(
-    tiny_tokenizer: SentencePieceTokenizer, wordpiece: JsonTokenizer
-) -> None:
+def test_special_pieces_go_by_their_roles(tiny_tokenizer: SentencePieceTokenizer, wordpiece: JsonTokenizer) -> None:
     rows = old_rows(tiny_tokenizer, wordpiece)
     assert [rows[i] for i in tiny_tokenizer.special_ids] == [[2], [3], [4], [5], [6]]
     spelt = {tiny_tokenizer.id_to_piece(i): found for i, found in enumerate(rows)}
@@ -85,9 +83,7 @@ def test_special_pieces_go_by_their_roles(
     assert spelt["▁string"] == []  # no word of theirs begins so
 
 
-def test_a_piece_inside_a_word_starts_from_pieces_inside_words(
-    wordpiece: JsonTokenizer, tmp_path: Path
-) -> None:
+def test_a_piece_inside_a_word_starts_from_pieces_inside_words(wordpiece: JsonTokenizer, tmp_path: Path) -> None:
     class One:
         """A vocabulary of one piece inside a word."""
 
@@ -135,9 +131,7 @@ def test_everything_but_the_table_stays(
         assert name in (TABLE, BIAS) or torch.equal(new[name], old[name]), name
 
 
-def test_the_bias_is_fitted_to_the_text(
-    tmp_path: Path, tiny_tokenizer_dir: Path, tiny_shards_dir: Path
-) -> None:
+def test_the_bias_is_fitted_to_the_text(tmp_path: Path, tiny_tokenizer_dir: Path, tiny_shards_dir: Path) -> None:
     source = random_model_folder(tmp_path / "old", "pretraining", tiny_tokenizer_dir)
     write_start(source, tiny_tokenizer_dir, tmp_path / "start", seed=0, shards=tiny_shards_dir)
     old, new = load_model(source), load_model(tmp_path / "start")
@@ -175,9 +169,7 @@ def test_added_pieces_leave_old_ids_alone_and_are_used(
         assert extend_tokenizer(old, other, 10**6).vocab_size < 2500
 
 
-def test_wordpiece_gets_more_pieces_too(
-    wordpiece: JsonTokenizer, other: SentencePieceTokenizer
-) -> None:
+def test_wordpiece_gets_more_pieces_too(wordpiece: JsonTokenizer, other: SentencePieceTokenizer) -> None:
     made = extend_tokenizer(wordpiece, other, 200)
     assert made.vocab_size == wordpiece.vocab_size + 200
     assert old_rows(made, wordpiece)[:15] == [[i] for i in range(15)]

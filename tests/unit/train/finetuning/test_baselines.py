@@ -36,9 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) ->
 
 def config_of(kind: str, model: Path, out: Path, *baseline: str, steps: int = 4) -> FinetuneConfig:
     task = str(EXAMPLES / f"{kind}.toml")
-    return FinetuneConfig(
-        task, model=str(model), out=out, lr=1e-3, batch_size=8, steps=steps, baseline=baseline
-    )
+    return FinetuneConfig(task, model=str(model), out=out, lr=1e-3, batch_size=8, steps=steps, baseline=baseline)
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +94,7 @@ def test_a_run_without_them_is_as_before_and_takes_them_later(
     assert finetune(replace(plain, resume="auto")).baselines == later.baselines
 
 
-def test_words_do_not_apply_to_every_kind(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_words_do_not_apply_to_every_kind(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = finetune(config_of("span_extraction", model, tmp_path / "run", "words", steps=1))
     assert found.baselines == {}
     assert "baseline words: does not apply to span extraction" in capsys.readouterr().err
@@ -119,10 +115,7 @@ def test_impossible_baselines_are_refused(settings: dict[str, Any], message: str
 
 def test_names_come_with_commas_or_apart() -> None:
     for given in (("words,random",), ("words", "random"), ("words,random", "words")):
-        assert FinetuneConfig("rte", out=Path("run"), baseline=given).baseline == (
-            "words",
-            "random",
-        )
+        assert FinetuneConfig("rte", out=Path("run"), baseline=given).baseline == ("words", "random")
 
 
 def test_vectors_stand_beside_idf_and_those_before_training(model: Path, tmp_path: Path) -> None:

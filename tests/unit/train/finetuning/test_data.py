@@ -87,13 +87,9 @@ def test_a_model_that_always_says_the_same_is_noticed(
     data = load_task_data(find_task("sst2"), tmp_path, tiny_tokenizer, 16, None, strict=False)
     (dev,) = data.evals
     label = data.task.form.labels[1]
-    for values, said in (
-        ((1, 0), ""),
-        ((1, 1), f"every dev example gets the same answer, {label}"),
-    ):
+    for values, said in (((1, 0), ""), ((1, 1), f"every dev example gets the same answer, {label}")):
         predictions = [
-            Prediction(example.id, value, (0.5, 0.5))
-            for example, value in zip(dev.examples, values, strict=True)
+            Prediction(example.id, value, (0.5, 0.5)) for example, value in zip(dev.examples, values, strict=True)
         ]
         write_predictions(tmp_path, data, dev, predictions)
         error = capsys.readouterr().err

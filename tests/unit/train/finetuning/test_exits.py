@@ -93,9 +93,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer_dir: Path) -> 
     generator = torch.Generator().manual_seed(0)
     save_model(PretrainingModel(TINY, generator=generator), work / "tiny", tiny_tokenizer_dir)
     task = str(EXAMPLES / "classification.toml")
-    plain = FinetuneConfig(
-        task, model=str(work / "tiny"), out=work, lr=1e-3, batch_size=16, epochs=20
-    )
+    plain = FinetuneConfig(task, model=str(work / "tiny"), out=work, lr=1e-3, batch_size=16, epochs=20)
     finetune(replace(plain, out=work / "plain", epochs=None, steps=2))
     finetune(replace(plain, out=work / "exits", train_exits=True, eval_every_steps=50))
     return {"plain": work / "plain", "exits": work / "exits"}
@@ -120,10 +118,7 @@ def test_the_folder_says_which_depths_may_be_asked_for(runs: dict[str, Path]) ->
     assert described is not None
     assert described.depths == (1, 2, 3, 4)
     rows = [{"text": "a name"}, {"text": "the value of it"}]
-    answers = {
-        depth: Predictor.load(runs["exits"] / "model", depth=depth).predict(rows)
-        for depth in (None, 1, 4)
-    }
+    answers = {depth: Predictor.load(runs["exits"] / "model", depth=depth).predict(rows) for depth in (None, 1, 4)}
     assert answers[None] == answers[4] != answers[1]
     with pytest.raises(InputError, match="not trained to answer at depth 2, only at 4"):
         Predictor.load(runs["plain"] / "model", depth=2)

@@ -18,10 +18,7 @@ from litebert.text.tokenizer import Tokenizer
 from tiny_models import TINY
 
 GOOD, BAD = ["schön", "größer", "warm"], ["kalt", "müde", "leer"]
-PIECES = [
-    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "das", "haus", "ist", "##er", "."),
-    *(*GOOD, *BAD),
-]
+PIECES = [*("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "das", "haus", "ist", "##er", "."), *(*GOOD, *BAD)]
 
 
 @pytest.fixture
@@ -36,9 +33,7 @@ def wordpiece_model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def test_finetune_predict_and_serve(
-    wordpiece_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finetune_predict_and_serve(wordpiece_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tails = ("", ".", " .", "er", " Haus", " ist", " das Haus")
     rows = [f"Das Haus ist {word}{tail},gut" for word in GOOD for tail in tails]
     rows += [f"Das Haus ist {word}{tail},übel" for word in BAD for tail in tails]

@@ -40,10 +40,7 @@ def test_the_mean_leaves_padding_out() -> None:
 def test_rates_fall_towards_the_words(sharing: str, num_sets: int) -> None:
     model = SequenceClassifier(replace(SHAPE, sharing=sharing))  # type: ignore[arg-type]
     optimizers = build_optimizers(
-        model.named_parameters(),
-        OptimizerConfig(name="adamw"),
-        1.0,
-        lambda name: rate_factor(name, num_sets, 0.5),
+        model.named_parameters(), OptimizerConfig(name="adamw"), 1.0, lambda name: rate_factor(name, num_sets, 0.5)
     )
     rates = {p: g["peak_lr"] for o in optimizers for g in o.param_groups for p in g["params"]}
     names = dict(model.named_parameters())
@@ -56,9 +53,7 @@ def test_rates_fall_towards_the_words(sharing: str, num_sets: int) -> None:
 
 def test_the_head_comes_first(model_folder: Callable[..., Path], tmp_path: Path) -> None:
     pretrained = model_folder("pretraining")
-    config = small_finetuning(
-        pretrained, tmp_path / "a", "classification", head_share=0.5, steps=4, eval_every_steps=2
-    )
+    config = small_finetuning(pretrained, tmp_path / "a", "classification", head_share=0.5, steps=4, eval_every_steps=2)
     finetune(replace(config, steps=2, head_share=0.999))
     before = load_file(pretrained / "model.safetensors")
     after = load_file(tmp_path / "a" / "model" / "model.safetensors")
@@ -69,12 +64,8 @@ def test_the_head_comes_first(model_folder: Callable[..., Path], tmp_path: Path)
     assert result.steps == 4
 
 
-def test_pooling_is_recorded_in_the_folder(
-    model_folder: Callable[..., Path], tmp_path: Path
-) -> None:
-    config = small_finetuning(
-        model_folder("pretraining"), tmp_path / "run", "classification", pooling="mean"
-    )
+def test_pooling_is_recorded_in_the_folder(model_folder: Callable[..., Path], tmp_path: Path) -> None:
+    config = small_finetuning(model_folder("pretraining"), tmp_path / "run", "classification", pooling="mean")
     result = finetune(config)
     values = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
     assert values["model_type"] == "litebert"

@@ -63,9 +63,7 @@ def test_a_batch_in_parts_is_one_batch(tiny_tokenizer: Tokenizer) -> None:
 
 def test_what_is_computed_again_has_the_same_dropout(tiny_tokenizer: Tokenizer) -> None:
     task = find_task(str(EXAMPLES / "similarity.toml"))
-    features = task.form.features(
-        task.read(EXAMPLES, "train", RowProblems())[:6], tiny_tokenizer, 64
-    )
+    features = task.form.features(task.read(EXAMPLES, "train", RowProblems())[:6], tiny_tokenizer, 64)
     batch = join(features, 0, 150)
     model = SentenceEncoder(Encoder(TINY)).train()
     found = []
@@ -73,9 +71,7 @@ def test_what_is_computed_again_has_the_same_dropout(tiny_tokenizer: Tokenizer) 
         model.zero_grad()
         torch.manual_seed(5)
         torch.autograd.backward(TaskLoss(model, CPU, "float32", max_tokens)(batch, 1, None))
-        found.append(
-            torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-        )
+        found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     assert torch.equal(*found)
 
 
@@ -101,15 +97,11 @@ def test_the_folder_is_an_encoder_that_records_its_pooling(start: Path, tmp_path
     pair = {"text": "My fan is broken.", "text_pair": "A fan is repaired."}
     first, second = predictor.embed(list(pair.values()))
     assert np.linalg.norm(first) == pytest.approx(1, abs=1e-5)
-    (answer,) = predictor.predict(
-        [{"text": "My fan is broken.", "text_pair": "A fan is repaired."}]
-    )
+    (answer,) = predictor.predict([{"text": "My fan is broken.", "text_pair": "A fan is repaired."}])
     assert answer["similarity"] == pytest.approx(float(first @ second), abs=1e-5)
 
 
-def test_a_resumed_run_is_the_same_run(
-    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_is_the_same_run(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = small_finetuning(start, tmp_path / "whole", "similarity", dropout=0.1)
     finetune(whole)
     parts = replace(whole, out=tmp_path / "parts", resume="auto")
@@ -122,9 +114,7 @@ def test_a_resumed_run_is_the_same_run(
 
 
 def test_bare_sentences_need_dropout(start: Path, tmp_path: Path) -> None:
-    (tmp_path / "t.jsonl").write_text(
-        "".join(json.dumps({"a": f"text {i}"}) + "\n" for i in range(9))
-    )
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"a": f"text {i}"}) + "\n" for i in range(9)))
     (tmp_path / "d.csv").write_text("a,b,s\none,one,5\none,two,0\ntwo,three,1\n")
     (tmp_path / "task.toml").write_text(
         'name = "bare"\nkind = "similarity"\nscore_range = [0, 5]\n'

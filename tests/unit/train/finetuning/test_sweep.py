@@ -9,14 +9,7 @@ import pytest
 from litebert.common.errors import ConfigError, DataError
 from litebert.train.finetuning.config import FinetuneConfig
 from litebert.train.finetuning.results import FinetuneResult
-from litebert.train.finetuning.sweep import (
-    SweepConfig,
-    SweepRow,
-    combinations,
-    run_config,
-    sweep,
-    sweep_table,
-)
+from litebert.train.finetuning.sweep import SweepConfig, SweepRow, combinations, run_config, sweep, sweep_table
 
 
 def test_combinations_are_the_product_of_the_axes() -> None:

@@ -83,9 +83,7 @@ def test_vectors_are_turned_to_where_the_student_has_them() -> None:
     assert np.abs(found @ found.T - wanted @ wanted.T).max() < 1e-4
 
 
-def test_its_logits_come_in_the_order_of_the_task(
-    start: Path, teacher: Path, tmp_path: Path
-) -> None:
+def test_its_logits_come_in_the_order_of_the_task(start: Path, teacher: Path, tmp_path: Path) -> None:
     config = small_finetuning(start, tmp_path / "run", "classification", teacher=str(teacher))
     data = with_teacher(config, prepare_data(config, quiet=True))
     form, texts = data.task.form, [example.text for example in data.train.examples[:5]]
@@ -106,9 +104,7 @@ def test_text_without_labels_gets_the_teachers(start: Path, teacher: Path, tmp_p
     data = with_teacher(config, plain)
     assert len(data.train.examples) == len(plain.train.examples) + len(rows)
     assert all(feature.teacher is not None for feature in data.train.features)
-    assert [data.train.examples[f.example].text for f in data.train.features[-9:]] == [
-        row["message"] for row in rows
-    ]
+    assert [data.train.examples[f.example].text for f in data.train.features[-9:]] == [row["message"] for row in rows]
     assert finetune(config).train_examples == len(data.train.examples)
 
 
@@ -127,12 +123,8 @@ def test_a_teacher_of_other_labels_is_one_line(
     assert "are not those of" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("kind", "line"), [("regression", "fine-tuned on"), ("span_extraction", "not for")]
-)
-def test_a_teacher_of_another_task_is_refused(
-    start: Path, teacher: Path, tmp_path: Path, kind: str, line: str
-) -> None:
+@pytest.mark.parametrize(("kind", "line"), [("regression", "fine-tuned on"), ("span_extraction", "not for")])
+def test_a_teacher_of_another_task_is_refused(start: Path, teacher: Path, tmp_path: Path, kind: str, line: str) -> None:
     config = small_finetuning(start, tmp_path / "run", kind, teacher=str(teacher))
     with pytest.raises((ConfigError, InputError), match=line):
         finetune(config)
@@ -148,9 +140,7 @@ def test_vectors_of_another_size_are_learned_from_a_file(start: Path, tmp_path: 
     rows = [row for _, row in read_rows(EXAMPLES / "questions_train.csv")]
     texts = [str(row[name]) for row in rows for name in ("question", "article")]
     vectors_of(texts, tmp_path / "v.parquet")
-    config = small_finetuning(
-        start, tmp_path / "run", "similarity", teacher=str(tmp_path / "v.parquet")
-    )
+    config = small_finetuning(start, tmp_path / "run", "similarity", teacher=str(tmp_path / "v.parquet"))
     data = with_teacher(config, prepare_data(config, quiet=True))
     width = load_config(start).hidden_size
     assert {feature.teacher.shape for feature in data.train.features} == {(2, width)}  # type: ignore[union-attr]

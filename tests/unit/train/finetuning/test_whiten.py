@@ -20,10 +20,7 @@ SHAPE = ModelConfig(vocab_size=60, hidden_size=64, num_layers=2, hidden_dropout=
 def features(number: int) -> list[Feature]:
     generator = np.random.default_rng(0)
     rows = [generator.integers(5, 60, generator.integers(3, 12)) for _ in range(number)]
-    return [
-        Feature(index, (Row(np.array([2, *row, 3], np.int32), len(row) + 2),))
-        for index, row in enumerate(rows)
-    ]
+    return [Feature(index, (Row(np.array([2, *row, 3], np.int32), len(row) + 2),)) for index, row in enumerate(rows)]
 
 
 def before_tanh(model: SequenceClassifier, texts: list[Feature]) -> torch.Tensor:
@@ -35,9 +32,7 @@ def before_tanh(model: SequenceClassifier, texts: list[Feature]) -> torch.Tensor
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_every_direction_is_of_equal_size(
-    pooling: Pooling, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_direction_is_of_equal_size(pooling: Pooling, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whiten, "_RIDGE", 1e-9)
     monkeypatch.setattr(whiten, "_LEAST", 1e-6)
     shape = ModelConfig(**{**vars(SHAPE), "pooling": pooling})

@@ -14,11 +14,7 @@ from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig
 from litebert.model.config import ModelConfig, ModelSection, preset
 from litebert.optim.schedule import ScheduleConfig
-from litebert.train.pretraining.config import (
-    Curriculum,
-    PretrainConfig,
-    parse_duration,
-)
+from litebert.train.pretraining.config import Curriculum, PretrainConfig, parse_duration
 from litebert.train.pretraining.curriculum import check, progress_share, stage_at, value_at
 
 HERE = Path()
@@ -54,16 +50,12 @@ def test_stages_follow_their_tables() -> None:
     assert (last.num_micro, last.micro_batch_size) == (8, 8)
 
 
-@given(
-    st.integers(1, 200), st.integers(1, 64), st.sampled_from([16, 32, 128, 512]), st.floats(0, 0.99)
-)
+@given(st.integers(1, 200), st.integers(1, 64), st.sampled_from([16, 32, 128, 512]), st.floats(0, 0.99))
 def test_micro_batches_cover_the_batch_within_the_budget(
     batch_size: int, micro: int, length: int, share: float
 ) -> None:
     examples = ExampleConfig(length=512, micro_batch_size=micro)
-    run = config(
-        batch_size=batch_size, examples=examples, curriculum=Curriculum(length=((0.0, length),))
-    )
+    run = config(batch_size=batch_size, examples=examples, curriculum=Curriculum(length=((0.0, length),)))
     stage = stage_at(run, ModelConfig(), share)
     assert stage.num_micro * stage.micro_batch_size >= batch_size
     assert (stage.num_micro - 1) * stage.micro_batch_size < batch_size
@@ -75,9 +67,7 @@ def test_value_before_the_first_row_is_the_default() -> None:
     assert value_at(((0.0, 1), (0.5, 2)), 0.49999, 7) == 1
 
 
-@pytest.mark.parametrize(
-    "rows", [((0.5, 2), (0.0, 4)), ((0.1, 2),), ((0.0, 2), (1.0, 4)), ((0.0, 2, 3),)]
-)
+@pytest.mark.parametrize("rows", [((0.5, 2), (0.0, 4)), ((0.1, 2),), ((0.0, 2), (1.0, 4)), ((0.0, 2, 3),)])
 def test_malformed_tables_are_refused(rows: tuple[tuple[float, ...], ...]) -> None:
     with pytest.raises(ConfigError, match=r"curriculum\.layers"):
         Curriculum(layers=rows)  # type: ignore[arg-type]

@@ -26,25 +26,13 @@ from litebert.model.config import ModelSection
 from litebert.model.heads import PretrainingModel
 from litebert.report.write import write_report
 from litebert.train import checkpoint
-from litebert.train.pretraining.config import (
-    Checkpoints,
-    Curriculum,
-    Evaluation,
-    Objective,
-)
+from litebert.train.pretraining.config import Checkpoints, Curriculum, Evaluation, Objective
 from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import DevSet, RunState
 from litebert.train.pretraining.results import export_checkpoint
 from litebert.train.pretraining.setup import open_corpora
 from litebert.train.run import Run
-from small_run import (
-    LEVERS,
-    assert_bitwise_equal,
-    poison,
-    pretrain_in_parts,
-    small_config,
-    weights,
-)
+from small_run import LEVERS, assert_bitwise_equal, poison, pretrain_in_parts, small_config, weights
 
 
 def lines(run: Path, key: str = "mlm_loss") -> list[dict[str, Any]]:
@@ -130,9 +118,7 @@ def test_curricula_show_in_the_metrics(tiny_shards_dir: Path, tmp_path: Path) ->
     assert found[7]["tokens"] - found[6]["tokens"] > 2 * (found[1]["tokens"] - found[0]["tokens"])
 
 
-def test_what_rests_keeps_its_weights_and_begins_fresh(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_what_rests_keeps_its_weights_and_begins_fresh(tiny_shards_dir: Path, tmp_path: Path) -> None:
     table = Curriculum(trainable=((0.0, "words"), (0.5, "all")))
     every = Checkpoints(every_steps=2, keep_last=9)
     config = small_config(tiny_shards_dir, tmp_path / "run", steps=8, curriculum=table)
@@ -148,9 +134,7 @@ def test_what_rests_keeps_its_weights_and_begins_fresh(
     assert all(name.startswith(learn) for name in states)  # nothing drifts while it rests
 
 
-def test_rest_is_exact_after_a_resume(
-    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rest_is_exact_after_a_resume(tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Curriculum(trainable=((0.0, "words"), (0.5, "all")))
     config = small_config(tiny_shards_dir, tmp_path / "a", steps=8, curriculum=table, average=0.8)
     pretrain(config, quiet=True)
@@ -195,9 +179,7 @@ def test_the_model_folder_holds_the_average(tiny_shards_dir: Path, tmp_path: Pat
     averaged = replace(config, out=tmp_path / "b", average=0.9)
     for run in (config, averaged):
         pretrain(run, quiet=True)
-    first, second = (
-        checkpoint.verify(tmp_path / name / "checkpoints" / "step-6") for name in ("a", "b")
-    )
+    first, second = (checkpoint.verify(tmp_path / name / "checkpoints" / "step-6") for name in ("a", "b"))
     # Averaging changes nothing in what is trained.
     assert_bitwise_equal(*(x.tensors(checkpoint.WEIGHTS_FILE) for x in (first, second)))
     last, mean = weights(tmp_path / "a"), weights(tmp_path / "b")
@@ -218,9 +200,7 @@ def test_tasks_nsp_and_none(tiny_shards_dir: Path, tmp_path: Path) -> None:
     assert "sentence_loss" not in lines(tmp_path / "none")[0]
 
 
-def test_resume_is_bitwise_and_metrics_have_each_step_once(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_resume_is_bitwise_and_metrics_have_each_step_once(tiny_shards_dir: Path, tmp_path: Path) -> None:
     evaluation = Evaluation(every_steps=4, examples=16, final_examples=16)
     whole = small_config(
         tiny_shards_dir,
@@ -273,9 +253,7 @@ def test_a_finished_run_resumes_to_its_end(tiny_shards_dir: Path, tmp_path: Path
 
 def test_a_finished_run_is_evaluated_once(tiny_shards_dir: Path, tmp_path: Path) -> None:
     evaluation = Evaluation(every_steps=2, examples=16, final_examples=32)
-    config = small_config(
-        tiny_shards_dir, tmp_path / "run", steps=4, evaluation=evaluation, resume="auto"
-    )
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=4, evaluation=evaluation, resume="auto")
     first = pretrain(config, quiet=True)
     scores = dev_scores(tmp_path / "run")
     assert [line["step"] for line in scores] == [2, 4]
@@ -302,17 +280,13 @@ def test_a_signal_with_a_checkpoint_due_saves_once(
     monkeypatch.setattr(checkpoint, "save", count)
     # The signal comes with the line of step 3 and is heeded after step 4, which is saved anyway.
     after_line_of_step(monkeypatch, 3, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    config = small_config(
-        tiny_shards_dir, tmp_path / "run", steps=8, checkpoint=Checkpoints(every_steps=4)
-    )
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=8, checkpoint=Checkpoints(every_steps=4))
     result = pretrain(config, quiet=True)
     assert (result.step, result.interrupted_by) == (4, signal.SIGTERM)
     assert saved == [4]
 
 
-def after_line_of_step(
-    monkeypatch: pytest.MonkeyPatch, step: int, action: Callable[[], object]
-) -> None:
+def after_line_of_step(monkeypatch: pytest.MonkeyPatch, step: int, action: Callable[[], object]) -> None:
     """Do something as soon as a step's metrics are written."""
     log = Run.log
 
@@ -369,10 +343,7 @@ def test_a_signal_during_the_last_evaluation_leaves_a_saved_run(
 
 
 def test_a_shard_lost_while_training_costs_no_step(
-    tiny_shards_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shards, out, aside = tmp_path / "shards", tmp_path / "run", tmp_path / "aside"
     shutil.copytree(tiny_shards_dir, shards)
@@ -479,16 +450,12 @@ def test_the_best_checkpoint_is_kept(tiny_shards_dir: Path, tmp_path: Path) -> N
 
 def test_continued_pretraining_starts_from_a_folder(tiny_shards_dir: Path, tmp_path: Path) -> None:
     pretrain(small_config(tiny_shards_dir, tmp_path / "a", steps=30), quiet=True)
-    config = small_config(
-        tiny_shards_dir, tmp_path / "b", steps=2, init_from=str(tmp_path / "a/model"), seed=5
-    )
+    config = small_config(tiny_shards_dir, tmp_path / "b", steps=2, init_from=str(tmp_path / "a/model"), seed=5)
     pretrain(config, quiet=True)
     assert lines(tmp_path / "b")[0]["mlm_loss"] < lines(tmp_path / "a")[0]["mlm_loss"] - 0.5
 
 
-def test_continued_pretraining_keeps_the_shape_of_the_folder(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_continued_pretraining_keeps_the_shape_of_the_folder(tiny_shards_dir: Path, tmp_path: Path) -> None:
     pretrain(small_config(tiny_shards_dir, tmp_path / "a", steps=1), quiet=True)
     config = small_config(tiny_shards_dir, tmp_path / "b", init_from=str(tmp_path / "a/model"))
     wider = replace(config, model=replace(config.model, intermediate_size=128))
@@ -501,9 +468,7 @@ def test_continued_pretraining_keeps_the_shape_of_the_folder(
 
 
 def test_a_checkpoint_becomes_a_model_folder(tiny_shards_dir: Path, tmp_path: Path) -> None:
-    config = small_config(
-        tiny_shards_dir, tmp_path / "run", checkpoint=Checkpoints(every_steps=6, keep_last=2)
-    )
+    config = small_config(tiny_shards_dir, tmp_path / "run", checkpoint=Checkpoints(every_steps=6, keep_last=2))
     pretrain(config, quiet=True)
     assert export_checkpoint(tmp_path / "run", tmp_path / "last", "last") == 12
     assert_bitwise_equal(load_file(tmp_path / "last/model.safetensors"), weights(tmp_path / "run"))
@@ -513,9 +478,7 @@ def test_a_checkpoint_becomes_a_model_folder(tiny_shards_dir: Path, tmp_path: Pa
         export_checkpoint(tmp_path / "run", tmp_path / "seven", "7")
 
 
-def test_the_best_is_exported_although_the_last_is_damaged(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_the_best_is_exported_although_the_last_is_damaged(tiny_shards_dir: Path, tmp_path: Path) -> None:
     config = small_config(
         tiny_shards_dir,
         tmp_path / "run",
@@ -530,9 +493,7 @@ def test_the_best_is_exported_although_the_last_is_damaged(
 
 
 def test_the_logged_loss_is_the_weighted_one(tiny_shards_dir: Path, tmp_path: Path) -> None:
-    config = small_config(
-        tiny_shards_dir, tmp_path / "run", steps=1, objective=Objective(2.0, sentence_weight=0.5)
-    )
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=1, objective=Objective(2.0, sentence_weight=0.5))
     pretrain(config, quiet=True)
     (line,) = lines(tmp_path / "run")
     assert line["loss"] == pytest.approx(2.0 * line["mlm_loss"] + 0.5 * line["sentence_loss"])
@@ -554,17 +515,13 @@ def test_the_bag_of_words_is_logged_while_it_counts(tiny_shards_dir: Path, tmp_p
         assert line["loss"] == pytest.approx(parts)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"bag_weight": -1.0}, {"mlm_weight": math.nan}, {"bag_frequency": 0.0}]
-)
+@pytest.mark.parametrize("wrong", [{"bag_weight": -1.0}, {"mlm_weight": math.nan}, {"bag_frequency": 0.0}])
 def test_weights_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=f"objective.{next(iter(wrong))} is"):
         Objective(**wrong)  # type: ignore[arg-type]
 
 
-def test_continued_pretraining_needs_the_same_vocabulary(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_continued_pretraining_needs_the_same_vocabulary(tiny_shards_dir: Path, tmp_path: Path) -> None:
     from litebert.interop.hf import save_model
     from litebert.model.config import ModelConfig
 
@@ -609,12 +566,8 @@ def test_elapsed_time_goes_on_after_a_resume(tiny_shards_dir: Path, tmp_path: Pa
     assert more.elapsed_s > first.elapsed_s
 
 
-def test_a_damaged_checkpoint_does_not_outlive_the_good_ones(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
-    config = small_config(
-        tiny_shards_dir, tmp_path / "run", steps=4, checkpoint=Checkpoints(2, keep_last=2)
-    )
+def test_a_damaged_checkpoint_does_not_outlive_the_good_ones(tiny_shards_dir: Path, tmp_path: Path) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=4, checkpoint=Checkpoints(2, keep_last=2))
     pretrain(config, quiet=True)
     folder = tmp_path / "run" / "checkpoints"
     assert checkpoint.steps_in(folder) == [2, 4]
@@ -626,9 +579,7 @@ def test_a_damaged_checkpoint_does_not_outlive_the_good_ones(
     assert checkpoint.latest_good(folder, pytest.fail) is not None
 
 
-def test_starting_again_without_a_checkpoint_writes_its_own_manifest(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_starting_again_without_a_checkpoint_writes_its_own_manifest(tiny_shards_dir: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     RunFolder.create(run, {"seed": 7}, {"run": 7}).log(1, {"loss": 9.0})
     pretrain(small_config(tiny_shards_dir, run, steps=2, resume="auto"), quiet=True)
@@ -636,9 +587,7 @@ def test_starting_again_without_a_checkpoint_writes_its_own_manifest(
     assert not [line for line in lines(run, "loss") if line["loss"] == 9.0]
 
 
-def test_settings_that_decide_the_data_or_the_state_cannot_change(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_settings_that_decide_the_data_or_the_state_cannot_change(tiny_shards_dir: Path, tmp_path: Path) -> None:
     config = small_config(tiny_shards_dir, tmp_path / "run", steps=2)
     pretrain(config, quiet=True)
     for change in (
@@ -674,10 +623,7 @@ def test_evaluations_of_another_size_do_not_compete(tiny_shards_dir: Path, tmp_p
         evaluation=Evaluation(every_steps=2, examples=16, final_examples=16),
     )  # fmt: skip
     pretrain(again, quiet=True)
-    states = [
-        checkpoint.latest_good(tmp_path / name / "checkpoints", pytest.fail)
-        for name in ("run", "other")
-    ]
+    states = [checkpoint.latest_good(tmp_path / name / "checkpoints", pytest.fail) for name in ("run", "other")]
     best = [state.state["run"]["best_value"] for state in states]  # type: ignore[union-attr]
     assert best[0] == best[1]
 

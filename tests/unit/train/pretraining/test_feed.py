@@ -24,12 +24,7 @@ def make_feed(tiny_shards_dir: Path, tiny_tokenizer: Tokenizer) -> Callable[...,
     shards = ShardSet.open(tiny_shards_dir, "train")
     vocabulary = Vocabulary.of(tiny_tokenizer)
 
-    def make(
-        rank: int = 0,
-        world_size: int = 1,
-        position: FeedPosition | None = None,
-        accumulation: int = 1,
-    ) -> Feed:
+    def make(rank: int = 0, world_size: int = 1, position: FeedPosition | None = None, accumulation: int = 1) -> Feed:
         return Feed(
             [(shards, 1.0)],
             ExampleConfig(),

@@ -67,9 +67,7 @@ def test_a_deeper_stage_trains_its_layers_apart(tiny_shards_dir: Path, tmp_path:
 
 
 @pytest.mark.parametrize("stopped_at", [5, 6])
-def test_resume_is_exact_across_the_change(
-    tiny_shards_dir: Path, tmp_path: Path, stopped_at: int
-) -> None:
+def test_resume_is_exact_across_the_change(tiny_shards_dir: Path, tmp_path: Path, stopped_at: int) -> None:
     whole = small_config(tiny_shards_dir, tmp_path / "whole", average=0.8, **GROWTH)
     pretrain(whole, quiet=True)
     parts = replace(whole, out=tmp_path / "parts", resume="auto")
@@ -93,16 +91,9 @@ def test_every_way_of_sharing_starts_from_one_shared_model(
     losses = []
     for name, model in (
         ("all", ModelSection(num_layers=4)),
-        (
-            sharing,
-            ModelSection(
-                num_layers=4, sharing=sharing, num_groups=2 if sharing == "groups" else None
-            ),
-        ),
+        (sharing, ModelSection(num_layers=4, sharing=sharing, num_groups=2 if sharing == "groups" else None)),
     ):
-        config = small_config(
-            tiny_shards_dir, tmp_path / name, steps=2, init_from=start, model=model
-        )
+        config = small_config(tiny_shards_dir, tmp_path / name, steps=2, init_from=start, model=model)
         # As in a TOML file: nothing of the shape but what differs.
         pretrain(config, quiet=True)
         metrics = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
@@ -113,10 +104,7 @@ def test_every_way_of_sharing_starts_from_one_shared_model(
 def test_a_model_with_layers_of_its_own_keeps_them(tiny_shards_dir: Path, tmp_path: Path) -> None:
     pretrain(small_config(tiny_shards_dir, tmp_path / "own", steps=2, **GROWTH), quiet=True)
     config = small_config(
-        tiny_shards_dir,
-        tmp_path / "b",
-        init_from=str(tmp_path / "own" / "model"),
-        model=ModelSection(sharing="all"),
+        tiny_shards_dir, tmp_path / "b", init_from=str(tmp_path / "own" / "model"), model=ModelSection(sharing="all")
     )
     with pytest.raises(ConfigError, match=r"model\.sharing is all but"):
         pretrain(config, quiet=True)

@@ -17,12 +17,8 @@ SHAPES = {
     "small": preset("albert-small", vocab_size=300),
     "mini": preset("albert-mini", vocab_size=300),
     "tiny": preset("albert-tiny", vocab_size=300),
-    "no projection": ModelConfig(
-        vocab_size=300, embedding_size=256, hidden_size=256, num_layers=2, sharing="none"
-    ),
-    "words projected": ModelConfig(
-        vocab_size=300, hidden_size=256, num_layers=2, embedding_layout="projected_words"
-    ),
+    "no projection": ModelConfig(vocab_size=300, embedding_size=256, hidden_size=256, num_layers=2, sharing="none"),
+    "words projected": ModelConfig(vocab_size=300, hidden_size=256, num_layers=2, embedding_layout="projected_words"),
 }
 
 

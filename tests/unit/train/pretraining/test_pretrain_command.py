@@ -74,15 +74,7 @@ def test_a_run_with_its_report(
 def test_positions_that_stay_untrained_are_said(
     recipe: Path, tiny_shards_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [
-        "pretrain",
-        "--config",
-        str(recipe),
-        "--data",
-        str(tiny_shards_dir),
-        "--steps",
-        "2",
-    ]
+    arguments = ["pretrain", "--config", str(recipe), "--data", str(tiny_shards_dir), "--steps", "2"]
     for positions, is_said in (("0", True), ("512", False)):
         run([*arguments, "--out", str(tmp_path / positions), "--examples.positions", positions])
         line = "positions from 32 on are not trained"
@@ -112,11 +104,7 @@ def test_an_estimate_writes_nothing(
 
 @pytest.mark.parametrize("joined", [False, True])
 def test_the_tokens_that_are_announced_are_those_that_come(
-    joined: bool,
-    recipe: Path,
-    tiny_shards_dir: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    joined: bool, recipe: Path, tiny_shards_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever the first batch is: one of a few left-over rows, for some seeds."""
     arguments = ["pretrain", "--config", str(recipe), "--data", str(tiny_shards_dir), "--json"]
@@ -202,11 +190,7 @@ def test_an_unknown_key_in_the_recipe_is_refused(
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "other tokenizer", "two tokenizers"])
 def test_broken_shards_are_named(
-    recipe: Path,
-    tiny_shards_dir: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    damage: str,
+    recipe: Path, tiny_shards_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
 ) -> None:
     shards = tmp_path / "shards"
     shutil.copytree(tiny_shards_dir, shards)

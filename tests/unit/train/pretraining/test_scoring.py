@@ -26,36 +26,25 @@ def trained(tiny_shards_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def apart(
-    python_text: Path, tiny_tokenizer_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def apart(python_text: Path, tiny_tokenizer_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Other text, without a dev split."""
     folder = tmp_path_factory.mktemp("apart")
     half = python_text.read_text()[20_000:60_000]
     (folder / "text.txt").write_text(half)
     out = folder / "shards"
-    prepare(
-        PrepareConfig(
-            (folder / "text.txt",), tiny_tokenizer_dir, out, "paragraphs", dev_fraction=0, workers=1
-        )
-    )
+    prepare(PrepareConfig((folder / "text.txt",), tiny_tokenizer_dir, out, "paragraphs", dev_fraction=0, workers=1))
     return out
 
 
 def test_a_folder_scores_what_its_run_said(trained: PretrainResult, tiny_shards_dir: Path) -> None:
     assert trained.model is not None
     assert trained.scores is not None
-    (found,) = evaluate_pretraining(
-        trained.model, [tiny_shards_dir], rules=["paper"], examples=32, length=32
-    )
+    (found,) = evaluate_pretraining(trained.model, [tiny_shards_dir], rules=["paper"], examples=32, length=32)
     assert asdict(found.scores) == pytest.approx(asdict(trained.scores))
 
 
 def test_each_corpus_and_all_together_by_both_rules(
-    trained: PretrainResult,
-    tiny_shards_dir: Path,
-    apart: Path,
-    capsys: pytest.CaptureFixture[str],
+    trained: PretrainResult, tiny_shards_dir: Path, apart: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["evaluate", "pretraining", "--model", str(trained.model), "--split", "all"]
     arguments += ["--data", str(tiny_shards_dir), str(apart), "--examples", "24", "--length", "32"]
@@ -73,9 +62,7 @@ def test_each_corpus_and_all_together_by_both_rules(
     assert "length rule" in capsys.readouterr().out
 
 
-def test_text_apart_is_evaluated_and_never_trained_on(
-    tiny_shards_dir: Path, apart: Path, tmp_path: Path
-) -> None:
+def test_text_apart_is_evaluated_and_never_trained_on(tiny_shards_dir: Path, apart: Path, tmp_path: Path) -> None:
     alone = pretrain(small_config(tiny_shards_dir, tmp_path / "a"), quiet=True)
     beside = pretrain(small_config(tiny_shards_dir, tmp_path / "b", dev_data=(apart,)), quiet=True)
     weights = [result.run / "model" / "model.safetensors" for result in (alone, beside)]
@@ -94,9 +81,7 @@ def test_text_apart_is_evaluated_and_never_trained_on(
     assert asdict(found.scores) == pytest.approx(asdict(beside.scores))
 
 
-def test_changed_tokens_are_seen(
-    trained: PretrainResult, tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_changed_tokens_are_seen(trained: PretrainResult, tiny_shards_dir: Path, tmp_path: Path) -> None:
     shards = shutil.copytree(tiny_shards_dir, tmp_path / "shards")
     path = shards / "dev" / "00000.bin"
     content = path.read_bytes()

@@ -26,8 +26,7 @@ def teacher_file(path: Path) -> Path:
     sides = np.random.default_rng(0).normal(size=(2, 96))
     noise = np.random.default_rng(1).normal(size=(len(TEXTS), 96)) * 0.2
     rows = [
-        {"text": text, "embedding": (sides[number % 2] + noise[number]).tolist()}
-        for number, text in enumerate(TEXTS)
+        {"text": text, "embedding": (sides[number % 2] + noise[number]).tolist()} for number, text in enumerate(TEXTS)
     ]
     write_json_lines(path, rows)
     return path
@@ -41,9 +40,7 @@ def cosines(run: Path) -> list[float]:
 def test_cls_learns_what_the_teacher_says(tiny_shards_dir: Path, tmp_path: Path) -> None:
     teacher = teacher_file(tmp_path / "vectors.jsonl")
     objective = Objective(teacher_batch_size=16, teacher_weight=2.0)
-    config = small_config(
-        tiny_shards_dir, tmp_path / "run", steps=24, teacher=teacher, objective=objective
-    )
+    config = small_config(tiny_shards_dir, tmp_path / "run", steps=24, teacher=teacher, objective=objective)
     pretrain(config, quiet=True)
     found = cosines(tmp_path / "run")
     assert found[-1] > 0.6 > found[0]
@@ -71,9 +68,7 @@ def test_a_pair_is_read_as_two_segments(tiny_tokenizer: Tokenizer, tmp_path: Pat
     np.testing.assert_allclose(np.linalg.norm(batch.vectors, axis=1), 1.0, rtol=1e-6)
 
 
-def test_pairs_that_differ_only_in_their_second_text_are_told_apart(
-    tiny_shards_dir: Path, tmp_path: Path
-) -> None:
+def test_pairs_that_differ_only_in_their_second_text_are_told_apart(tiny_shards_dir: Path, tmp_path: Path) -> None:
     rows = [
         {"text": "here", "text_pair": text, "embedding": [1.0 - number % 2, float(number % 2)]}
         for number, text in enumerate(TEXTS)

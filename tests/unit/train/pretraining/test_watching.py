@@ -84,10 +84,7 @@ def test_averages_weigh_tokens_and_pairs() -> None:
     stage = stage_at(CONFIG, ModelConfig(), 0.0)
     work = StepWork(stage, 1.0, predictions=10, pairs=4, tokens=100, wait_s=0.1, flops=1e9)
     outcome = Outcome(sums=(80.0, 1.0, 2.0, 1.0, 0.0, 0.0), grad_norm=1.0, seconds=0.5)
-    further = (
-        replace(work, tokens=300, wait_s=0.0),
-        replace(outcome, sums=(20.0, 1.0, 2.0, 1.0, 0.0, 0.0)),
-    )
+    further = (replace(work, tokens=300, wait_s=0.0), replace(outcome, sums=(20.0, 1.0, 2.0, 1.0, 0.0, 0.0)))
     found = averages_of([(work, outcome), further], Objective(), gemm_rate=4e9)
     assert found["mlm_loss"] == 5.0
     assert found["sentence_accuracy"] == 0.25
@@ -110,9 +107,7 @@ def test_averages_weigh_tokens_and_pairs() -> None:
     assert found["loss"] == alone["loss"] + 0.75
 
 
-def test_a_log_gets_few_lines(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_gets_few_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
     monkeypatch.setattr("litebert.train.display.time.monotonic", lambda: clock)
     screen = display(is_main=True)
@@ -134,9 +129,7 @@ def test_other_processes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_two_signals_at_once_count_as_one_and_patience_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_two_signals_at_once_count_as_one_and_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("litebert.common.signals.time.monotonic", lambda: now)
     stop = StopRequest()

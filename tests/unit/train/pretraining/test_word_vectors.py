@@ -14,12 +14,7 @@ from torch.nn.functional import cosine_similarity
 from litebert.train.pretraining import initial
 from litebert.train.pretraining.config import InitialWeights
 from litebert.train.pretraining.engine import pretrain
-from litebert.train.pretraining.initial import (
-    WINDOW,
-    context_counts,
-    context_vectors,
-    start_from_contexts,
-)
+from litebert.train.pretraining.initial import WINDOW, context_counts, context_vectors, start_from_contexts
 from small_run import assert_bitwise_equal, small_config, weights
 from small_shards import write_documents
 
