@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.model.head_table import HEADS, Head
+from litebert.tasks.forms.arrays import mean_log_probability, mean_of
 from litebert.tasks.problems import RowProblems
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 Outputs = Mapping[str, FloatArray]
-"""What the model said about one feature: the outputs of :mod:`litebert.model.head_table` by name,
-without padding and without the axis of the batch."""
+"""What the model said about one feature: outputs of its head by name, without padding and the axis of the batch."""
 Said = Sequence[Outputs]
+Scores = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ class Form(ABC):
     how_bad: ClassVar[str] = "how sure"  # what :meth:`badness` measures
     needs_labels: ClassVar[bool] = False  # whether a task must name its labels
     multi_label: ClassVar[bool] = False  # whether an example may have several labels at once
+    one_of_several: ClassVar[bool] = False  # whether the logits are those of classes that exclude each other
 
     labels: tuple[str, ...] = ()  # in the order of the logits; none for numbers, choices and spans
 
@@ -178,9 +180,10 @@ class Form(ABC):
         """Return what :meth:`decode` needs of a row's outputs, where they are large."""
         return outputs
 
-    @abstractmethod
     def combine(self, outputs: Said) -> Outputs:
-        """Average what several models said about the same feature."""
+        """Average what several models said about the same feature: probabilities of classes, else the outputs."""
+        mean = mean_log_probability if self.one_of_several else mean_of
+        return {name: mean(outputs, name) for name in outputs[0]}
 
     @abstractmethod
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
@@ -224,11 +227,11 @@ class Form(ABC):
         return self.read_label(value, example, separator)
 
     def written(self, prediction: Prediction) -> object:
-        """Return a prediction for a file of predictions."""
-        return prediction.value
+        """Return a prediction for a file of predictions, by default as people read it."""
+        return self.named(None, prediction.value)
 
     @abstractmethod
-    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> Scores:
         """Return all metrics of the kind; fractions, but percent for spans as in SQuAD."""
 
     def baseline(self, train: Examples, examples: Examples) -> list[Prediction]:
@@ -239,7 +242,9 @@ class Form(ABC):
         return [Prediction(example.id, value) for example in examples]
 
     def badness(self, example: Example, prediction: Prediction) -> float:
-        """Return how wrong and how sure a prediction is: 0 for a right one."""
+        """Return how many labels or tags are wrong, or how sure a wrong prediction is: 0 for a right one."""
+        if isinstance(example.gold, tuple) and isinstance(prediction.value, tuple):
+            return float(sum(gold != said for gold, said in zip(example.gold, prediction.value, strict=True)))
         return max(prediction.scores, default=1.0) if example.gold != prediction.value else 0.0
 
     def named(self, example: Example | None, value: object) -> object:
@@ -289,13 +294,11 @@ class Task(Protocol):
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
         """Read a split from a folder, or a single file whatever the split's name."""
 
-    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> Scores:
         """Return the official figures, the main metric among them."""
 
     def write_predictions(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write predictions in the format that the official script or leaderboard reads."""
 
-    def score_file(
-        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
-    ) -> dict[str, float]:
+    def score_file(self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems) -> Scores:
         """Score a predictions file against a split, with the official script's keys."""

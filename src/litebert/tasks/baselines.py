@@ -45,42 +45,35 @@ def word_vectors(examples: Examples) -> Vectors:
     return Vectors(places, csr_array(counter.fit_transform(texts)))
 
 
-class Bm25:
-    """Documents found by BM25, with the defaults of the library ``bm25s``; nothing else."""
-
-    def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
-        """Nothing: its scores are not on one scale."""
-        return np.zeros(len(first))
-
-    def matrix(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
-        """The score of each document for each query."""
-        try:
-            import bm25s
-        except ModuleNotFoundError:
-            raise ConfigError("baseline bm25 needs the package bm25s: pip install bm25s") from None
-        index = bm25s.BM25()
-        words, asked = ([re.findall(_WORD, text.lower()) for text in texts] for texts in (documents, queries))
-        index.index(words, show_progress=False)
-        return np.stack([np.asarray(index.get_scores(one), np.float64) for one in asked])
+def bm25_scores(queries: Sequence[str], documents: Sequence[str]) -> Floats:
+    """Return the score of each document for each query, with the defaults of the library ``bm25s``."""
+    try:
+        import bm25s
+    except ModuleNotFoundError:
+        raise ConfigError("baseline bm25 needs the package bm25s: pip install bm25s") from None
+    index = bm25s.BM25()
+    words, asked = ([re.findall(_WORD, text.lower()) for text in texts] for texts in (documents, queries))
+    index.index(words, show_progress=False)
+    return np.stack([np.asarray(index.get_scores(one), np.float64) for one in asked])
 
 
 def baseline_of(name: str, form: Form, train: Examples, examples: Examples) -> list[Prediction] | None:
     """Predict from words alone (``words``) or by BM25 (``bm25``); None where it does not apply."""
-    if form.kind == "similarity" and name == "words":
-        return compared(examples, word_vectors(examples))
-    if form.kind == "similarity":
-        return compared(examples, Bm25()) if answer_of(examples[0]) == "rank" else None
-    is_possible = name == "words" and is_linear(form)
-    return word_predictions(form, train, examples) if is_possible else None
+    if form.kind != "similarity":
+        return word_predictions(form, train, examples) if name == "words" and is_linear(form) else None
+    if name == "words":
+        vectors = word_vectors(examples)
+        return compared(examples, vectors.pairs, vectors.matrix)
+    if answer_of(examples[0]) != "rank":
+        return None
+    # Of pairs it says nothing: its scores are not on one scale.
+    return compared(examples, lambda first, _: np.zeros(len(first)), bm25_scores)
 
 
 def linear_predictions(
     form: Form, train: Examples, examples: Examples, train_vectors: Matrix, vectors: Matrix
 ) -> list[Prediction]:
-    """Fit logistic regression, or ridge for numbers, on training examples, and predict others.
-
-    Dense vectors are standardised by the training examples; counts are taken as they are.
-    """
+    """Predict by logistic regression, or ridge for numbers; dense vectors are standardised by the training examples."""
     from sklearn.linear_model import LogisticRegression, Ridge
 
     assert is_linear(form), "callers ask first"
@@ -90,7 +83,7 @@ def linear_predictions(
         train_vectors, vectors = (train_vectors - mean) / deviation, (vectors - mean) / deviation
     if form.kind == "regression":
         ridge = Ridge(alpha=1.0).fit(train_vectors, golds)
-        values = [float(value) for value in ridge.predict(vectors)]
+        values: list[float] = ridge.predict(vectors).tolist()
     elif len(set(golds)) == 1:
         return form.baseline(train, examples)
     else:
@@ -98,7 +91,7 @@ def linear_predictions(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a fit that ends at its last iteration is good enough
             model.fit(train_vectors, golds)
-        values = [int(value) for value in model.predict(vectors)]
+        values = model.predict(vectors).tolist()
     return [Prediction(e.id, value) for e, value in zip(examples, values, strict=True)]
 
 

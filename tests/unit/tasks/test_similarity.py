@@ -105,7 +105,7 @@ def test_ranks_are_those_of_a_full_sort() -> None:
     vectors = Vectors({name: i for i, name in enumerate(names)}, rows)
     examples = [Example(str(i), a, b, gold=EQUAL) for i, (a, b) in enumerate(zip(*texts, strict=True))]
     examples.append(Example("c", "extra", gold=EQUAL, group=CORPUS))
-    found = compared(examples, vectors)
+    found = compared(examples, vectors.pairs, vectors.matrix)
     documents = [*texts[1], "extra"]
     for example, prediction in zip(examples[:-1], found[:-1], strict=True):
         scores = vectors.matrix([example.text], documents)[0]

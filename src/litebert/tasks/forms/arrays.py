@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from litebert.common.errors import InputError
-from litebert.tasks.base import FloatArray, Outputs
+
+if TYPE_CHECKING:
+    from litebert.tasks.base import FloatArray, Said
 
 SMALLEST_PROBABILITY = 1e-30
 
@@ -16,15 +19,12 @@ SMALLEST_PROBABILITY = 1e-30
 def softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     """Return the probabilities over the last axis, float64, same shape."""
     shifted = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
-    probabilities: npt.NDArray[np.float64] = shifted / shifted.sum(axis=-1, keepdims=True)
-    return probabilities
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
 
 
 def sigmoid(logit: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return 1 / (1 + exp(-logit)) without overflow, float64, same shape."""
-    half = np.tanh(np.asarray(logit, np.float64) / 2)
-    probabilities: npt.NDArray[np.float64] = 0.5 * (1.0 + half)
-    return probabilities
+    return np.asarray(0.5 * (1.0 + np.tanh(np.asarray(logit, np.float64) / 2)))
 
 
 def require_labels(num_outputs: int, labels: Sequence[str]) -> None:
@@ -36,13 +36,13 @@ def require_labels(num_outputs: int, labels: Sequence[str]) -> None:
         )
 
 
-def mean_of(outputs: Sequence[Outputs], name: str) -> FloatArray:
+def mean_of(outputs: Said, name: str) -> FloatArray:
     """Return the mean of one output over models, float32."""
     stacked = np.stack([output[name] for output in outputs])
     return np.asarray(stacked.mean(axis=0, dtype=np.float64), np.float32)
 
 
-def mean_log_probability(outputs: Sequence[Outputs], name: str) -> FloatArray:
+def mean_log_probability(outputs: Said, name: str) -> FloatArray:
     """Return the logarithm of the mean probability over models, float32: logits again."""
     mean = np.stack([softmax(output[name]) for output in outputs]).mean(axis=0)
     return np.asarray(np.log(np.maximum(mean, SMALLEST_PROBABILITY)), np.float32)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,19 +14,8 @@ import numpy.typing as npt
 from litebert.common.errors import InputError
 from litebert.common.rng import rng
 from litebert.model.config import Pooling
-from litebert.tasks.base import (
-    Example,
-    Examples,
-    Feature,
-    Features,
-    FloatArray,
-    Form,
-    Gold,
-    Outputs,
-    Prediction,
-    Predictions,
-    Said,
-)
+from litebert.tasks import base
+from litebert.tasks.base import Example, Examples, Feature, Features, Form, Outputs, Prediction, Predictions, Said
 from litebert.tasks.forms.requests import Cells, RowError, finite_number, required_text
 from litebert.tasks.forms.rows import encode_unique, single_row
 from litebert.tasks.metrics import Floats, pearson, retrieval_scores, spearman
@@ -39,16 +28,7 @@ CORPUS = "corpus"  # group of an example that is only a text to be found, of no 
 EQUAL = 1  # gold of two texts that mean the same, where there are no scores
 _QUERIES_AT_ONCE = 512
 _VECTORS = "vectors"
-
-
-class Comparison(Protocol):
-    """What says how near texts are."""
-
-    def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
-        """The similarity of each first text and its second; [N]."""
-
-    def matrix(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
-        """The similarity of each query and each document; [Q, D]."""
+Compare = Callable[[Sequence[str], Sequence[str]], Floats]
 
 
 @dataclass(frozen=True)
@@ -56,18 +36,18 @@ class Vectors:
     """Texts compared by the product of their vectors, dense or sparse."""
 
     places: Mapping[str, int]
-    rows: FloatArray | csr_array  # [N, H], each of length 1
+    rows: base.FloatArray | csr_array  # [N, H], each of length 1
 
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
-        """Their cosines."""
+        """The cosine of each first text and its second; [N]."""
         return np.asarray((self._of(first) * self._of(second)).sum(axis=1), np.float64)
 
     def matrix(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
-        """All cosines."""
+        """The cosine of each query and each document; [Q, D]."""
         found = self._of(queries) @ self._of(documents).T
         return np.asarray(found if isinstance(found, np.ndarray) else found.toarray(), np.float64)
 
-    def _of(self, texts: Sequence[str]) -> FloatArray | csr_array:
+    def _of(self, texts: Sequence[str]) -> base.FloatArray | csr_array:
         return self.rows[[self.places[text] for text in texts]]
 
 
@@ -75,9 +55,8 @@ class Vectors:
 class SimilarityForm(Form):
     """Two texts -> the cosine of their vectors.
 
-    Examples are pairs with a score, pairs of equals (with negatives in ``options``), or bare
-    sentences to learn from. Pairs with a score are judged by correlation, those with negatives by
-    whether the equal one is nearer, pairs of equals as queries that have to find their document.
+    Examples are pairs with a score (judged by correlation), pairs of equals with negatives in ``options`` (whether the
+    equal one is nearer) or without (queries that have to find their document), or bare sentences to learn from.
     """
 
     kind = "similarity"
@@ -98,14 +77,11 @@ class SimilarityForm(Form):
 
     def read_row(self, cells: Cells, id: str) -> Example:
         """Read ``text`` and, as far as they are named, ``text_pair`` and ``negatives``."""
-        negatives = cells.each("negatives")
-        return Example(id, cells.text("text"), cells.optional_text("text_pair"), negatives)
+        return Example(id, cells.text("text"), cells.optional_text("text_pair"), cells.each("negatives"))
 
-    def read_gold(self, cells: Cells, example: Example) -> Gold:
+    def read_gold(self, cells: Cells, example: Example) -> base.Gold:
         """Read the score, if there is one."""
-        if not cells.has("label"):
-            return EQUAL
-        return self.read_label(cells.value("label"), example, cells.separator)
+        return super().read_gold(cells, example) if cells.has("label") else EQUAL
 
     def read_label(self, value: object, example: Example, separator: str) -> float:
         """Read a number in the range of scores."""
@@ -155,13 +131,14 @@ class SimilarityForm(Form):
     def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
         """Compare the vectors of the texts."""
         places: dict[str, int] = {}
-        found: list[FloatArray] = []
+        found: list[base.FloatArray] = []
         for feature, output in zip(features, said, strict=True):
             texts = self.texts_of(examples[feature.example])
             for text, vector in zip(texts, output[_VECTORS], strict=True):
                 if places.setdefault(text, len(found)) == len(found):
                     found.append(vector)
-        return compared(examples, Vectors(places, np.stack(found)))
+        vectors = Vectors(places, np.stack(found))
+        return compared(examples, vectors.pairs, vectors.matrix)
 
     def combine(self, outputs: Said) -> Outputs:
         """Put the vectors side by side: their cosine is the mean of the models'."""
@@ -193,8 +170,7 @@ class SimilarityForm(Form):
         """Guess: any similarity, any side, any rank."""
         documents = {example.text_pair or example.text for example in examples}
         chance = rng(0, "chance").random(len(examples))
-        is_rank = answer_of(examples[0]) == "rank"
-        values = 1 + np.floor(chance * len(documents)) if is_rank else chance - 0.5
+        values = 1 + np.floor(chance * len(documents)) if answer_of(examples[0]) == "rank" else chance - 0.5
         return [Prediction(e.id, float(v)) for e, v in zip(examples, values, strict=True)]
 
     def badness(self, example: Example, prediction: Prediction) -> float:
@@ -218,22 +194,22 @@ def answer_of(example: Example) -> Literal["similarity", "margin", "rank"]:
     return "margin" if example.options else "rank"
 
 
-def compared(examples: Examples, comparison: Comparison) -> list[Prediction]:
-    """Predict: a cosine for a score (or no gold), a margin over negatives, or else a rank."""
-    pairs = [e if e.text_pair is not None else replace(e, text_pair=e.text) for e in examples]
-    second = [str(example.text_pair) for example in pairs]
-    similarities = comparison.pairs([example.text for example in pairs], second)
+def compared(examples: Examples, pairs: Compare, matrix: Compare) -> list[Prediction]:
+    """Predict: a cosine for a score (or no gold), a margin over negatives, or else a rank.
+
+    ``pairs`` says how near each text is to the second at its place, ``matrix`` how near to each of them.
+    """
+    second = [example.text if example.text_pair is None else example.text_pair for example in examples]
+    similarities = pairs([example.text for example in examples], second)
     values = similarities.copy()
-    for index, example in enumerate(pairs):
+    for index, example in enumerate(examples):
         if example.options:
-            negatives = comparison.pairs([example.text] * len(example.options), example.options)
-            values[index] -= negatives.max()
+            values[index] -= pairs([example.text] * len(example.options), example.options).max()
     documents = {text: place for place, text in enumerate(dict.fromkeys(second))}
-    ranked = (answer_of(e) == "rank" and e.group != CORPUS for e in examples)
-    queries = [index for index, is_ranked in enumerate(ranked) if is_ranked]
+    queries = [index for index, e in enumerate(examples) if answer_of(e) == "rank" and e.group != CORPUS]
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         part = queries[start : start + _QUERIES_AT_ONCE]
-        scores = comparison.matrix([pairs[index].text for index in part], list(documents))
+        scores = matrix([examples[index].text for index in part], list(documents))
         own = np.array([documents[second[index]] for index in part])
         right = scores[np.arange(len(part)), own][:, None]
         # Of equals the earlier document comes first, as in a stable sort.

@@ -12,24 +12,8 @@ import numpy.typing as npt
 
 from litebert.common.rng import rng
 from litebert.model.head_table import Head
-from litebert.tasks.base import (
-    Answer,
-    Example,
-    Examples,
-    Feature,
-    Features,
-    FloatArray,
-    Form,
-    Gold,
-    IntArray,
-    Outputs,
-    Passage,
-    Prediction,
-    Predictions,
-    Row,
-    Said,
-    Span,
-)
+from litebert.tasks import base
+from litebert.tasks.base import Answer, Example, Examples, Feature, Features, Form, Outputs, Prediction, Said, Span
 from litebert.tasks.forms.arrays import SMALLEST_PROBABILITY, mean_of, sigmoid, softmax
 from litebert.tasks.forms.requests import Cells, RowError, required_text
 from litebert.tasks.forms.rows import encode_unique
@@ -37,7 +21,7 @@ from litebert.tasks.squad_metrics import squad1_scores, squad2_scores, token_f1
 from litebert.text.tokenizer import Tokenizer
 
 EnsembleRule = Literal["official", "probabilities"]
-Candidates = tuple[IntArray, IntArray, FloatArray]
+Candidates = tuple[base.IntArray, base.IntArray, base.FloatArray]
 """First and last positions in the row of a window's spans, and the sums of their two scores."""
 
 _IMPOSSIBLE = -1e30
@@ -46,11 +30,7 @@ _GUESSED_WORDS = 3  # about the median answer of SQuAD
 
 @dataclass(frozen=True)
 class SpanForm(Form):
-    """Question and passage -> the words of the passage that answer, or no answer.
-
-    Models with the paper's head are averaged (``ensemble``) as the official code does, over the
-    models that hold a span, or by probabilities, where a model without it gives none.
-    """
+    """Question and passage -> the words of the passage that answer, or no answer."""
 
     kind = "span_extraction"
     heads = ("span", "squad2")
@@ -64,7 +44,7 @@ class SpanForm(Form):
     max_answer_length: int = 30  # pieces
     num_best: int = 20  # candidates kept per question
     no_answer_threshold: float = 0.5  # probability above which "no answer" is the prediction
-    ensemble: EnsembleRule = "official"
+    ensemble: EnsembleRule = "official"  # over the models that hold a span, or one without it gives probability 0
 
     def head(self, choice: Literal["auto", "paper", "classic"] = "auto") -> Head:
         """Return the paper's head where a question may have no answer, unless told which."""
@@ -102,8 +82,8 @@ class SpanForm(Form):
                 target = None if example.gold is None else np.array([0, 0, 1], np.int64)
                 if target is not None and gold and start <= gold[0] and gold[1] < start + size:
                     target[:] = gold[0] - start + first, gold[1] - start + first, 0
-                window = Passage(first, begins[part], ends[part], own)
-                features.append(Feature(index, (Row(ids, first),), target, window))
+                window = base.Passage(first, begins[part], ends[part], own)
+                features.append(Feature(index, (base.Row(ids, first),), target, window))
         return features
 
     def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
@@ -116,7 +96,7 @@ class SpanForm(Form):
     def combine(self, outputs: Said) -> Outputs:
         """Average the scores of spans and of "no answer"."""
         if "start_logits" in outputs[0]:
-            return {name: mean_of(outputs, name) for name in ("start_logits", "end_logits")}
+            return super().combine(outputs)
         if self.ensemble == "official":
             # Apart until each model's surest window is known.
             logits = np.stack([output["answer_logits"] for output in outputs])
@@ -131,16 +111,14 @@ class SpanForm(Form):
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
         """Return the answer, where it stands, its probability, and the n best."""
         best = [{"text": s.text, "start": s.start, "end": s.end, "score": s.probability} for s in prediction.spans]
-        described: dict[str, object] = {"answer": prediction.value, "best": best}
-        if prediction.no_answer is not None:
-            described["no_answer"] = prediction.no_answer
-        return described
+        no_answer = {} if prediction.no_answer is None else {"no_answer": prediction.no_answer}
+        return {"answer": prediction.value, "best": best, **no_answer}
 
     def read_row(self, cells: Cells, id: str) -> Example:
         """Read ``text`` (the passage) and ``question``."""
         return Example(id, cells.text("text"), cells.text("question"))
 
-    def read_gold(self, cells: Cells, example: Example) -> Gold:
+    def read_gold(self, cells: Cells, example: Example) -> base.Gold:
         """Read ``answer`` and, if it is named, ``answer_start``; else its first occurrence."""
         text, context = cells.text("answer"), example.text
         if not text:
@@ -167,12 +145,10 @@ class SpanForm(Form):
         """Return the answer, or all the gold answers."""
         return [answer.text for answer in value] if isinstance(value, tuple) else value
 
-    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: base.Predictions) -> base.Scores:
         """Return SQuAD's figures in percent."""
-        golds = {example.id: gold_texts(example) for example in examples}
-        answers = {prediction.id: str(prediction.value) for prediction in predictions}
         scores = squad2_scores if self.may_be_unanswerable else squad1_scores
-        return scores(golds, answers)
+        return scores({e.id: gold_texts(e) for e in examples}, {p.id: str(p.value) for p in predictions})
 
     def baseline(self, train: Examples, examples: Examples) -> list[Prediction]:
         """Say "no answer" where that is possible, else three words at random."""
@@ -183,8 +159,7 @@ class SpanForm(Form):
     def badness(self, example: Example, prediction: Prediction) -> float:
         """Return how sure an answer is that shares no word with the gold."""
         value = str(prediction.value)
-        texts = gold_texts(example) or [""]
-        if any(text == value or token_f1(text, value) > 0 for text in texts):
+        if any(text == value or token_f1(text, value) > 0 for text in gold_texts(example) or [""]):
             return 0.0
         if not value:
             return prediction.no_answer or 0.0
@@ -206,10 +181,8 @@ class SpanForm(Form):
             found = (feature.passage.starts[start], feature.passage.ends[end])
             is_exact = found == (answer.start, answer.start + len(answer.text))
             recovered[feature.example] = recovered.get(feature.example, False) or is_exact
-        answerable = sum(_first_answer(example) is not None for example in examples)
-        exact = sum(recovered.values())
-        lost = answerable - len(recovered)
-        return {"exact": exact, "widened": len(recovered) - exact, "lost": lost}
+        answerable, exact = sum(_first_answer(e) is not None for e in examples), sum(recovered.values())
+        return {"exact": exact, "widened": len(recovered) - exact, "lost": answerable - len(recovered)}
 
     def _predict(self, example: Example, windows: Sequence[tuple[Feature, Outputs]]) -> Prediction:
         found: dict[tuple[int, int], float] = {}  # characters of a span -> its best score
@@ -223,12 +196,11 @@ class SpanForm(Form):
             else:
                 firsts, lasts, scores = self._beam_candidates(passage, output)
                 no_answer_logits.append(output["answer_logits"])
-            begins, ends = (passage.starts[firsts - passage.first], passage.ends[lasts - passage.first])
-            places = zip(begins.tolist(), ends.tolist(), strict=True)
-            for place, score in zip(places, scores.tolist(), strict=True):
-                is_empty = place[0] >= place[1]  # a piece that is only a space
-                if not is_empty and (place not in found or score > found[place]):
-                    found[place] = score
+            begins, ends = passage.starts[firsts - passage.first], passage.ends[lasts - passage.first]
+            for begin, end, score in zip(begins.tolist(), ends.tolist(), scores.tolist(), strict=True):
+                is_empty = begin >= end  # a piece that is only a space
+                if not is_empty and ((begin, end) not in found or score > found[begin, end]):
+                    found[begin, end] = score
         ordered = sorted(found.items(), key=lambda item: -item[1])[: self.num_best]
         sure = softmax(np.array([score for _, score in ordered])).tolist() if ordered else []
         best = tuple(
@@ -246,33 +218,28 @@ class SpanForm(Form):
         value = "" if no_answer > self.no_answer_threshold else answer
         return Prediction(example.id, value, spans=best, no_answer=no_answer)
 
-    def _classic_candidates(self, passage: Passage, output: Outputs) -> Candidates:
+    def _classic_candidates(self, passage: base.Passage, output: Outputs) -> Candidates:
         """Search all spans of allowed length; the official code looks at 20 x 20 ends only."""
         first, num_pieces = passage.first, len(passage.starts)
-        longest = min(self.max_answer_length, num_pieces)
         if num_pieces == 0:
             return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
-        pieces = slice(first, first + num_pieces)
+        longest, pieces = min(self.max_answer_length, num_pieces), slice(first, first + num_pieces)
         start_scores = np.where(passage.max_context, output["start_logits"][pieces], _IMPOSSIBLE)
         padded = np.full(num_pieces + longest - 1, _IMPOSSIBLE)
         padded[:num_pieces] = output["end_logits"][pieces]
         ends_by_length = np.lib.stride_tricks.sliding_window_view(padded, longest)
-        scores = start_scores[:, None] + ends_by_length  # [pieces, longest]: start and length - 1
-        flat = scores.ravel()
+        flat = (start_scores[:, None] + ends_by_length).ravel()  # [pieces, longest]: start and length - 1
         count = min(self.num_best, flat.size)
         chosen = np.argpartition(-flat, count - 1)[:count]
         chosen = chosen[flat[chosen] > _IMPOSSIBLE / 2]
         starts, offsets = np.divmod(chosen, longest)
         return starts + first, starts + offsets + first, flat[chosen].astype(np.float32)
 
-    def _beam_candidates(self, passage: Passage, output: Outputs) -> Candidates:
-        ends = output["end_top_index"].astype(np.int64).ravel()
-        width = output["end_top_index"].shape[1]
-        starts = np.repeat(output["start_top_index"].astype(np.int64), width)
-        start_scores = np.repeat(output["start_top_log_probs"], width)
-        scores = start_scores + output["end_top_log_probs"].ravel()
-        first, num_pieces = passage.first, len(passage.starts)
-        valid = (starts >= first) & (ends < first + num_pieces) & (ends >= starts)
+    def _beam_candidates(self, passage: base.Passage, output: Outputs) -> Candidates:
+        ends, first = output["end_top_index"].astype(np.int64).ravel(), passage.first
+        starts = np.repeat(output["start_top_index"].astype(np.int64), output["end_top_index"].shape[1])
+        scores = (output["start_top_log_probs"][:, None] + output["end_top_log_probs"]).ravel()
+        valid = (starts >= first) & (ends < first + len(passage.starts)) & (ends >= starts)
         valid &= ends - starts < self.max_answer_length
         valid[valid] &= passage.max_context[starts[valid] - first]
         return starts[valid], ends[valid], scores[valid]
@@ -314,12 +281,8 @@ def _combine_beams(outputs: Said, score: Callable[[Sequence[float]], float]) -> 
     }
 
 
-def align(starts: IntArray, ends: IntArray, start: int, end: int) -> tuple[int, int] | None:
-    """Return the first and the last piece that hold characters of ``[start, end)``.
-
-    An answer that begins or ends inside a piece is widened to whole pieces. None if no
-    piece holds any of its characters (all of them vanish in normalisation).
-    """
+def align(starts: base.IntArray, ends: base.IntArray, start: int, end: int) -> tuple[int, int] | None:
+    """Return the first and last piece that hold characters of ``[start, end)``; None if all vanish in normalisation."""
     touching = np.flatnonzero((starts < end) & (ends > start))
     return (int(touching[0]), int(touching[-1])) if len(touching) else None
 

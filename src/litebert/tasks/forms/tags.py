@@ -12,11 +12,10 @@ from typing import Self
 import numpy as np
 
 from litebert.model.config import IGNORED_LABEL
-from litebert.tasks.base import Example, Examples, Feature, Features, Form, Outputs, Prediction, Predictions, Said
-from litebert.tasks.forms.arrays import mean_log_probability, require_labels, softmax
+from litebert.tasks.base import Example, Examples, Feature, Features, Form, Prediction, Predictions, Said
+from litebert.tasks.forms.arrays import require_labels, softmax
 from litebert.tasks.forms.requests import Cells, RowError, label_index, required_list, required_text, split_cell
 from litebert.tasks.forms.rows import encode_unique, single_row
-from litebert.tasks.forms.texts import num_wrong
 from litebert.tasks.metrics import entities, entity_scores
 from litebert.text.tokenizer import Tokenizer
 
@@ -32,6 +31,7 @@ class TagForm(Form):
     main_metric = "f1"
     how_bad = "wrong tags"
     needs_labels = True
+    one_of_several = True
 
     split_punctuation: bool = True
 
@@ -76,8 +76,7 @@ class TagForm(Form):
                 if isinstance(example.gold, tuple):
                     target = np.full(len(row), IGNORED_LABEL, np.int64)
                     target[positions] = np.array(example.gold[begin:end], np.int64)
-                places = np.array(positions, np.int64)
-                features.append(Feature(index, (row,), target, word_positions=places))
+                features.append(Feature(index, (row,), target, word_positions=np.array(positions, np.int64)))
                 begin = end
         return features
 
@@ -92,20 +91,10 @@ class TagForm(Form):
             probabilities = softmax(logits)
             tags[feature.example] += probabilities.argmax(axis=-1).tolist()
             scores[feature.example] += probabilities.max(axis=-1).tolist()
-        return [
-            Prediction(example.id, tuple(tags[index]), tuple(scores[index])) for index, example in enumerate(examples)
-        ]
-
-    def combine(self, outputs: Said) -> Outputs:
-        """Average probabilities."""
-        return {"token_logits": mean_log_probability(outputs, "token_logits")}
+        return [Prediction(e.id, tuple(tags[index]), tuple(scores[index])) for index, e in enumerate(examples)]
 
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
-        """Return the words, the tag of each, and the entities that the tags mark.
-
-        ``start`` and ``end`` are characters of the text; of the words joined by spaces, if it was
-        words that were given.
-        """
+        """Return the words, their tags, and the entities with their characters in the text (or the joined words)."""
         tags = self._names(prediction.value)
         text = example.text or " ".join(example.words)
         starts, end = [], 0
@@ -116,12 +105,9 @@ class TagForm(Form):
         for kind, begin, last in sorted(entities(tags), key=lambda entity: entity[1]):
             start, end = starts[begin], starts[last - 1] + len(example.words[last - 1])
             score = sum(prediction.scores[begin:last]) / (last - begin)
-            found.append(
-                {"type": kind, "text": text[start:end], "first_word": begin, "start": start,
-                 "end": end, "score": score}
-            )  # fmt: skip
-        scores = list(prediction.scores)
-        return {"words": list(example.words), "tags": tags, "scores": scores, "entities": found}
+            place = {"first_word": begin, "start": start, "end": end}
+            found.append({"type": kind, "text": text[start:end], **place, "score": score})
+        return {"words": list(example.words), "tags": tags, "scores": list(prediction.scores), "entities": found}
 
     def read_label(self, value: object, example: Example, separator: str) -> tuple[int, ...]:
         """Read as many tags as there are words: a list, or a text split at spaces."""
@@ -144,21 +130,14 @@ class TagForm(Form):
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return precision, recall and F1 over whole entities, and the accuracy over words."""
-        return entity_scores(
-            [self._names(example.gold) for example in examples],
-            [self._names(prediction.value) for prediction in predictions],
-        )
+        gold, predicted = [self._names(e.gold) for e in examples], [self._names(p.value) for p in predictions]
+        return entity_scores(gold, predicted)
 
     def baseline(self, train: Examples, examples: Examples) -> list[Prediction]:
         """Always say the most frequent tag."""
-        tags = Counter(tag for e in train if isinstance(e.gold, tuple) for tag in e.gold)
-        tag = tags.most_common(1)[0][0]
+        tag = Counter(tag for e in train if isinstance(e.gold, tuple) for tag in e.gold).most_common(1)[0][0]
         assert isinstance(tag, int)
         return [Prediction(e.id, (tag,) * len(e.words)) for e in examples]
-
-    def badness(self, example: Example, prediction: Prediction) -> float:
-        """Count the wrong tags."""
-        return num_wrong(example, prediction)
 
     def _names(self, tags: object) -> list[str]:
         assert isinstance(tags, tuple), "tags come as tuples"

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import math
-import string
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
+from string import ascii_uppercase
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from litebert.tasks import metrics
-from litebert.tasks.base import (
-    Example,
-    Examples,
-    Feature,
-    Features,
-    FloatArray,
-    Form,
-    Outputs,
-    Prediction,
-    Predictions,
-    Said,
-)
-from litebert.tasks.forms import arrays
-from litebert.tasks.forms.requests import (
-    Cells,
-    RowError,
-    finite_number,
-    label_index,
-    optional_text,
-    required_list,
-    required_text,
-    split_cell,
-)
+from litebert.tasks.base import Example, Examples, Feature, Features, FloatArray, Form, Prediction, Predictions, Said
+from litebert.tasks.forms import requests
+from litebert.tasks.forms.arrays import require_labels, sigmoid, softmax
+from litebert.tasks.forms.requests import Cells, RowError
 from litebert.tasks.forms.rows import encode_unique, pair_row, single_row
 from litebert.tasks.metrics import Floats
 from litebert.text.tokenizer import Tokenizer
@@ -47,10 +28,11 @@ class TextForm(Form):
     """A text or a pair of texts -> what one vector of the model says."""
 
     columns: ClassVar[tuple[str, ...]] = ("text", "label")
+    answer: ClassVar[str]  # what a request's answer calls the prediction
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``text`` and, for pairs, ``text_pair``."""
-        return Example(id, required_text(record, "text"), optional_text(record, "text_pair"))
+        return Example(id, requests.required_text(record, "text"), requests.optional_text(record, "text_pair"))
 
     def read_row(self, cells: Cells, id: str) -> Example:
         """Read ``text`` and, if it is named, ``text_pair``."""
@@ -67,8 +49,7 @@ class TextForm(Form):
                 row = single_row(first, tokenizer, max_length)
             else:
                 row = pair_row(first, encoded[example.text_pair], tokenizer, max_length)
-            target = None if example.gold is None else self.target(example)
-            features.append(Feature(index, (row,), target))
+            features.append(Feature(index, (row,), self.target(example)))
         return features
 
     def decode(self, examples: Examples, features: Features, said: Said) -> list[Prediction]:
@@ -78,17 +59,16 @@ class TextForm(Form):
             for feature, output in zip(features, said, strict=True)
         ]
 
-    def combine(self, outputs: Said) -> Outputs:
-        """Average logits or numbers."""
-        return {"logits": arrays.mean_of(outputs, "logits")}
+    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
+        """Return the answer and, of labels, ``scores``."""
+        described = {self.answer: self.written(prediction)}
+        if self.needs_labels:
+            described["scores"] = dict(zip(self.labels, prediction.scores, strict=True))
+        return described
 
-    def written(self, prediction: Prediction) -> object:
-        """Return what people read: labels by name, or the number."""
-        return self.named(None, prediction.value)
-
-    def target(self, example: Example) -> npt.NDArray[np.generic]:
-        """Return the gold for the loss."""
-        return np.array(example.gold, np.float32)
+    def target(self, example: Example) -> npt.NDArray[np.generic] | None:
+        """Return the gold for the loss, if there is one."""
+        return None if example.gold is None else np.array(example.gold, np.int64 if self.one_of_several else np.float32)
 
     @abstractmethod
     def predict(self, id: str, logits: FloatArray) -> Prediction:
@@ -100,21 +80,14 @@ class OneOfSeveral(TextForm):
     """A form whose answer is the likeliest class or option."""
 
     main_metric = "accuracy"
-
-    def target(self, example: Example) -> npt.NDArray[np.generic]:
-        """Return the class or option."""
-        return np.array(example.gold, np.int64)
+    one_of_several = True
 
     def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Take the likeliest one."""
         if self.needs_labels:
-            arrays.require_labels(len(logits), self.labels)
-        probabilities = arrays.softmax(logits)
+            require_labels(len(logits), self.labels)
+        probabilities = softmax(logits)
         return Prediction(id, int(probabilities.argmax()), tuple(probabilities.tolist()))
-
-    def combine(self, outputs: Said) -> Outputs:
-        """Average probabilities."""
-        return {"logits": arrays.mean_log_probability(outputs, "logits")}
 
 
 @dataclass(frozen=True)
@@ -124,16 +97,12 @@ class ClassificationForm(OneOfSeveral):
     kind = "classification"
     heads = ("classification",)
     recipe = "classification"
+    answer = "label"
     needs_labels = True
-
-    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
-        """Return ``label`` and ``scores``."""
-        scores = dict(zip(self.labels, prediction.scores, strict=True))
-        return {"label": self.written(prediction), "scores": scores}
 
     def read_label(self, value: object, example: Example, separator: str) -> int:
         """Read the name of a class."""
-        return label_index(self.labels, str(value))
+        return requests.label_index(self.labels, str(value))
 
     def named(self, example: Example | None, value: object) -> object:
         """Return the name of the class."""
@@ -168,25 +137,20 @@ class MultiLabelForm(TextForm):
     heads = ("classification",)
     recipe = "classification"
     main_metric = "f1_micro"
+    answer = "labels"
     how_bad = "wrong labels"
     needs_labels = True
     multi_label = True
 
     def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Take the labels that are as likely as not."""
-        arrays.require_labels(len(logits), self.labels)
-        probabilities = arrays.sigmoid(logits)
-        flags = tuple(int(p >= 0.5) for p in probabilities)
-        return Prediction(id, flags, tuple(probabilities.tolist()))
-
-    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
-        """Return ``labels`` and ``scores``."""
-        scores = dict(zip(self.labels, prediction.scores, strict=True))
-        return {"labels": self.written(prediction), "scores": scores}
+        require_labels(len(logits), self.labels)
+        probabilities = sigmoid(logits)
+        return Prediction(id, tuple(int(p >= 0.5) for p in probabilities), tuple(probabilities.tolist()))
 
     def read_label(self, value: object, example: Example, separator: str) -> tuple[int, ...]:
         """Read a list of names, or names with separators between them."""
-        chosen = {label_index(self.labels, name) for name in split_cell(value, separator)}
+        chosen = {requests.label_index(self.labels, name) for name in requests.split_cell(value, separator)}
         return tuple(int(index in chosen) for index in range(len(self.labels)))
 
     def named(self, example: Example | None, value: object) -> list[str]:
@@ -202,10 +166,6 @@ class MultiLabelForm(TextForm):
         """Return micro and macro F1 and the share of examples with all labels right."""
         return metrics.multi_label_scores(*gold_and_predicted(examples, predictions))
 
-    def badness(self, example: Example, prediction: Prediction) -> float:
-        """Count the wrong labels."""
-        return num_wrong(example, prediction)
-
 
 @dataclass(frozen=True)
 class RegressionForm(TextForm):
@@ -215,19 +175,16 @@ class RegressionForm(TextForm):
     heads = ("regression",)
     recipe = "regression"
     main_metric = "pearson"
+    answer = "value"
     how_bad = "error"
 
     def predict(self, id: str, logits: FloatArray) -> Prediction:
         """Take the number itself."""
         return Prediction(id, float(logits.reshape(())))
 
-    def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
-        """Return ``value``."""
-        return {"value": prediction.value}
-
     def read_label(self, value: object, example: Example, separator: str) -> float:
         """Read a finite number."""
-        return finite_number(value)
+        return requests.finite_number(value)
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Return both correlations, the errors, and one negative so that more is better."""
@@ -265,12 +222,8 @@ class ChoiceForm(OneOfSeveral):
 
     def parse(self, record: Mapping[str, object], id: str) -> Example:
         """Read ``text`` (the passage), ``question`` (may be left out) and ``options``."""
-        return Example(
-            id,
-            required_text(record, "text"),
-            optional_text(record, "question"),
-            options=required_list(record, "options", at_least=2),
-        )
+        text, question = requests.required_text(record, "text"), requests.optional_text(record, "question")
+        return Example(id, text, question, requests.required_list(record, "options", at_least=2))
 
     def read_row(self, cells: Cells, id: str) -> Example:
         """Read ``text``, ``question`` if it is named, and ``options`` from one or more columns."""
@@ -281,33 +234,24 @@ class ChoiceForm(OneOfSeveral):
 
     def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
         """Return one feature per example with one row ``[CLS] passage [SEP] answer [SEP]`` each."""
-        asked = [
-            tuple(fill_question(example.text_pair or "", option) for option in example.options) for example in examples
-        ]
-        passages = (example.text for example in examples)
-        encoded = encode_unique(chain(passages, *asked), tokenizer)
+        asked = [[fill_question(e.text_pair or "", option) for option in e.options] for e in examples]
+        encoded = encode_unique(chain((e.text for e in examples), *asked), tokenizer)
         longest = min(self.max_question_length, max_length - 3)
         features = []
         for index, (example, questions) in enumerate(zip(examples, asked, strict=True)):
             rows = []
             for question in questions:
-                # As the official code: the end of the question (with the option) counts most, and
-                # the passage gives way.
+                # As the official code: the end of the question (with the option) counts most; the passage gives way.
                 kept = encoded[question][-longest:]
                 passage = encoded[example.text][: max_length - 3 - len(kept)]
                 rows.append(pair_row(passage, kept, tokenizer, max_length))
-            target = None if example.gold is None else self.target(example)
-            features.append(Feature(index, tuple(rows), target))
+            features.append(Feature(index, tuple(rows), self.target(example)))
         return features
 
     def describe(self, example: Example, prediction: Prediction) -> dict[str, object]:
         """Return the index and text of the choice, and the probability of each option."""
-        assert isinstance(prediction.value, int)
-        return {
-            "choice": prediction.value,
-            "option": example.options[prediction.value],
-            "scores": list(prediction.scores),
-        }
+        option = self.named(example, prediction.value)
+        return {"choice": prediction.value, "option": option, "scores": list(prediction.scores)}
 
     def read_label(self, value: object, example: Example, separator: str) -> int:
         """Read the text, the letter or the index from 0 of an option."""
@@ -343,12 +287,6 @@ class ChoiceForm(OneOfSeveral):
         return {"accuracy": metrics.accuracy(*gold_and_predicted(examples, predictions))}
 
 
-def num_wrong(example: Example, prediction: Prediction) -> float:
-    """Return how many labels or tags are wrong."""
-    gold, predicted = gold_and_predicted([example], [prediction])
-    return float((gold != predicted).sum())
-
-
 def gold_and_predicted(examples: Examples, predictions: Predictions) -> tuple[Floats, Floats]:
     """Return classes, choices or scores [n], or label flags [n, num_labels], as numbers."""
     gold = np.array([example.gold for example in examples], np.float64)
@@ -371,8 +309,8 @@ def option_index(value: object, num_options: int) -> int | None:
     (1, 3, None)
     """
     text = str(value).strip().upper()
-    if len(text) == 1 and text in string.ascii_uppercase:
-        index = string.ascii_uppercase.index(text)
+    if len(text) == 1 and text in ascii_uppercase:
+        index = ascii_uppercase.index(text)
     elif text.isascii() and text.isdigit():
         index = int(text)
     else:
