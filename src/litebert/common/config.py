@@ -17,10 +17,7 @@ from litebert.common.files import read_bytes
 
 T = TypeVar("T")
 
-Rule = Literal[
-    "8 or more", "2 or more", "1 or more", "0 or more", "more than 0", "0 or more and less than 1",
-    "0 to 1",
-]  # fmt: skip
+Rule = Literal["8 or more", "2 or more", "1 or more", "0 or more", "more than 0", "0 or more and less than 1", "0 to 1"]
 _OBEYS: dict[Rule, Callable[[float], bool]] = {
     "8 or more": lambda value: value >= 8,
     "2 or more": lambda value: value >= 2,
@@ -61,25 +58,19 @@ _LONGEST_TOML = 1 << 24
 
 
 def check_range(config: object, rule: Rule, *names: str, table: str = "", most: float = MOST) -> None:
-    """Refuse a configuration with a number that does not obey the rule; None obeys every rule.
+    """Refuse a number that does not obey the rule (None does), or is so large that it would take the machine's memory.
 
-    ``table`` is the TOML table it stands in, for the error line; ``most`` is the largest value
-    that still makes sense, so that a slip or a damaged file does not take the machine's memory.
+    ``table`` is the TOML table it stands in, for the error line.
     """
     for name in names:
         value = getattr(config, name)
-        if value is None or (_OBEYS[rule](value) and value <= most):
-            continue
-        bound = f", at most {most:,}" if value > most else ""
-        raise ConfigError(f"{f'{table}.' if table else ''}{name} is {value}: use {rule}{bound}.")
+        if value is not None and not (_OBEYS[rule](value) and value <= most):
+            bound = f", at most {most:,}" if value > most else ""
+            raise ConfigError(f"{f'{table}.' if table else ''}{name} is {value}: use {rule}{bound}.")
 
 
 def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configuration") -> T:
-    """Build a configuration dataclass from plain TOML or JSON values, checking key and type.
-
-    Fields may be dataclasses themselves, or tuples of them (tables). ``source`` is where the
-    values come from, for the error line.
-    """
+    """Build a configuration dataclass, also with others inside, from TOML or JSON values; errors name ``source``."""
     try:
         return cast(T, _build(cls, values, source, ""))
     except ConfigError as error:  # what a class checks of itself does not know the file
@@ -88,20 +79,15 @@ def from_dict(cls: type[T], values: Mapping[str, object], source: str = "configu
 
 
 def check_values(cls: type, values: Mapping[str, object], source: str, others: Collection[str] = ()) -> None:
-    """Check key and type of some settings of a configuration; the rest may come from elsewhere.
-
-    ``others`` are keys that are not the configuration's but known to the caller.
-    """
+    """Check key and type of some settings of a configuration; ``others`` are keys of the caller's own."""
     _check_table(cls, {k: v for k, v in values.items() if k not in others}, source, "", cls)
 
 
 def setting_names(cls: type, prefix: str = "") -> list[str]:
     """Return the dotted names of all settings, tables included."""
-    names = []
+    names = list[str]()
     for name, kind in _settings_of(cls).items():
-        names.append(prefix + name)
-        if _is_table(kind):
-            names += setting_names(kind, f"{prefix}{name}.")
+        names += [prefix + name, *(setting_names(kind, f"{prefix}{name}.") if _is_table(kind) else ())]
     return names
 
 
@@ -181,16 +167,15 @@ def _build(kind: Any, value: object, source: str, name: str) -> object:
     if origin in (tuple, list) and isinstance(value, (list, tuple)):
         fixed = origin is tuple and Ellipsis not in arguments
         if fixed and len(arguments) != len(value):
-            shown = _plain(value)
-            raise ConfigError(f"{source}: {name} = {shown!r} should have {len(arguments)} values")
+            raise ConfigError(f"{source}: {name} = {_plain(value)!r} should have {len(arguments)} values")
         kinds = arguments if fixed else arguments[:1] * len(value)
         items = enumerate(zip(kinds, value, strict=True))
         return origin(_build(kind, item, source, f"{name}[{i}]") for i, (kind, item) in items)
     if origin is dict and isinstance(value, Mapping):
         return {str(k): _build(arguments[1], v, source, f"{name}.{k}") for k, v in value.items()}
     if kind in (int, float):
-        accepted = (int, float) if kind is float else (int,)
-        if isinstance(value, accepted) and not isinstance(value, bool) and _is_finite(value):
+        is_whole = isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 64
+        if is_whole or (kind is float and isinstance(value, float) and math.isfinite(value)):
             return kind(value)
     elif kind is Path and isinstance(value, (str, Path)):
         return Path(value)
@@ -215,10 +200,9 @@ def _build_dataclass(cls: type, value: object, source: str, name: str) -> object
     if not isinstance(value, Mapping):
         raise ConfigError(f"{source}: {name} = {value!r} should be a table")
     prefix, known = f"{name}." if name else "", _settings_of(cls)
-    for key in value:
-        if key not in known:
-            near = suggestion(key, known) or f" Known keys: {', '.join(known)}."
-            raise ConfigError(f"{source}: unknown key '{prefix}{key}'.{near}")
+    if unknown := [key for key in value if key not in known]:
+        near = suggestion(unknown[0], known) or f" Known keys: {', '.join(known)}."
+        raise ConfigError(f"{source}: unknown key '{prefix}{unknown[0]}'.{near}")
     for field in dataclasses.fields(cls):
         needed = field.init and field.default is field.default_factory is dataclasses.MISSING
         if needed and field.name not in value:
@@ -237,10 +221,9 @@ def _check_table(cls: type, value: object, source: str, name: str, root: type) -
             raise ConfigError(f"{source}: unknown key '{full}'.{near}")
         if _is_table(known[key]):
             _check_table(known[key], item, source, full, root)
-            continue
-        # 2e6 is how people write a whole number of tokens.
-        is_whole = isinstance(item, float) and item.is_integer()
-        _build(known[key], int(item) if is_whole else item, source, full)
+        else:  # 2e6 is how people write a whole number of tokens
+            is_whole = isinstance(item, float) and item.is_integer()
+            _build(known[key], int(item) if is_whole else item, source, full)
 
 
 def _build_union(kinds: tuple[object, ...], value: object, source: str, name: str) -> object:
@@ -252,11 +235,6 @@ def _build_union(kinds: tuple[object, ...], value: object, source: str, name: st
             failures.append(error)
     # A nested "unknown key" says more than a type mismatch of another alternative.
     raise next((one for one in reversed(failures) if "unknown key" in str(one)), failures[0])
-
-
-def _is_finite(value: float) -> bool:
-    """Whether a number is one to compute with: not NaN, and of at most 64 bits if whole."""
-    return -(1 << 63) <= value < 1 << 64 if isinstance(value, int) else math.isfinite(value)
 
 
 def _plain(value: object) -> object:

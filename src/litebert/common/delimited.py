@@ -77,17 +77,15 @@ class Dialect:
             parts.append(f"{self.encoding} text" + (f" ({self.sample})" if self.sample else ""))
         if self.delimiter == _NO_DELIMITER != usual:
             parts.append("one column")
-        elif self.delimiter not in (usual, None):
-            name = _DELIMITERS.get(self.delimiter or "", self.delimiter)
-            parts.append(f"{name} between the cells")
+        elif self.delimiter is not None and self.delimiter != usual:
+            parts.append(f"{_DELIMITERS.get(self.delimiter, self.delimiter)} between the cells")
         return ", ".join(parts)
 
 
 def find_dialect(path: Path | str, given: Dialect, is_tsv: bool = False) -> Dialect:
     """Find what is not given: the encoding from all bytes, the separator from the first rows.
 
-    In a .tsv file quotation marks are text, as in GLUE, unless the rows only make sense with
-    quotes as a spreadsheet writes them.
+    In a .tsv file quotation marks are text, as in GLUE, unless the rows only make sense with a spreadsheet's quotes.
     """
     given.check(str(path))
     if not Path(path).is_file():  # a pipe is read once
@@ -106,8 +104,7 @@ def find_dialect(path: Path | str, given: Dialect, is_tsv: bool = False) -> Dial
         rows: list[list[str]] = []
         with suppress(csv.Error):  # not cleanly quoted
             rows = list(csv.reader(lines, delimiter="\t", strict=True))[:_SAMPLE_RECORDS]
-        cells = [cell for row in rows for cell in row]
-        quoted = any("\n" in cell.strip() or "\t" in cell or '"' in cell for cell in cells)
+        quoted = any("\n" in cell.strip() or "\t" in cell or '"' in cell for row in rows for cell in row)
         return replace(given, delimiter=given.delimiter or "\t", is_quoted=quoted)
     return replace(given, delimiter=given.delimiter or _find_delimiter(lines))
 
@@ -123,10 +120,7 @@ def bounded_lines(text: io.TextIOWrapper, first: str = "") -> Iterator[str]:
 
 
 def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> NumberedRecords:
-    """Yield (line on which it ends, columns) of each row; a DataError in place of a bad one.
-
-    A quotation mark that is never closed costs its own line only, not those after it.
-    """
+    """Yield (last line, columns) of each row, an error for a bad one; a quote never closed costs its own line only."""
     header: list[str] | None = None
     for number, cells in _records(iter(lines), dialect):
         if isinstance(cells, DataError):
@@ -154,18 +148,13 @@ def delimited_rows(path: Path | str, lines: Iterable[str], dialect: Dialect) -> 
 def conll_rows(lines: Iterable[str]) -> NumberedRecords:
     """Yield (last line, columns) of each sentence: one word a line, a blank line between two.
 
-    ``words`` is the first column and ``tags`` the last; ``column1``, ``column2``, ... are all.
-    Comments and ``-DOCSTART-`` lines are left out.
+    ``words`` is the first column, ``tags`` the last; ``column1`` ... are all. Comments and ``-DOCSTART-`` are left out.
     """
-    words: list[list[str]] = []
-    width, number = 0, 0
+    words, width, number = list[list[str]](), 0, 0
     for number, line in enumerate(lines, start=1):
-        separated = line.strip("\r\n").split("\t") if "\t" in line else line.split()
-        cells = [cell.strip() for cell in separated]
-        is_comment = line.startswith("#") and (
-            len(cells) < 2 or not _TAG.fullmatch(cells[-1]) or (width and len(cells) != width)
-        )
-        if is_comment or (cells and cells[0] == "-DOCSTART-"):
+        cells = [cell.strip() for cell in (line.strip("\r\n").split("\t") if "\t" in line else line.split())]
+        is_word = len(cells) > 1 and _TAG.fullmatch(cells[-1]) and width in (0, len(cells))
+        if (line.startswith("#") and not is_word) or (cells and cells[0] == "-DOCSTART-"):
             continue
         if any(cells):
             words.append(cells)
@@ -193,9 +182,7 @@ def _sentence(words: Sequence[Sequence[str]]) -> Record | DataError:
 def _records(lines: Iterator[str], dialect: Dialect) -> Iterator[tuple[int, list[str] | DataError]]:
     """Yield (line on which it ends, cells); rows that quotes hold together are one record."""
     csv.field_size_limit(LONGEST_LINE)  # the default of 128 KiB refuses long passages
-    delimiter = dialect.delimiter or ","
-    waiting: deque[str] = deque()
-    number = 0
+    delimiter, waiting, number = dialect.delimiter or ",", deque[str](), 0
     while (line := waiting.popleft() if waiting else next(lines, None)) is not None:
         number += 1
         taken = [line]
@@ -225,10 +212,7 @@ def _records(lines: Iterator[str], dialect: Dialect) -> Iterator[tuple[int, list
 def _until_quote(waiting: deque[str], lines: Iterator[str], limit: int) -> list[str]:
     """Take lines up to the next one with a quotation mark; none if there is none within reach."""
     taken: list[str] = []
-    while len(taken) < limit:
-        line = waiting.popleft() if waiting else next(lines, None)
-        if line is None:
-            break
+    while len(taken) < limit and (line := waiting.popleft() if waiting else next(lines, None)) is not None:
         taken.append(line)
         if '"' in line:
             return taken
@@ -242,18 +226,14 @@ def _cells(lines: Sequence[str], delimiter: str, *, quoted: bool = True, strict:
 
 
 def _find_delimiter(lines: Sequence[str]) -> str:
-    """Take the separator with which most rows have as many cells as the header, and many.
-
-    A header without any is that of one column.
-    """
+    """Take the separator with which most rows have as many cells as the header, and many; one column if none does."""
     ranked = []
     for delimiter in _DELIMITERS:
         sample = _records(iter(lines), Dialect(delimiter))
         widths = [len(cells) for _, cells in sample if not isinstance(cells, DataError) and cells]
         if widths and widths[0] > 1:
             rows = widths[1 : _SAMPLE_RECORDS + 1] or widths
-            share = sum(width == widths[0] for width in rows) / len(rows)
-            ranked.append((share, widths[0], delimiter))
+            ranked.append((rows.count(widths[0]) / len(rows), widths[0], delimiter))
     return max(ranked, key=lambda entry: entry[:2])[2] if ranked else _NO_DELIMITER
 
 
@@ -301,6 +281,5 @@ def _recognise(path: Path | str, sample: bytes) -> str:
         if sample.decode(encoding, "replace").translate(_WESTERN) in texts:
             return encoding
     if best.encoding == "mac_roman" and _MARK_IN_WORD.search(str(best)):
-        western = sample.decode("cp1252", "replace")
-        return best.encoding if _MARK_IN_WORD.search(western) else "cp1252"
+        return best.encoding if _MARK_IN_WORD.search(sample.decode("cp1252", "replace")) else "cp1252"
     return best.encoding

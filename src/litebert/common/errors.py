@@ -45,8 +45,8 @@ def blame(source: object, kind: type[LitebertError] = DataError) -> Iterator[Non
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise kind(f"{source} is damaged or of another program: {type(error).__name__} {reason}") from error
+        reason = f"{type(error).__name__} {error}".partition("\n")[0]
+        raise kind(f"{source} is damaged or of another program: {reason}") from error
 
 
 @contextmanager
@@ -67,9 +67,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 def install_command(extra: str) -> str:
     """Return the command that brings the packages of an extra, in the marks that messages use.
 
-    A bare source tree has no metadata in which pip could find the extra of ``litebert``.
-
-    >>> install_command("onnx")
+    >>> install_command("onnx")  # a bare source tree has no metadata with extras: '.[onnx]'
     "`pip install 'litebert[onnx]'`"
     """
     return f"`pip install '{'litebert' if _metadata() else '.'}[{extra}]'`"

@@ -29,10 +29,7 @@ READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 @contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; on success it is synced and renamed over it.
-
-    On any failure the temporary file is removed and ``path`` keeps its old content.
-    """
+    """Yield a temporary path beside ``path``, synced and renamed over it on success; on failure nothing changes."""
     path = Path(path)
     with naming(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,10 +92,7 @@ def check_free(path: Path | str) -> None:
 
 
 def near_folders(path: Path | str) -> str:
-    """Return ``" Did you mean 'x' or 'y'?"`` for folders whose names are like a missing one's.
-
-    Every part of the path may be misspelt.
-    """
+    """Return ``" Did you mean 'x' or 'y'?"`` for folders like a missing one, any part of whose path may be misspelt."""
     path = Path(path)
     found = [Path(path.anchor)]
     for part in path.parts[1 if path.anchor else 0 :]:
@@ -195,16 +189,13 @@ def open_binary(path: Path | str) -> IO[bytes]:
     path = Path(path)
     suffix = path.suffix.lower()
     try:
-        if suffix == ".gz":
-            return cast(IO[bytes], gzip.open(path))
-        if suffix == ".xz":
-            return cast(IO[bytes], lzma.open(path))
+        if suffix in (".gz", ".xz"):
+            return cast(IO[bytes], gzip.open(path) if suffix == ".gz" else lzma.open(path))
         if suffix == ".zst":
             # Not zstandard, whose reader takes a file that was cut short for a whole one.
             with needs("data", f"{path}: reading .zst"):
                 import pyarrow
-            stream = pyarrow.input_stream(path, compression="zstd")
-            return cast(IO[bytes], io.BufferedReader(stream, 1 << 20))
+            return cast(IO[bytes], io.BufferedReader(pyarrow.input_stream(path, compression="zstd"), 1 << 20))
         return path.open("rb")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
@@ -213,15 +204,13 @@ def open_binary(path: Path | str) -> IO[bytes]:
 def plain_suffix(path: Path | str) -> str:
     """Return the suffix below a compression suffix: ``.jsonl`` for ``a.jsonl.gz``."""
     path = Path(path)
-    is_compressed = path.suffix.lower() in COMPRESSIONS
-    return Path(path.stem if is_compressed else path).suffix.lower()
+    return Path(path.stem if path.suffix.lower() in COMPRESSIONS else path).suffix.lower()
 
 
 def _sync(path: Path) -> None:
-    on_windows = os.name == "nt"  # it syncs files that are open for writing, and no folders
-    if on_windows and path.is_dir():
+    if os.name == "nt" and path.is_dir():  # Windows syncs files that are open for writing, and no folders
         return
-    handle = os.open(path, os.O_RDWR if on_windows else os.O_RDONLY)
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

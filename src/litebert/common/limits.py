@@ -1,7 +1,4 @@
-"""Bounds on what files and flags may ask for: regular files, JSON that fits, the machine's memory.
-
-Whatever a person names may be damaged or hostile, so sizes are looked at before memory is taken.
-"""
+"""Bounds, looked at before memory is taken, for a file may be damaged or hostile: regular files, JSON that fits."""
 
 from __future__ import annotations
 
@@ -22,8 +19,7 @@ SETTINGS_MEMORY = 1 << 29
 _DEEPEST_JSON = 100
 _MOST_DIGITS = 300
 _BYTES_PER_VALUE = 100
-"""Of a Python object with its place in a list or dict; the text itself is counted six times: as
-bytes, as up to four bytes a character, and as strings."""
+"""Of a Python object in a list or dict; the text counts six times: as bytes, up to four a character, and strings."""
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -33,11 +29,7 @@ _KINDS = {
 
 
 def check_regular(path: Path | str) -> int:
-    """Return the size of a regular file; what is none, or not there, is a DataError.
-
-    A pipe or a device may never end, and only looking at it does not start it. What a person
-    pipes into standard input is meant.
-    """
+    """Return the size of a regular file; others are a DataError: a pipe or device may never end, but stdin is meant."""
     if str(path) == STANDARD_INPUT:
         return 0
     try:

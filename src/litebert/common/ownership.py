@@ -34,13 +34,10 @@ _SHOWN = 5
 def owned_folder(
     out: Path, is_ours: Callable[[Path], bool], inputs: Inputs = (), early: Collection[str] = ()
 ) -> Iterator[None]:
-    """Hold a folder that a command fills step by step, alone, from before its first file on.
+    """Hold a folder that a command fills step by step, alone; it is made if need be, and removed if it stays empty.
 
-    Args:
-        out: the folder; it is made if need be, and removed again if it stays empty.
-        is_ours: whether an earlier call of the command made the folder. If not, it must hold
-            nothing but what is in ``early``, which is written before that can be told.
-        inputs: what the command reads: nothing of it may lie in the folder.
+    Unless ``is_ours`` says that an earlier call of the command made it, it must hold nothing but ``early``, what is
+    written before that can be told. Nothing of ``inputs``, what the command reads, may lie in it.
     """
     keep_inputs(out, inputs)
     if out.exists() and not out.is_dir():
@@ -49,12 +46,13 @@ def owned_folder(
     out.mkdir(parents=True, exist_ok=True)
     try:
         with folder_lock(out / LOCK_FILE, out):
-            strangers = [] if is_ours(out) else _strangers(out, early)
-            if strangers:
+            strangers = [p for p in sorted(out.iterdir()) if p.name not in early and not _HIDDEN.fullmatch(p.name)]
+            if not is_ours(out) and strangers:
+                names = ", ".join(path.name + "/" * path.is_dir() for path in strangers[:_SHOWN])
                 more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
                 raise DataError(
-                    f"{out} holds files that are not of such a folder: {', '.join(strangers[:_SHOWN])}{more}; nothing "
-                    "was changed: choose another --out, or move them away"
+                    f"{out} holds files that are not of such a folder: {names}{more}; nothing was changed: choose "
+                    "another --out, or move them away"
                 )
             clear_leftovers(out)
             yield
@@ -74,10 +72,8 @@ def folder_lock(lock: Path, folder: Path, wait_s: float = _WAIT_S) -> Iterator[N
         with naming(folder):
             held.acquire()
     except Timeout:
-        raise DataError(
-            f"another litebert process is writing to {folder}; wait until it has finished, or "
-            "choose another output folder"
-        ) from None
+        remedy = "wait until it has finished, or choose another output folder"
+        raise DataError(f"another litebert process is writing to {folder}; {remedy}") from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
@@ -94,10 +90,7 @@ def folder_lock(lock: Path, folder: Path, wait_s: float = _WAIT_S) -> Iterator[N
 
 
 def keep_inputs(out: Path | str, inputs: Inputs) -> None:
-    """Raise DataError if something that is read is the output, or lies inside it.
-
-    Symbolic links are followed. What does not exist is left to whoever reads it.
-    """
+    """Raise DataError if something that is read, and exists, is the output or lies inside it; links are followed."""
     target = _real(out)
     for flag, source, value in _paths(inputs):
         if source.exists() and target in (source, *source.parents):
@@ -106,24 +99,18 @@ def keep_inputs(out: Path | str, inputs: Inputs) -> None:
 
 
 def keep_files(target: Path | str, inputs: Inputs) -> None:
-    """Raise DataError if a file or folder to be written is one that is read, or lies inside it.
-
-    For what is written beside other things: a table, a picture, files of predictions.
-    """
+    """Raise DataError if what is written beside other things (a table, a picture) is read, or lies in what is read."""
     place = _real(target)
     for flag, source, value in _paths(inputs):
         if source in (place, *place.parents):
-            raise DataError(
-                f"{target} is part of what is read ({flag} {value}), which must not be "
-                "overwritten; choose another output"
-            )
+            problem = f"is part of what is read ({flag} {value}), which must not be overwritten"
+            raise DataError(f"{target} {problem}; choose another output")
 
 
 def clear_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove what killed processes left half written in a folder, or of one ``name`` in it.
+    """Remove what killed processes left half written in a folder, or of one ``name`` in it; the caller holds its lock.
 
-    The caller holds the lock of the folder, or of that name. A whole folder that had been moved
-    aside for a new one that never came is put back.
+    A whole folder that had been moved aside for a new one that never came is put back.
     """
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         match = _HIDDEN.fullmatch(path.name)
@@ -132,8 +119,7 @@ def clear_leftovers(folder: Path, name: str | None = None) -> None:
         target, kind = folder / match["name"], match["kind"]
         if name is None and (path.is_dir() or kind is None):
             # Another command may be writing a folder of its own here, under its own lock.
-            own = folder / f".{match['name']}.lock"
-            with suppress(DataError), folder_lock(own, path, wait_s=0):
+            with suppress(DataError), folder_lock(folder / f".{target.name}.lock", path, wait_s=0):
                 _clear(path, target, kind)
         elif kind and (target.name != _REPORT or time.time() - path.stat().st_mtime > _REPORT_S):
             _clear(path, target, kind)
@@ -149,15 +135,6 @@ def naming(folder: Path) -> Iterator[None]:
         if not any(_HIDDEN.fullmatch(part) for name in names for part in name.parts):
             raise
         raise OSError(error.errno, error.strerror, str(folder)) from error
-
-
-def _strangers(folder: Path, known: Collection[str]) -> list[str]:
-    """What a folder holds besides temporary names and what is known; folders end in a slash."""
-    return [
-        path.name + "/" * path.is_dir()
-        for path in sorted(folder.iterdir())
-        if path.name not in known and not _HIDDEN.fullmatch(path.name)
-    ]
 
 
 def _clear(path: Path, target: Path, kind: str | None) -> None:

@@ -63,8 +63,7 @@ class _Bar(Progress):
         self.live, self.task = live, live.add_task(description, total=total, rate="", status="")
 
     def show(self) -> None:
-        rate = f"{self.rate:,.1f} {self.unit}/s"
-        self.live.update(self.task, completed=self.done, rate=rate, status=self.status)
+        self.live.update(self.task, completed=self.done, rate=f"{self.rate:,.1f} {self.unit}/s", status=self.status)
 
 
 @contextmanager
@@ -76,22 +75,14 @@ def progress(description: str, total: float | None = None, unit: str = "it") -> 
         if time.monotonic() - lines.started >= 1.0:
             lines.print_line()
         return
-    from rich import progress as rich_progress
+    from rich import progress as rich
     from rich.console import Console
 
-    columns = (
-        "[bold]{task.description}",
-        rich_progress.BarColumn(),
-        "{task.percentage:>3.0f}%",
-        "{task.fields[rate]}",
-        rich_progress.TimeElapsedColumn(),
-        "eta",
-        rich_progress.TimeRemainingColumn(),
-        "{task.fields[status]}",
-    )
+    before = "[bold]{task.description}", rich.BarColumn(), "{task.percentage:>3.0f}%", "{task.fields[rate]}"
+    after = rich.TimeElapsedColumn(), "eta", rich.TimeRemainingColumn(), "{task.fields[status]}"
     # What is printed meanwhile goes above the bar on a terminal, and untouched into a file or pipe.
     console, shared = Console(stderr=True), sys.stdout.isatty()
-    with rich_progress.Progress(*columns, console=console, redirect_stdout=shared) as live:
+    with rich.Progress(*before, *after, console=console, redirect_stdout=shared) as live:
         yield _Bar(live, description, total, unit)
 
 

@@ -31,9 +31,8 @@ ANY_DIALECT = Dialect()
 """Encoding and separator are found in the file."""
 
 _BY_SUFFIX: dict[str, RowFormat] = {
-    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl",
-    ".json": "json", ".parquet": "parquet", ".conll": "conll", ".conll03": "conll",
-    ".iob": "conll", ".iob2": "conll", ".bio": "conll",
+    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
+    ".parquet": "parquet", ".conll": "conll", ".conll03": "conll", ".iob": "conll", ".iob2": "conll", ".bio": "conll",
 }  # fmt: skip
 _SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _WRITTEN_AT_ONCE = 4096
@@ -41,18 +40,14 @@ _TOO_LONG = f"more than {LONGEST_LINE:,} characters"
 
 
 def row_format(path: Path | str, text: RowFormat | None = None) -> RowFormat:
-    """Return the format that a file's name says, also below a compression suffix.
-
-    ``text`` is what a .txt file holds, if it may be one.
-    """
+    """Return the format that a file's name says, also below a compression suffix; ``text`` is that of a .txt file."""
     suffix = plain_suffix(path)
     if suffix == ".txt" and text is not None:
         return text
     if suffix in _SHEETS:
         raise DataError(f"{path} is a spreadsheet; save it as CSV (UTF-8) and name that file")
     if suffix not in _BY_SUFFIX:
-        known = ".csv, .tsv, .jsonl, .json, .parquet or .conll"
-        raise DataError(f"{path}: unknown format '{suffix}'; use {known}")
+        raise DataError(f"{path}: unknown format '{suffix}'; use .csv, .tsv, .jsonl, .json, .parquet or .conll")
     return _BY_SUFFIX[suffix]
 
 
@@ -85,8 +80,7 @@ def read_rows_or_errors(
 ) -> NumberedRecords:
     """Yield what :func:`read_rows` does, with an error in the place of a row that is malformed.
 
-    The error says what is wrong with the row, not where it stands; reading goes on after it. A
-    file that cannot be read any further still raises.
+    The error says what is wrong with the row, not where; a file that cannot be read any further still raises.
     """
     kind = format or row_format(path)
     if kind == "parquet":
@@ -180,8 +174,7 @@ def parquet_rows(
 ) -> Iterator[Record | DataError]:
     """Yield the rows of a Parquet file from a row on; an error where a text is not usable.
 
-    Row groups before it are not read, and of a row group no more is in memory than a page of each
-    column and a few rows: one text may stand in a small file a million times.
+    Only a page of each column and a few rows are in memory: one text may stand in a small file a million times.
     """
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
@@ -208,11 +201,8 @@ def _batch_rows(batch: pyarrow.RecordBatch) -> list[Record | DataError]:
         if batch.num_rows == 1:
             return [DataError(f"its text is not UTF-8: {error}")]
         return [row for i in range(batch.num_rows) for row in _batch_rows(batch.slice(i, 1))]
-    lengths = [max((len(v) for v in row.values() if isinstance(v, str)), default=0) for row in rows]
-    return [
-        row if length <= LONGEST_LINE else DataError(f"a text of {_TOO_LONG}")
-        for row, length in zip(rows, lengths, strict=True)
-    ]
+    long = [any(isinstance(value, str) and len(value) > LONGEST_LINE for value in row.values()) for row in rows]
+    return [DataError(f"a text of {_TOO_LONG}") if is_long else row for row, is_long in zip(rows, long, strict=True)]
 
 
 def check_writable(path: Path) -> RowFormat:
@@ -267,21 +257,17 @@ def count_rows(path: Path) -> int:
 
 
 def write_vectors(path: Path, rows: Iterable[Record], size: int) -> None:
-    """Write rows with an ``embedding`` of ``size`` numbers as .parquet, .jsonl or .npy, or none.
-
-    As they come, in bounded memory. A row without a vector is NaN in .npy, null in Parquet.
-    """
+    """Write rows as they come with an ``embedding`` of ``size`` numbers, or none, as .parquet, .jsonl or .npy (NaN)."""
     if path.suffix == ".jsonl":
         files.write_json_lines(path, rows)
     elif path.suffix == ".npy":
         with files.atomic_path(path) as temporary, tempfile.TemporaryFile(dir=path.parent) as waiting:
             for row in rows:
-                vector = row.get("embedding") or [np.nan] * size
-                waiting.write(np.asarray(vector, "<f4").tobytes())
-            number = waiting.tell() // (4 * size)
+                waiting.write(np.asarray(row.get("embedding") or [np.nan] * size, "<f4").tobytes())
+            shape = waiting.tell() // (4 * size), size
             waiting.seek(0)
             with temporary.open("wb") as stream:
-                header = {"descr": "<f4", "fortran_order": False, "shape": (number, size)}
+                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(stream, header)
                 shutil.copyfileobj(waiting, stream)
     else:
@@ -304,10 +290,8 @@ def _write_delimited(path: Path, stored: Callable[[], Iterator[Record]], delimit
 
 def _flat(row: Record) -> Record:
     """Return a row as cells: tables become columns of their own, lists JSON."""
-    return {
-        name: json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
-        for name, value in flat_settings(row).items()
-    }
+    cells = flat_settings(row)
+    return {k: json.dumps(v, ensure_ascii=False) if isinstance(v, list) else v for k, v in cells.items()}
 
 
 def _write_parquet(path: Path, stored: Callable[[], Iterator[Record]]) -> None:

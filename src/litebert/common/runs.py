@@ -104,8 +104,7 @@ class RunFolder:
         """Return a table of the manifest, such as ``config``; a manifest without it is damaged."""
         value = self.manifest().get(key)
         if not isinstance(value, Mapping):
-            path = self.path / MANIFEST_FILE
-            raise DataError(f"{path} is damaged: it has no table '{key}'; put the file back")
+            raise DataError(f"{self.path / MANIFEST_FILE} is damaged: it has no table '{key}'; put the file back")
         return value
 
     def log(self, step: int, values: Mapping[str, object]) -> None:
@@ -134,10 +133,7 @@ class RunFolder:
         return self.metrics_path.stat().st_size if self.metrics_path.exists() else 0
 
     def truncate_metrics(self, position: int) -> None:
-        """Drop lines after a checkpoint's position: a resumed run then logs each step once.
-
-        What a power cut left of a line before it is closed, so that the next one is whole.
-        """
+        """Drop lines after a checkpoint's position, which a resumed run logs again; close one that a power cut left."""
         if self.metrics_position() > position:
             os.truncate(self.metrics_path, position)
         if self.metrics_position():
