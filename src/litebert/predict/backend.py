@@ -40,8 +40,7 @@ class BackendInfo:
 
     def require(self, outputs: Sequence[str]) -> None:
         """Raise InputError if the model has no head for these outputs."""
-        missing = [name for name in outputs if name not in self.outputs]
-        if missing:
+        if missing := [name for name in outputs if name not in self.outputs]:
             raise InputError(
                 f"this model is for {self.head} and gives no {missing[0]}; "
                 "choose a model with the head for this question"

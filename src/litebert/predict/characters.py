@@ -50,14 +50,11 @@ class CharacterLoss:
 
 def character_loss(predictor: Predictor, texts: Iterable[str]) -> CharacterLoss | None:
     """Measure a model with a masked-word head on documents; None if they hold no word."""
-    asked = [
-        _hidden_words(text, spans, index, predictor)
-        for index, (text, spans) in enumerate(islice(_windows(texts), WINDOWS))
-    ]
+    windows = islice(_windows(texts), WINDOWS)
+    asked = [_hidden_words(text, spans, index, predictor) for index, (text, spans) in enumerate(windows)]
     if not asked:
         return None
-    sums = np.sum(predictor.ask(asked), axis=0).tolist()
-    loss, pieces, unknown, words, hidden, characters = sums
+    loss, pieces, unknown, words, hidden, characters = np.sum(predictor.ask(asked), axis=0).tolist()
     return CharacterLoss(loss / characters, pieces / words, unknown / max(1, pieces), int(hidden), int(characters))
 
 
@@ -97,7 +94,7 @@ def _hidden_words(
         places = np.flatnonzero(is_hidden[cut])
         if len(places):
             row = single_row(masked[cut].tolist(), tokenizer, predictor.max_length)
-            features.append(Feature(0, (row,), masked=tuple(int(place) + 1 for place in places)))
+            features.append(Feature(0, (row,), masked=tuple((places + 1).tolist())))
             labels.append(ids[cut][places])
     characters = sum(spans[word][1] - spans[word][0] for word in chosen)
     counts = (len(ids), len(unknown), len(spans), number, characters)

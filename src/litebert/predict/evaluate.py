@@ -89,10 +89,16 @@ def evaluate_models(
         warning = one.coverage(tokenizer).check(f"{task.name}, {one.name}", allow_unknown)
         if warning is not None:
             print(warning, file=sys.stderr)
-    outputs = [
-        _all_outputs(form, folder, order, splits, tokenizer.pad_id, device, threads)
-        for folder, order in zip(folders, orders, strict=True)
-    ]
+
+    def said_by(folder: Path, order: Sequence[int] | None) -> list[list[Outputs]]:
+        """Return what a model says about each feature of each split, in the order of the labels."""
+        # Unpacked weights, so that a score is that of training to the last digit.
+        backend = open_backend(folder, threads=threads, device=device, packed=False)
+        with progress(f"predicting with {folder}", sum(len(one.features) for one in splits), "input") as bar:
+            said = [outputs_of(backend, form, one.features, tokenizer.pad_id, bar=bar) for one in splits]
+        return [[in_order(outputs, order) for outputs in of_split] for of_split in said]
+
+    outputs = list(map(said_by, folders, orders))
     rule = task.form.changed(ensemble=ensemble)
     members = list(range(len(models)))
     has_dev = len(splits) > num_asked
@@ -115,9 +121,7 @@ def evaluate_models(
             found, predictions = score_split(task, one, said)
         else:
             predictions = tuned.decode(one.examples, one.features, said)
-        files: list[Path] = []
-        if out is not None:
-            files = task.write_predictions(out, one.name, one.examples, predictions)
+        files = [] if out is None else task.write_predictions(out, one.name, one.examples, predictions)
         evaluations.append(TaskEvaluation(one.name, found, names, tuple(files)))
     return evaluations
 
@@ -132,10 +136,7 @@ def outputs_of(
     depth: int | None = None,
     bar: Progress | None = None,
 ) -> list[Outputs]:
-    """Return what a model says about each feature of a task, in their order.
-
-    ``TorchBackend(model, head)`` wraps a model that is being trained.
-    """
+    """Return what a model says about each feature of a task, in their order."""
     names = form.outputs(backend.info.outputs)
     # Features may share a row, such as a paragraph that many questions are compared with.
     rows = {id(feature.rows[0]): feature for feature in single_rows(features)}
@@ -167,48 +168,24 @@ def _dev_beside(task: Task, where: Path, must: bool, problems: RowProblems) -> l
 
 def _average(form: Form, outputs: Sequence[Sequence[Outputs]]) -> list[Outputs]:
     """Average what several models said about the same features."""
-    if len(outputs) == 1:
-        return list(outputs[0])
-    return [form.combine(of_feature) for of_feature in zip(*outputs, strict=True)]
+    return [form.combine(said) if len(said) > 1 else said[0] for said in zip(*outputs, strict=True)]
 
 
 def _choose_ensemble(task: Task, split: TaskSplit, outputs: Sequence[Sequence[Outputs]], form: Form) -> list[int]:
-    """Return the models of the best ensemble found by adding the most helpful one at a time.
-
-    ``outputs`` are each model's for a split with labels; ``form`` says how to average them.
-    """
+    """Return the best ensemble found by adding the most helpful model at a time; ``form`` averages their outputs."""
     chosen: list[int] = []
     best = float("-inf")
     while len(chosen) < len(outputs):
         scores = {}
         for candidate in [one for one in range(len(outputs)) if one not in chosen]:
             members = [outputs[member] for member in (*chosen, candidate)]
-            found, _ = score_split(task, split, _average(form, members))
-            scores[candidate] = found[task.main_metric]
+            scores[candidate] = score_split(task, split, _average(form, members))[0][task.main_metric]
         candidate = max(scores, key=scores.__getitem__)
         if scores[candidate] <= best:
             break
         best = scores[candidate]
         chosen.append(candidate)
     return chosen
-
-
-def _all_outputs(
-    form: Form,
-    folder: Path,
-    order: Sequence[int] | None,
-    splits: Sequence[TaskSplit],
-    pad_id: int,
-    device: str,
-    threads: Threads,
-) -> list[list[Outputs]]:
-    """Return what a model says about each feature of each split, in the order of the labels."""
-    # Unpacked weights, so that a score is that of training to the last digit.
-    backend = open_backend(folder, threads=threads, device=device, packed=False)
-    total = sum(len(split.features) for split in splits)
-    with progress(f"predicting with {folder}", total, "input") as bar:
-        said = [outputs_of(backend, form, split.features, pad_id, bar=bar) for split in splits]
-    return [[in_order(outputs, order) for outputs in of_split] for of_split in said]
 
 
 def _shared_tokenizer(task: Task, folders: Sequence[Path], purposes: Sequence[Purpose]) -> Tokenizer:

@@ -64,10 +64,9 @@ def export_checked(
     pooling: Pooling | None = None,
     max_drop: float = math.inf,
 ) -> tuple[OnnxReport, DevDrop | None]:
-    """Export a model, and keep it only if it loses at most a share ``max_drop`` of its score.
+    """Export a model, and keep it only if it loses at most a share ``max_drop`` of its score; no ``dev``: unscored.
 
     The score before is that of a float32 export of the whole depth, so that no torch is needed.
-    Without ``dev`` nothing is scored.
     """
     export = partial(export_onnx, source, out, int8=int8, int8_bits=int8_bits, depth=depth, pooling=pooling)
     if dev is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import accumulate, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -50,11 +50,8 @@ def pad(features: Sequence[Feature], pad_id: int) -> PaddedBatch:
         for index, feature in enumerate(features):
             if feature.passage is not None:
                 forbidden[index, : lengths[index]] = feature.forbidden()
-    masked = [
-        index * num_choices * shape[1] + position
-        for index, feature in enumerate(features)
-        for position in feature.masked
-    ]
+    size = num_choices * shape[1]
+    masked = [index * size + position for index, feature in enumerate(features) for position in feature.masked]
     targets = _stack_targets(features, shape[1])
     taught = [feature.teacher for feature in features if feature.teacher is not None]
     num_labels = len(features)
@@ -77,20 +74,14 @@ def pad(features: Sequence[Feature], pad_id: int) -> PaddedBatch:
 def split(features: Sequence[Feature], outputs: Mapping[str, FloatArray]) -> list[Outputs]:
     """Cut the outputs of a batch into one :data:`Outputs` per feature of one row, without padding.
 
-    The table of heads says which outputs [M, ...] have a row per mask, which [B, S, ...] one per
-    token; the others [B, ...] are indexed.
+    The table of heads says which have a row per mask [M, ...] or token [B, S, ...]; the others [B, ...] are indexed.
     """
     found: list[Outputs] = []
-    first_mask = 0
-    for index, feature in enumerate(features):
-        end_mask = first_mask + len(feature.masked)
-        places: dict[str, int | slice | tuple[int, slice]] = {
-            "feature": index,
-            "token": (index, slice(len(feature))),
-            "mask": slice(first_mask, end_mask),
-        }
+    ends = accumulate(len(feature.masked) for feature in features)
+    for index, (feature, end) in enumerate(zip(features, ends, strict=True)):
+        masks, tokens = slice(end - len(feature.masked), end), (index, slice(len(feature)))
+        places: dict[str, int | slice | tuple[int, slice]] = {"feature": index, "token": tokens, "mask": masks}
         found.append({name: values[places[OUTPUTS[name].per]] for name, values in outputs.items()})
-        first_mask = end_mask
     return found
 
 

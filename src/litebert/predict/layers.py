@@ -69,8 +69,7 @@ def analyze_layers(
 ) -> LayerAnalysis:
     """Measure how each block of a model moves the embeddings of a text.
 
-    Blank lines separate documents, which are cut into windows of ``length`` tokens; by default as
-    long as the model allows.
+    Blank lines separate documents, which are cut into windows of ``length`` tokens; by default the model's longest.
     """
     folder = resolve(model)
     backend = open_backend(folder)
@@ -80,8 +79,7 @@ def analyze_layers(
         raise ConfigError(f"length {window} does not fit: choose 3 to {longest} for this model")
     if max_tokens < 3:
         raise ConfigError(f"max_tokens {max_tokens} is too small: choose at least 3")
-    tokenizer = Tokenizer.load(folder)
-    sequences = list(_windows(tokenizer, text, window, max_tokens))
+    sequences = list(_windows(Tokenizer.load(folder), text, window, max_tokens))
     if not sequences:
         raise DataError(f"{text} has no text to look at")
     return LayerAnalysis(str(model), sum(map(len, sequences)), movements(backend, sequences))
@@ -91,9 +89,8 @@ def movements(backend: Backend, sequences: Sequence[Sequence[int]]) -> tuple[Lay
     """Measure every block over sequences of token ids (each with its special tokens)."""
     features = [Feature(0, (Row(np.array(sequence, np.int32), len(sequence)),)) for sequence in sequences]
     moved = []  # of each sequence: distances and angles [tokens, blocks]
-    outputs = ("hidden_states",)
     with progress("layers", sum(map(len, sequences)), "token") as bar:
-        for _, said in run_features(backend, features, outputs, _PAD_ID, DEFAULT_MAX_TOKENS):
+        for _, said in run_features(backend, features, ("hidden_states",), _PAD_ID, DEFAULT_MAX_TOKENS):
             moved.append(token_movements(said["hidden_states"]))
             bar.advance(len(said["hidden_states"]))
     distances, angles = (np.concatenate(found).T for found in zip(*moved, strict=True))
@@ -115,8 +112,7 @@ def token_movements(states_SLH: FloatArray) -> tuple[Float64Array, Float64Array]
 
 def angle_degrees(a: Float64Array, b: Float64Array) -> Float64Array:
     """The angle between vectors [..., H], exact near 0 and 180 where the arc cosine is not."""
-    a = a / np.maximum(np.linalg.norm(a, axis=-1, keepdims=True), _SMALLEST_NORM)
-    b = b / np.maximum(np.linalg.norm(b, axis=-1, keepdims=True), _SMALLEST_NORM)
+    a, b = (v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), _SMALLEST_NORM) for v in (a, b))
     opposite, adjacent = np.linalg.norm(a - b, axis=-1), np.linalg.norm(a + b, axis=-1)
     degrees: Float64Array = np.degrees(2 * np.arctan2(opposite, adjacent))
     return degrees
@@ -160,10 +156,7 @@ def short_names(models: Sequence[str]) -> list[str]:
 
 
 def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
-    """Draw Figure 1: distance and angle per block, one line per model.
-
-    The band around a line holds the middle 80 % of the tokens.
-    """
+    """Draw Figure 1: distance and angle per block, one line per model, in a band of the middle 80 % of the tokens."""
     check_plot_path(path)
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -180,20 +173,17 @@ def plot_layers(analyses: Sequence[LayerAnalysis], path: Path) -> None:
             spreads: list[Spread] = [getattr(layer, quantity) for layer in analysis.layers]
             low, high = [s.p10 for s in spreads], [s.p90 for s in spreads]
             panel.fill_between(numbers, low, high, color=colour, alpha=0.15, linewidth=0)
-            means = [s.mean for s in spreads]
-            panel.plot(numbers, means, color=colour, marker=marker, markersize=4, label=name)
+            panel.plot(numbers, [s.mean for s in spreads], color=colour, marker=marker, markersize=4, label=name)
         panel.set_title(f"{title} between a layer's input and output", fontsize=11, loc="left")
-        panel.set_xlabel("layer")
-        panel.set_ylim(bottom=0)
-        panel.set_xlim(0.5, max(len(analysis.layers) for analysis in analyses) + 0.5)
+        most = max(len(analysis.layers) for analysis in analyses)
+        panel.set(xlabel="layer", xlim=(0.5, most + 0.5), ylim=(0, None))
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y", color="#dddddd", linewidth=0.7)
         panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
     lines, labels = panels[0].get_legend_handles_labels()
     note = "line: mean over tokens, band: 10 to 90 % of them"
-    below = figure.legend(lines, labels, loc="outside lower center", ncols=len(labels), title=note)
-    below.set_frame_on(False)
+    below = figure.legend(lines, labels, loc="outside lower center", ncols=len(labels), title=note, frameon=False)
     below.get_title().set_fontsize("small")
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=150, format=path.suffix[1:])

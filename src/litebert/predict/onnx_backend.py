@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -42,11 +42,8 @@ class OnnxBackend:
             check_eight_bits(file)
         # What Optimum calls our outputs. It gives the logits of a masked-word model at every
         # position: those at the masks are taken.
-        self._renamed = {
-            output.name: output.foreign_name
-            for output in head.outputs
-            if output.foreign_name is not None and output.name not in model.outputs
-        }
+        foreign = {output.name: output.foreign_name for output in head.outputs if output.name not in model.outputs}
+        self._renamed = {name: other for name, other in foreign.items() if other is not None}
         self._states = [name for name in model.metadata.get(_STATES, "").split(",") if name]
         wanted = outputs_of_head(described.head) - {_STATES}
         self._outputs = sorted(name for name in wanted if self._name(name) in model.outputs)
@@ -56,13 +53,16 @@ class OnnxBackend:
             _MASKED: described.config.vocab_size
         }
         self._input_names = {value.name for value in self._session.get_inputs()}
+        # An export may be shallower than the model that its config.json describes.
+        num_layers = model.metadata.get("num_layers", str(described.config.num_layers))
+        if not num_layers.isdecimal() or not 1 <= int(num_layers[:9]) <= 100_000:
+            raise CheckpointError(f"{file} says that it runs {num_layers[:20]!r} layers: not a number")
         self.info = BackendInfo(
             runtime=f"onnx {model.metadata.get('precision', 'float32')}",
             head=described.head,
             outputs=frozenset({*self._outputs, *([_STATES] if self._states else [])}),
             max_length=described.config.max_positions,
-            # An export may be shallower than the model that its config.json describes.
-            num_layers=_layers(model, described.config.num_layers),
+            num_layers=int(num_layers),
             vocab_size=described.config.vocab_size,
             has_fixed_depth=True,
             pads=True,
@@ -89,19 +89,15 @@ class OnnxBackend:
         if _STATES in outputs:
             if self._path_session is None:
                 self._path_session = self._open(OnnxFile(self._path).with_outputs(self._states))
-            states = self._run(self._path_session, self._states, feeds)
-            computed[_STATES] = np.stack(states, axis=2)
+            computed[_STATES] = np.stack(self._run(self._path_session, self._states, feeds), axis=2)
         return check_numbers(computed, self._path)
 
     def _run(self, session: InferenceSession, names: Sequence[str], feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
         try:
-            arrays: list[np.ndarray] = session.run(list(names), feeds)
+            return cast("list[np.ndarray]", session.run(list(names), feeds))
         except Exception as error:  # onnxruntime raises many types of its own
-            raise CheckpointError(
-                f"{self._path} fails on {feeds['input_ids'].shape[-1]} tokens: "
-                f"{str(error).partition(chr(10))[0]}; is its config.json of another model?"
-            ) from None
-        return arrays
+            place, reason = f"fails on {feeds['input_ids'].shape[-1]} tokens", str(error).partition("\n")[0]
+            raise CheckpointError(f"{self._path} {place}: {reason}; is its config.json of another model?") from None
 
     def _feeds(self, batch: PaddedBatch) -> dict[str, np.ndarray]:
         ids, mask = batch.input_ids, batch.attention_mask
@@ -113,8 +109,8 @@ class OnnxBackend:
         if HEADS[self.info.head].choices:  # each row is a question of one choice
             feeds = {name: array[:, None] for name, array in feeds.items()}
         if "p_mask" in self._input_names:
-            none = np.zeros_like(batch.input_ids)  # an embedding forbids nothing
-            feeds["p_mask"] = none if batch.forbidden is None else batch.forbidden.astype(np.int64)
+            # An embedding forbids nothing.
+            feeds["p_mask"] = np.zeros_like(ids) if batch.forbidden is None else batch.forbidden.astype(np.int64)
         return {name: array for name, array in feeds.items() if name in self._input_names}
 
     def _name(self, name: str) -> str:
@@ -138,13 +134,4 @@ class OnnxBackend:
         try:
             return onnxruntime.InferenceSession(model, options, providers=providers)
         except Exception as error:  # onnxruntime raises many types of its own
-            reason = str(error).splitlines()[0]
-            raise CheckpointError(f"{self._path} cannot be run: {reason}") from None
-
-
-def _layers(model: OnnxFile, default: int) -> int:
-    """Return how many layers the file says that it runs."""
-    text = model.metadata.get("num_layers", str(default))
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= 100_000:
-        raise CheckpointError(f"{model.path} says that it runs {text[:20]!r} layers: not a number")
-    return int(text)
+            raise CheckpointError(f"{self._path} cannot be run: {str(error).splitlines()[0]}") from None

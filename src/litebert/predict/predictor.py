@@ -69,26 +69,23 @@ class Predictor:
         Args:
             runtime: ``auto`` takes the ONNX file if there is one.
             threads: of the processor; ``auto`` and None let the runtime decide.
-            depth: layers to run; None runs all. Needs a model trained for it (`train_exits`).
-            force_depth: run at that depth even if the model was not trained for it.
+            depth: layers to run; None runs all. Needs a model trained for it (`train_exits`), or ``force_depth``.
             device: where it runs; ``auto`` takes a GPU if there is one.
         """
         folder = resolve(folder)
         backend = open_backend(folder, runtime, threads, device=device)
         purpose = Purpose.read(folder)
-        if depth is not None and backend.info.has_fixed_depth:
-            raise InputError(f"depth {depth}: that of an ONNX model is fixed; export it with `--depth {depth}`")
         if depth is not None:
+            if backend.info.has_fixed_depth:
+                raise InputError(f"depth {depth}: that of an ONNX model is fixed; export it with `--depth {depth}`")
             purpose.check_depth(depth, force_depth)
         return cls(backend, Tokenizer.load(folder), purpose, max_tokens, depth)
 
     def warm_up(self) -> None:
         """Run the model once: the first call pays for what is set up late."""
-        feature = questions.plain("The first call.", self)
-        outputs = self.backend.info.outputs
+        usual, outputs = "last_hidden_state", self.backend.info.outputs
         # A classifier that other tools exported gives nothing but its logits.
-        usual = "last_hidden_state"
-        self.run_batch([feature], [usual if usual in outputs else min(outputs)])
+        self.run_batch([questions.plain("The first call.", self)], [usual if usual in outputs else min(outputs)])
 
     def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[FilledText]:
         """Return the likeliest words at each ``[MASK]`` of each text."""
@@ -151,10 +148,9 @@ class Predictor:
         return list(self.stream(asked))
 
     def stream(self, asked: Iterable[Question[Result]]) -> Iterator[Result]:
-        """Answer questions as they come, in order, in bounded memory.
+        """Answer questions as they come, in order, in bounded memory: groups of them, sorted by length inside.
 
-        They are collected up to a number of tokens or questions, sorted by length inside
-        it, and answered. If an error ends the questions, those before it are answered first.
+        If an error ends the questions, those before it are answered first.
         """
         for group in _groups(asked):
             yield from self._answer(group)
@@ -162,8 +158,7 @@ class Predictor:
     def _answer(self, group: Sequence[Question[Result]]) -> list[Result]:
         """Answer a group; each question as soon as its last input has run.
 
-        What the model says (every word's logit at each mask, say) is far larger than the answers,
-        so it is not kept for the whole group.
+        What the model says (every word's logit at each mask, say) is far larger than the answers: it is not kept.
         """
         features = [feature for question in group for feature in question.features]
         outputs = tuple(dict.fromkeys(name for question in group for name in question.outputs))
@@ -223,8 +218,8 @@ def answer_rows(
             reads ``text`` and ``text_pair``, ``embed`` and ``fill-mask`` read ``text``.
         rows: row number and columns, or what is wrong with the row.
         source: name of the input, for error lines.
-        strict: stop at a row that cannot be answered, after the answers to those before it;
-            otherwise its answer is ``{"error": ...}``, so that answers stay in step with the rows.
+        strict: stop at a row that cannot be answered, after the answers to those before it; otherwise its
+            answer is ``{"error": ...}``, so that answers stay in step with the rows.
         dimensions: numbers to keep of a vector (``embed``); scaled again if the folder says so.
     """
     ask = _asker(predictor, task, pooling, dimensions, top_k)
@@ -256,14 +251,12 @@ def _asker(
     """Return what makes a question of one record; a model without the head is refused here."""
     if task == "order":
         predictor.backend.info.require(("sop_logits",))
-        return lambda record: questions.order(
-            required_text(record, "text"), required_text(record, "text_pair"), predictor
-        )
+        return lambda row: questions.order(required_text(row, "text"), required_text(row, "text_pair"), predictor)
     if task == "embed":
-        size = predictor.purpose.folder.config.hidden_size
+        folder = predictor.purpose.folder
+        size = folder.config.hidden_size
         if dimensions is not None and not 1 <= dimensions <= size:
-            where = predictor.purpose.folder.path
-            raise InputError(f"dimensions is {dimensions}: vectors of {where} have 1 to {size}")
+            raise InputError(f"dimensions is {dimensions}: vectors of {folder.path} have 1 to {size}")
         rule = replace(predictor.purpose.vector_rule(pooling), dimensions=dimensions)
         return lambda record: questions.embed(required_text(record, "text"), predictor, rule)
     if task == "fill-mask":
@@ -275,9 +268,8 @@ def _asker(
         columns: Columns = {} if own is None else own.columns
         return lambda record: predictor.question(record, form, None, columns)
     found = predictor.purpose.named(find_task(task))
-    form, task_length = predictor.form_for(found), predictor.purpose.length_for(found)
-    columns = input_columns(found)
-    return lambda record: predictor.question(record, form, task_length, columns)
+    form, length, columns = predictor.form_for(found), predictor.purpose.length_for(found), input_columns(found)
+    return lambda record: predictor.question(record, form, length, columns)
 
 
 def _json(answer: object) -> Json:

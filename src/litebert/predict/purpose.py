@@ -49,9 +49,8 @@ class Purpose:
 
     def form(self) -> Form:
         """Return the form that the model was fine-tuned for, or else the one of its head."""
-        folder, form = self.folder, None if self.task is None else self.task.form()
-        if self.task is None:
-            form = form_of_head(folder.head, folder.classes, multi_label=folder.is_multi_label)
+        own, task = self.folder, self.task
+        form = task.form() if task else form_of_head(own.head, own.classes, multi_label=own.is_multi_label)
         if form is None:
             raise InputError(
                 f"this model is for {self.head}, not for a task; fine-tune it with "
@@ -115,10 +114,7 @@ class Purpose:
         return self.length(task.max_length if self.task is None else None)
 
     def check_depth(self, depth: int, force: bool) -> None:
-        """Raise InputError if the model cannot, or was not trained to, answer after that depth.
-
-        ``force`` allows any depth that it has the layers for.
-        """
+        """Raise InputError if the model cannot, or was not trained to (unless ``force``), answer after that depth."""
         num_layers = self.folder.config.num_layers
         if not 1 <= depth <= num_layers:
             raise InputError(f"depth {depth} is outside 1 to {num_layers}")

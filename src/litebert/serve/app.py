@@ -71,8 +71,7 @@ _PAGE_HEADERS = {
 def create_app(service: Service, config: ServeConfig, log: TextIO | LogStream | None = None) -> FastAPI:
     """Return the application around loaded models."""
     metrics = Metrics()
-    delay_s = config.max_delay_ms / 1000
-    batcher = Batcher(config.max_tokens, delay_s, config.max_queue_tokens, metrics.batch)
+    batcher = Batcher(config.max_tokens, config.max_delay_ms / 1000, config.max_queue_tokens, metrics.batch)
     metrics.queued.set_function(lambda: batcher.queued_tokens)
     page_models = PageModels()
 
@@ -120,17 +119,15 @@ def serve(config: ServeConfig) -> None:
     listener = listen(config)
     limit = connection_limit(config.max_connections)
     if limit < config.max_connections:
-        told = f"litebert: {limit:,} connections, not {config.max_connections:,}"
-        say(f"{told}: the process may open no more files (ulimit -n)")
-        config = replace(config, max_connections=limit)
+        wanted, config = config.max_connections, replace(config, max_connections=limit)
+        say(f"litebert: {limit:,} connections, not {wanted:,}: the process may open no more files (ulimit -n)")
     service = Service.load(config)
     log = LogStream()
     app = create_app(service, config, log)
     log.on_drop = app.state.metrics.dropped.inc
     names = ", ".join(f"{m.name} ({m.predictor.backend.info.runtime})" for m in service.models)
     host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    say(f"litebert: serving {names} on http://{shown}:{port}")
+    say(f"litebert: serving {names} on http://{f'[{host}]' if ':' in host else host}:{port}")
     log_to(log)
     # How long the event loop waits for a thread that is cutting texts; Python's default is 5 ms.
     sys.setswitchinterval(0.0005)
@@ -195,8 +192,7 @@ def _add_operations(app: FastAPI, service: Service, batcher: Batcher, config: Se
 
     @asked("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
     async def prometheus() -> Response:
-        media_type = "text/plain; version=0.0.4; charset=utf-8"
-        return Response(app.state.metrics.text(), media_type=media_type)
+        return Response(app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _add_pages(app: FastAPI, service: Service, page_models: PageModels) -> None:
@@ -228,8 +224,7 @@ def _add_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         errors = error.errors()
         if errors[0]["type"] == "json_invalid":
-            reason = errors[0]["ctx"]["error"]
-            return error_response(400, "invalid_json", f"the body is not valid JSON: {reason}")
+            return error_response(400, "invalid_json", f"the body is not valid JSON: {errors[0]['ctx']['error']}")
         # Of the members of a union the one that got furthest: it says what is wrong with the third
         # text of a list, where another says that a list is not a text.
         worst = max(errors, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")))
@@ -241,14 +236,12 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
         kind = "invalid_json" if error.status_code == 400 else "refused"
-        headers = dict(error.headers) if error.headers else None
-        return error_response(error.status_code, kind, str(error.detail), headers)
+        return error_response(error.status_code, kind, str(error.detail), dict(error.headers or {}))
 
     @app.exception_handler(LitebertError)
     async def unanswerable(request: Request, error: LitebertError) -> Response:
         if isinstance(error, QueueFullError):
-            headers = {"Retry-After": str(error.retry_after_s)}
-            return error_response(429, "busy", str(error), headers)
+            return error_response(429, "busy", str(error), {"Retry-After": str(error.retry_after_s)})
         if isinstance(error, UnknownModelError):
             return error_response(404, "unknown_model", str(error))
         if isinstance(error, CannotAnswerError):
@@ -259,8 +252,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(TimeoutError)
     async def too_slow(request: Request, error: TimeoutError) -> Response:
-        headers = {"Retry-After": "1"}
-        return error_response(503, "timeout", "the answer took too long; try again", headers)
+        return error_response(503, "timeout", "the answer took too long; try again", {"Retry-After": "1"})
 
     @app.exception_handler(Exception)
     async def unforeseen(request: Request, error: Exception) -> Response:

@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 from operator import attrgetter
 from typing import TypeVar
 
@@ -40,10 +40,8 @@ class _Unit:
     outputs: tuple[str, ...]
     feature: Feature
     cost: int
-    turn: int
-    """when it is due, on a clock of tokens: after its request's earlier ones and its own"""
-    is_large: bool
-    """whether its request has more than one batch"""
+    turn: int  # when it is due, on a clock of tokens: after its request's earlier ones and its own
+    is_large: bool  # whether its request has more than one batch
     said: asyncio.Future[Outputs]
     queued_at: float = field(default_factory=time.monotonic)
 
@@ -62,8 +60,7 @@ class Batcher:
     max_tokens: int
     max_delay_s: float
     max_queue_tokens: int
-    on_batch: Callable[[int, int, float, float], None]
-    """told of each batch: inputs, tokens, seconds, the longest wait of an input in seconds"""
+    on_batch: Callable[[int, int, float, float], None]  # inputs, tokens, seconds, the longest wait in seconds
     tokens_per_s: float = field(default=1000.0, init=False)
     _queue: list[_Unit] = field(default_factory=list, init=False)
     _building: list[int] = field(default_factory=lambda: [0, 0], init=False)
@@ -99,12 +96,11 @@ class Batcher:
         features = [feature for question in questions for feature in question.features]
         costs = [max(_LEAST_COST, len(feature)) for feature in features]
         loop, outputs = asyncio.get_running_loop(), questions[0].outputs
-        is_large, turn = sum(costs) > self.max_tokens, self._turn
-        units: list[_Unit] = []
-        for feature, cost in zip(features, costs, strict=True):
-            turn += cost
-            said = loop.create_future()
-            units.append(_Unit(predictor, outputs, feature, cost, turn, is_large, said))
+        is_large = sum(costs) > self.max_tokens
+        units = [
+            _Unit(predictor, outputs, feature, cost, self._turn + total, is_large, loop.create_future())
+            for feature, cost, total in zip(features, costs, accumulate(costs), strict=True)
+        ]
         self._queue += units
         self._arrived.set()
         try:
@@ -139,9 +135,8 @@ class Batcher:
 
     def is_full(self, is_large: bool) -> bool:
         """Whether requests of this size are refused."""
-        waiting = sum(unit.cost for unit in self._queue if unit.is_large == is_large)
-        waiting += self._building[is_large]
-        return self._draining or waiting >= self.max_queue_tokens
+        queued = sum(unit.cost for unit in self._queue if unit.is_large == is_large)
+        return self._draining or queued + self._building[is_large] >= self.max_queue_tokens
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -164,8 +159,7 @@ class Batcher:
                 seconds = time.monotonic() - started
                 num_tokens = sum(len(unit.feature) for unit in batch)
                 self.tokens_per_s += 0.2 * (num_tokens / max(seconds, 1e-6) - self.tokens_per_s)
-                longest_wait = started - min(unit.queued_at for unit in batch)
-                self.on_batch(len(batch), num_tokens, seconds, longest_wait)
+                self.on_batch(len(batch), num_tokens, seconds, started - min(unit.queued_at for unit in batch))
 
     async def _wait_for_work(self) -> bool:
         """Wait until something is queued; False when draining and nothing is left."""
@@ -174,13 +168,11 @@ class Batcher:
                 return False
             self._arrived.clear()
             await self._arrived.wait()
-        deadline = time.monotonic() + self.max_delay_s
-        while len(self._queue) < self._last_size and not self._draining:
-            self._arrived.clear()
-            try:
-                await asyncio.wait_for(self._arrived.wait(), deadline - time.monotonic())
-            except TimeoutError:
-                break
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.max_delay_s):
+                while len(self._queue) < self._last_size and not self._draining:
+                    self._arrived.clear()
+                    await self._arrived.wait()
         return True
 
     def _take(self) -> list[_Unit]:
@@ -189,10 +181,9 @@ class Batcher:
         left.sort(key=attrgetter("turn"))  # stable: of equal turns the oldest
         batch: list[_Unit] = []
         if left:
-            predictor, outputs, self._turn = left[0].predictor, left[0].outputs, left[0].turn
-            same = [u for u in left if u.predictor is predictor and u.outputs == outputs]
-            lengths = [len(unit.feature) for unit in same]
-            chosen = first_batch(lengths, self.max_tokens, predictor.pads)
+            first, self._turn = left[0], left[0].turn
+            same = [u for u in left if u.predictor is first.predictor and u.outputs == first.outputs]
+            chosen = first_batch([len(unit.feature) for unit in same], self.max_tokens, first.predictor.pads)
             batch = [same[index] for index in chosen]
         taken = set(batch)
         self._queue = [unit for unit in left if unit not in taken]

@@ -30,10 +30,7 @@ _LINGER_S = 0.5  # how long a closed one is read on: closing over unread bytes r
 
 
 def connection_limit(wanted: int) -> int:
-    """Return how many connections, each an open file, the process can hold, at most ``wanted``.
-
-    Its limit of files is raised for them as far as it may be.
-    """
+    """Raise the limit of open files as far as it may be; return how many connections it holds, at most ``wanted``."""
     try:
         import resource
     except ModuleNotFoundError:  # Windows has no such limit
@@ -228,8 +225,7 @@ class Server(uvicorn.Server):
 def stray_signals() -> set[signal.Signals]:
     """Return signals that would end the process though nobody asked it to stop.
 
-    SIGHUP means that the terminal was closed, if there is one. Without, it is what others reload
-    or rotate logs on, which is not needed here.
+    SIGHUP means that the terminal was closed, if there is one; without, others reload or rotate logs on it.
     """
     has_terminal = sys.stdin is not None and sys.stdin.isatty()
     return _known("SIGUSR1", "SIGUSR2", *([] if has_terminal else ["SIGHUP"]))

@@ -53,9 +53,8 @@ class Endpoints:
             asked = [questions.fill_mask(text, predictor, body.top_k) for text in texts]
             # At each mask the model gives a number for every word.
             num_masks = sum(len(feature.masked) for one in asked for feature in one.features)
-            limit = self._config.max_masks
-            if num_masks > limit:
-                raise InputError(f"the request has {num_masks:,} [MASK], the limit is {limit:,}")
+            if num_masks > self._config.max_masks:
+                raise InputError(f"the request has {num_masks:,} [MASK], the limit is {self._config.max_masks:,}")
             return asked
 
         return s.FillMaskResponse(results=await self._ask(request, predictor, texts, build))
@@ -71,14 +70,10 @@ class Endpoints:
         """Return a class, labels or a number for each text or pair of texts."""
         predictor = self._predictor("classify", body.model)
         texts = self._checked(body.text)
-        pairs: Sequence[str | None] = [None] * len(texts)
-        if body.text_pair is not None:
-            pairs = self._checked(body.text_pair)
-            if len(pairs) != len(texts):
-                counts = f"text has {len(texts)} entries and text_pair {len(pairs)}"
-                raise InputError(f"{counts}; give as many")
-        rows = zip(texts, pairs, strict=True)
-        records = [{"text": text, "text_pair": pair} for text, pair in rows]
+        pairs = [None] * len(texts) if body.text_pair is None else self._checked(body.text_pair)
+        if len(pairs) != len(texts):
+            raise InputError(f"text has {len(texts)} entries and text_pair {len(pairs)}; give as many")
+        records = [{"text": text, "text_pair": pair} for text, pair in zip(texts, pairs, strict=True)]
         results = await self._ask_records(request, predictor, records)
         return s.ClassifyResponse(results=[s.Classified.model_validate(r) for r in results])
 
@@ -87,8 +82,8 @@ class Endpoints:
         predictor = self._predictor("answer", body.model)
         question, context = self._check_lengths([body.question, body.context])
         form = predictor.form().changed(may_be_unanswerable=body.may_be_unanswerable)
-        record = {"question": question, "context": context}
-        (answer,) = await self._ask_records(request, predictor, [record], form)
+        records = [{"question": question, "context": context}]
+        (answer,) = await self._ask_records(request, predictor, records, form)
         return s.AnswerResponse.model_validate(answer)
 
     async def multiple_choice(self, body: s.ChoiceRequest, request: Request) -> s.ChoiceResponse:
@@ -114,16 +109,15 @@ class Endpoints:
         model = self._service.find("embeddings", body.model, any_name=True)
         predictor, size = model.predictor, model.config.hidden_size
         if body.dimensions is not None and body.dimensions > size:
-            asked_for = f"dimensions is {body.dimensions}"
-            raise InputError(f"{asked_for}, and the vectors of {model.name} have {size}")
+            raise InputError(f"dimensions is {body.dimensions}, and the vectors of {model.name} have {size}")
         texts = self._checked(self._texts(body.input, predictor), self._config.max_documents)
-        rule = predictor.purpose.vector_rule(body.pooling)
-        rule = replace(rule, normalize=body.normalize, dimensions=body.dimensions)
+        rule = replace(
+            predictor.purpose.vector_rule(body.pooling), normalize=body.normalize, dimensions=body.dimensions
+        )
         asked: list[Question[FloatArray]] = []
 
         def build() -> list[Question[FloatArray]]:
-            for text in texts:
-                asked.append(questions.embed(text, predictor, rule, may_be_empty=True))
+            asked.extend(questions.embed(text, predictor, rule, may_be_empty=True) for text in texts)
             return asked
 
         def shown(vector: FloatArray) -> list[float] | str:
@@ -207,8 +201,7 @@ class Endpoints:
         try:
             return [decode(row) for row in rows]
         except (KeyError, IndexError, OverflowError, TypeError, ValueError):
-            unknown = "input holds a token id that the vocabulary"
-            raise InputError(f"{unknown} ({setting}) does not have") from None
+            raise InputError(f"input holds a token id that the vocabulary ({setting}) does not have") from None
 
     def _checked(self, texts: str | Sequence[str], limit: int | None = None) -> list[str]:
         """Return the texts of a request as a list, or say which limit they pass."""

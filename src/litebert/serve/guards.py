@@ -89,8 +89,7 @@ class Observe:
         finally:
             seconds = time.monotonic() - started
             # The matched route, not the raw path: a scanner must not make endless labels.
-            path = getattr(scope.get("route"), "path", "other")
-            self.metrics.request(path, status, seconds)
+            self.metrics.request(getattr(scope.get("route"), "path", "other"), status, seconds)
             if self.log is not None:
                 log_request(self.log, scope, status, seconds)
 
@@ -157,8 +156,7 @@ class LimitBody:
                         body += message.get("body", b"")
                         more = message.get("more_body", False)
             except TimeoutError:
-                text, closing = "the body did not arrive in time", {"Connection": "close"}
-                refused = error_response(408, "timeout", text, closing)
+                refused = error_response(408, "timeout", "the body did not arrive in time", {"Connection": "close"})
             whole = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
             async def replay() -> Message:
@@ -174,8 +172,8 @@ class LimitBody:
 
     def _refusal(self, num_bytes: int, is_counted: bool) -> JSONResponse | None:
         if num_bytes > self.max_bytes:
-            limit = f"the body is larger than {self.max_bytes:,} bytes"
-            return error_response(413, "too_large", f"{limit}; send fewer texts at once")
+            text = f"the body is larger than {self.max_bytes:,} bytes; send fewer texts at once"
+            return error_response(413, "too_large", text)
         is_new = num_bytes > _LARGE_BYTES and not is_counted
         if is_new and (self.num_large >= _MAX_LARGE_BODIES or self.is_full()):
             text = "too many large requests are under way; try again in 1 s"
@@ -200,9 +198,7 @@ class _JsonRequest(Request):
     async def json(self) -> object:
         """Return the parsed body; a large one is parsed on another thread."""
         body = await self.body()
-        if len(body) <= _LARGE_BYTES:
-            return parse_body(body)
-        return await asyncio.to_thread(parse_body, body)
+        return parse_body(body) if len(body) <= _LARGE_BYTES else await asyncio.to_thread(parse_body, body)
 
 
 def parse_body(body: bytes) -> object:
@@ -213,8 +209,8 @@ def parse_body(body: bytes) -> object:
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:  # texts may hold as many
         values = (found for found in _STRUCTURE.finditer(body) if found[0][:1] != b'"')
         if any(islice(values, MAX_VALUES, None)):
-            text = f"the body holds more than {MAX_VALUES:,} values; send fewer at once, and "
-            raise HTTPException(422, text + "texts in place of token ids")
+            least = f"the body holds more than {MAX_VALUES:,} values"
+            raise HTTPException(422, f"{least}; send fewer at once, and texts in place of token ids")
     try:
         parsed: object = from_json(body)
     except ValueError as error:

@@ -45,9 +45,8 @@ def shape_of(config: ModelConfig, num_layers: int | None = None) -> dict[str, ob
     """Return what the playground shows of a model's shape, of which ``num_layers`` run."""
     size = config.hidden_size
     unshared = replace(config, sharing="none", num_groups=1, embedding_size=size, embedding_projection=None)
-    names = ("vocab_size", "embedding_size", "hidden_size", "sharing")
     return {
-        **{name: getattr(config, name) for name in names},
+        **{name: getattr(config, name) for name in ("vocab_size", "embedding_size", "hidden_size", "sharing")},
         "num_layers": num_layers or config.num_layers,
         "num_parameters": count_parameters(config).encoder,
         "num_parameters_bert": count_parameters(unshared).encoder,
@@ -131,8 +130,7 @@ class PageModels:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, made)
         except ModuleNotFoundError as error:
-            need = install_command("onnx")
-            raise InputError(f"running it in the page needs {error.name}: {need}") from None
+            raise InputError(f"running it in the page needs {error.name}: {install_command('onnx')}") from None
         except CheckpointError as error:
             raise InputError(str(error)) from None
 

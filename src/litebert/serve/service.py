@@ -67,17 +67,13 @@ class ServedModel:
         """Return what ``/info`` says about it."""
         info = self.predictor.backend.info
         form = None if HEADS[info.head].pretrained else self.predictor.form()
-        values: dict[str, object] = {
-            "name": self.name,
-            "head": info.head,
-            "runtime": info.runtime,
+        own = {"name": self.name, "head": info.head, "runtime": info.runtime, "max_length": info.max_length}
+        said = {
             "labels": list(form.labels) if form else [],
-            "max_length": info.max_length,
             "may_be_unanswerable": form is not None and form.may_be_unanswerable,
             "can": self.abilities,
-            **shape_of(self.config, self.predictor.depth or info.num_layers),
         }
-        return ModelInfo.model_validate(values)
+        return ModelInfo.model_validate(own | said | shape_of(self.config, self.predictor.depth or info.num_layers))
 
 
 @dataclass(frozen=True)
@@ -127,8 +123,7 @@ def openai_decoder() -> Callable[[list[int]], str]:
 
         decode: Callable[[list[int]], str] = tiktoken.get_encoding(OPENAI_ENCODING).decode
     except ModuleNotFoundError:
-        option = f"--token-arrays {OPENAI_ENCODING}"
-        raise ConfigError(f"{option} needs `pip install tiktoken`") from None
+        raise ConfigError(f"--token-arrays {OPENAI_ENCODING} needs `pip install tiktoken`") from None
     except OSError as error:  # it is fetched when it is first used
         raise ConfigError(
             f"tiktoken cannot load {OPENAI_ENCODING} ({type(error).__name__}); load it once where "
