@@ -22,8 +22,8 @@ from litebert.dist.runtime import Parallel, Process
 class Replica:
     """A model alone on its process; subclasses say what the processes of a run do together.
 
-    Gradients are **summed** over processes, never averaged: the caller divides each loss by a
-    count over all of them, so that any split of a batch gives the same gradient.
+    Gradients are **summed** over processes, never averaged: the caller divides each loss by a count over all of them,
+    so that any split of a batch gives the same gradient.
     """
 
     def __init__(self, model: nn.Module, process: Process) -> None:
@@ -76,8 +76,8 @@ class DdpReplica(Replica):
     def rehearse(self, loss: Callable[[], Tensor]) -> None:
         """One backward pass, after which DDP re-orders its buckets.
 
-        That changes the order of additions with more than two processes. Done before the first
-        step, a resumed run adds up as the first did.
+        That changes the order of additions with more than two processes. Done before the first step, a resumed run adds
+        up as the first did.
         """
         torch.autograd.backward(loss())
         self.model.zero_grad(set_to_none=True)
@@ -90,8 +90,8 @@ class DdpReplica(Replica):
 class FsdpReplica(Replica):
     """Parameters, gradients and optimizer state sharded over all processes (FSDP2).
 
-    The whole model is one sharded unit at its root: a block that all layers share is gathered once
-    per step and not once per use.
+    The whole model is one sharded unit at its root: a block that all layers share is gathered once per step and not
+    once per use.
     """
 
     def __init__(self, model: nn.Module, process: Process) -> None:
@@ -127,9 +127,7 @@ class FsdpReplica(Replica):
         return 2 * self.num_bytes
 
 
-def parallelize(
-    model: nn.Module, strategy: Parallel, process: Process, *, some_unused: bool = False
-) -> Replica:
+def parallelize(model: nn.Module, strategy: Parallel, process: Process, *, some_unused: bool = False) -> Replica:
     """Wrap ``model``, already on its device, for the processes of the run.
 
     ``some_unused``: in some steps some parameters do not run. DDP must then look for them.

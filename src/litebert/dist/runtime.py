@@ -132,8 +132,8 @@ def autocast(precision: Precision, device: torch.device) -> torch.autocast:
 def _collect_at_exit() -> None:
     """Free what trainings left in circles of references before the interpreter ends.
 
-    A group's threads end with the last reference to it, and DDP keeps one. Threads that need the
-    interpreter when it is gone abort a process whose work is done (pytorch#179291).
+    A group's threads end with the last reference to it, and DDP keeps one. Threads that need the interpreter when it is
+    gone abort a process whose work is done (pytorch#179291).
     """
     atexit.register(gc.collect)
 

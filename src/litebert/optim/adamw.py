@@ -9,11 +9,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-Group = dict[str, Any]
-"""A parameter group of torch: its values have many types, so torch itself says ``Any``."""
+Group = dict[str, Any]  # A parameter group of torch: its values have many types, so torch itself says ``Any``.
 
-_STEP_WITHOUT_CORRECTION = 1e9
-"""torch's kernel always corrects by 1 - beta^step: at such a step that is exactly 1."""
+_STEP_WITHOUT_CORRECTION = 1e9  # torch's kernel always corrects by 1 - beta^step: at such a step that is exactly 1.
 
 
 class AdamW(Optimizer):
@@ -37,8 +35,7 @@ class AdamW(Optimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**defaults, "bias_correction": bias_correction})
 
-    _is_element_wise: ClassVar[bool] = True
-    """whether the update of a tensor needs nothing but its own elements"""
+    _is_element_wise: ClassVar[bool] = True  # whether the update of a tensor needs nothing but its own elements
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]

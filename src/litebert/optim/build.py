@@ -30,8 +30,8 @@ def build_optimizers(
 ) -> list[Optimizer]:
     """Make the optimizers of a config; every group remembers its ``peak_lr``.
 
-    One optimizer, or two for ``muon`` (matrices of the layers, then the rest); frozen parameters
-    are left out. ``rate_factor`` gives parameters, by name, rates of their own (AdamW).
+    One optimizer, or two for ``muon`` (matrices of the layers, then the rest); frozen parameters are left out.
+    ``rate_factor`` gives parameters, by name, rates of their own (AdamW).
     """
     trainable = [(name, p) for name, p in named_parameters if p.requires_grad]
     betas, eps, correction = (config.beta1, config.beta2), config.eps, config.bias_correction

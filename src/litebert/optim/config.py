@@ -46,9 +46,9 @@ class OptimizerConfig:
 def default_learning_rate(name: OptimizerName, batch_size: int, hidden_size: int, num_layers: int) -> float:
     """The peak learning rate when the config gives none.
 
-    LAMB: the paper's rate with the square-root rule. AdamW (and the AdamW part of Muon): fitted to
-    trials of hidden 256 (two layers 1e-3, six 3e-4) and to BERT's 1e-4 for twelve layers of 768.
-    The depth that counts is the one training starts with.
+    LAMB: the paper's rate with the square-root rule. AdamW (and the AdamW part of Muon): fitted to trials of hidden 256
+    (two layers 1e-3, six 3e-4) and to BERT's 1e-4 for twelve layers of 768. The depth that counts is the one training
+    starts with.
     """
     if name == "lamb":
         return 0.00176 * math.sqrt(batch_size / 4096)

@@ -13,12 +13,12 @@ from litebert.optim.adamw import AdamW, Group, local_shards
 class Lamb(AdamW):
     """LAMB as ALBERT was trained with (spec 4.2): identity phi, no clipping of the ratio.
 
-    With AdamW's direction ``u``, each logical tensor moves by ``-lr * r * u`` where
-    ``r = |w| / |u|`` if both norms are positive, else 1. Sharded tensors (DTensor) have their
-    norms reduced over all shards first, so the ratio is that of the whole tensor.
+    With AdamW's direction ``u``, each logical tensor moves by ``-lr * r * u`` where ``r = |w| / |u|`` if both norms are
+    positive, else 1. Sharded tensors (DTensor) have their norms reduced over all shards first, so the ratio is that of
+    the whole tensor.
 
-    A group may set ``adapt=False``: no trust ratio, the official rule for biases and norms; or
-    ``max_trust_ratio``, a bound of the ratio (none in the official code).
+    A group may set ``adapt=False``: no trust ratio, the official rule for biases and norms; or ``max_trust_ratio``, a
+    bound of the ratio (none in the official code).
     """
 
     _is_element_wise = False  # the trust ratio needs whole tensors

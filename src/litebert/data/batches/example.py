@@ -95,8 +95,7 @@ that examples shorter than the model's positions train all of them; 0: none does
 class Vocabulary:
     """What drawing examples needs to know of the tokenizer."""
 
-    word_starts: Borders
-    """[V]: the piece begins a word (bool), or when it does (uint8, by Unicode)"""
+    word_starts: Borders  # [V]: the piece begins a word (bool), or when it does (uint8, by Unicode)
     pad_id: int = 0
     cls_id: int = 2
     sep_id: int = 3
@@ -123,26 +122,16 @@ def word_rule(tokenizer: Tokenizer, words: WordChoice) -> WordRule:
 class Batch:
     """One micro-batch of B examples of nearly equal length, padded to the longest, S."""
 
-    input_ids: Ints
-    """int64 [B, S]: with masks drawn, padded with the pad id"""
-    token_type_ids: Ints
-    """int64 [B, S]: 0 for [CLS] A [SEP] and padding, 1 for B [SEP]"""
-    lengths: Ints
-    """int64 [B]: tokens of each example, specials included"""
-    masked_positions: Ints
-    """int64 [M]: predicted places as ascending indices into the flattened B * S"""
-    masked_labels: Ints
-    """int64 [M]: the original tokens there"""
-    sentence_labels: Ints
-    """int64 [B]: 0 in order, 1 swapped (SOP) or from elsewhere (NSP); -100 without a task"""
-    addresses: Ints
-    """int64 [B, 3]: epoch, buffer and index of each example in its source"""
-    position: int
-    """the batch's number in the loader's endless order"""
-    source: int = 0
-    """index of the corpus it comes from"""
-    first_position: int = 0
-    """the model's position of its first tokens"""
+    input_ids: Ints  # int64 [B, S]: with masks drawn, padded with the pad id
+    token_type_ids: Ints  # int64 [B, S]: 0 for [CLS] A [SEP] and padding, 1 for B [SEP]
+    lengths: Ints  # int64 [B]: tokens of each example, specials included
+    masked_positions: Ints  # int64 [M]: predicted places as ascending indices into the flattened B * S
+    masked_labels: Ints  # int64 [M]: the original tokens there
+    sentence_labels: Ints  # int64 [B]: 0 in order, 1 swapped (SOP) or from elsewhere (NSP); -100 without a task
+    addresses: Ints  # int64 [B, 3]: epoch, buffer and index of each example in its source
+    position: int  # the batch's number in the loader's endless order
+    source: int = 0  # index of the corpus it comes from
+    first_position: int = 0  # the model's position of its first tokens
     vectors: npt.NDArray[np.float32] | None = None
     """float32 [B, H]: what a teacher says of each text; None: there is no teacher for these"""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 
@@ -23,13 +23,9 @@ from litebert.model.config import IGNORED_LABEL
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.words import Borders, WordRule, begins_words
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 Kind = Literal["plain", "special", "masked", "kept", "random"]
 
-OPEN = 1 << 40
-"""Upper edge of a bin without an upper end."""
+OPEN = 1 << 40  # Upper edge of a bin without an upper end.
 LENGTH_BINS, PLOTTED_WORDS, SHOWN_WORDS = 16, 8, 24
 COLORS = ("#4878a8", "#d08c3c")
 
@@ -77,8 +73,7 @@ class CorpusStatistics:
     sentences: int
     tokens: int
     vocab_size: int
-    pieces_used: int
-    """entries of the vocabulary that occur"""
+    pieces_used: int  # entries of the vocabulary that occur
     sentence_tokens: Histogram
     document_tokens: Histogram
 
@@ -89,19 +84,14 @@ class ExampleStatistics:
 
     batches: int
     examples: int
-    tokens: int
-    """with specials, without padding"""
+    tokens: int  # with specials, without padding
     mean_length: float
     full_length_share: float
     padding_share: float
-    masked_share: float
-    """predicted tokens per token, specials counted"""
-    replacement_shares: dict[str, float]
-    """what stands at predicted places: mask, kept, random"""
-    label_shares: dict[int, float]
-    """share of each sentence label; empty without a sentence task"""
-    run_words: dict[int, float]
-    """share of runs of neighbouring predicted tokens by the number of words that begin in them"""
+    masked_share: float  # predicted tokens per token, specials counted
+    replacement_shares: dict[str, float]  # what stands at predicted places: mask, kept, random
+    label_shares: dict[int, float]  # share of each sentence label; empty without a sentence task
+    run_words: dict[int, float]  # share of runs of neighbouring predicted tokens by the words that begin in them
     lengths: Histogram
 
 
@@ -109,12 +99,10 @@ class ExampleStatistics:
 class ShownExample:
     """One example as text, cut where the kind of token changes."""
 
-    address: tuple[int, int, int]
-    """epoch, buffer and index"""
+    address: tuple[int, int, int]  # epoch, buffer and index
     label: int | None
     spans: tuple[tuple[str, Kind], ...]
-    words: tuple[str, ...]
-    """the first words of it, as they are masked whole"""
+    words: tuple[str, ...]  # the first words of it, as they are masked whole
 
     @property
     def text(self) -> str:
@@ -129,10 +117,8 @@ class Inspection:
     folder: Path
     split: Split
     config: ExampleConfig
-    tokenizer: str
-    """what the tokenizer is and does"""
-    word_rule: WordRule
-    """how pieces make words"""
+    tokenizer: str  # what the tokenizer is and does
+    word_rule: WordRule  # how pieces make words
     corpus: CorpusStatistics
     examples: ExampleStatistics
     shown: tuple[ShownExample, ...] = ()
@@ -154,7 +140,6 @@ def inspect_shards(
     shards = loader.corpora[0].shards
     batches = list(islice(loader.epoch_batches(), num_batches))
     tokenizer = Tokenizer.load(shards.tokenizer_folder)
-    shown = show_examples(batches, tokenizer, loader.vocabulary)
     return Inspection(
         folder=Path(folder),
         split=split,
@@ -163,7 +148,7 @@ def inspect_shards(
         word_rule=word_rule(tokenizer, config.mask.words),
         corpus=corpus_statistics(shards),
         examples=example_statistics(batches, config, loader.vocabulary),
-        shown=tuple(islice(shown, num_shown)),
+        shown=tuple(islice(show_examples(batches, tokenizer, loader.vocabulary), num_shown)),
     )
 
 
@@ -187,8 +172,7 @@ def example_statistics(batches: Sequence[Batch], config: ExampleConfig, vocabula
     lengths = np.concatenate([batch.lengths for batch in batches])
     labels = np.concatenate([batch.sentence_labels for batch in batches])
     places = sum(batch.input_ids.size for batch in batches)
-    kinds: Counter[Kind] = Counter()
-    runs: Counter[int] = Counter()
+    kinds, runs = Counter[Kind](), Counter[int]()
     for batch in batches:
         kinds.update(kinds_of_masks(batch, vocabulary.mask_id))
         runs.update(words_of_runs(batch, vocabulary.word_starts).tolist())
@@ -233,15 +217,13 @@ def show_examples(batches: Sequence[Batch], tokenizer: Tokenizer, vocabulary: Vo
                 ids = batch.originals()[row, : batch.lengths[row]]
                 words = tuple(islice(words_of(ids, tokenizer, vocabulary), SHOWN_WORDS))
                 address, label = batch.addresses[row].tolist(), int(batch.sentence_labels[row])
-                shown_label = None if label == IGNORED_LABEL else label
-                spans = _spans(batch, row, tokenizer)
-                yield ShownExample(tuple(address), shown_label, tuple(spans), words)
+                shown_label, spans = None if label == IGNORED_LABEL else label, tuple(_spans(batch, row, tokenizer))
+                yield ShownExample(tuple(address), shown_label, spans, words)
 
 
 def words_of(ids: Ints, tokenizer: Tokenizer, vocabulary: Vocabulary) -> Iterator[str]:
     """Yield the words that some pieces in a row make, specials left out."""
-    word = ""
-    begins = begins_words(vocabulary.word_starts, ids).tolist()
+    word, begins = "", begins_words(vocabulary.word_starts, ids).tolist()
     for piece_id, starts in zip(ids.tolist(), begins, strict=True):
         if word and starts:
             yield word
@@ -263,8 +245,7 @@ def _spans(batch: Batch, row: int, tokenizer: Tokenizer) -> list[tuple[str, Kind
             kind = "special"
         marked, word = tokenizer.spell(original)
         if kind not in ("plain", "special"):
-            other = tokenizer.spell(seen)[1] or "▁"
-            mark = {"masked": "", "kept": "=", "random": f"→{other}"}[kind]
+            mark = {"masked": "", "kept": "=", "random": f"→{tokenizer.spell(seen)[1] or '▁'}"}[kind]
             word = f"[{word or '▁'}{mark}]"
         text = f" {word}" if marked or kind == "special" else word
         if spans and spans[-1][1] == "special":  # spaces stand around specials
@@ -290,7 +271,8 @@ def plot_inspection(inspection: Inspection, path: Path) -> None:
     ):
         axis.bar(histogram.names, histogram.counts, color=COLORS[0])
         axis.tick_params("x", rotation=60, labelsize=8)
-        _label(axis, title, lambda value, _: f"{value:,.0f}")
+        axis.set_title(title)
+        axis.yaxis.set_major_formatter("{x:,.0f}")
     # Runs found beside the law that spans are drawn from; neighbouring spans make longer runs.
     runs, axis, law = examples.run_words, axes[1, 0], ngram_probabilities(max_ngram).tolist()
     words = range(min(runs, default=1), min(PLOTTED_WORDS, max(runs, default=1)) + 1)
@@ -298,7 +280,7 @@ def plot_inspection(inspection: Inspection, path: Path) -> None:
     axis.bar([n + 1.2 for n in range(max_ngram)], law, 0.4, color=COLORS[1])
     axis.legend(["runs found", "drawn: p(n) ~ 1/n"])
     axis.set_xticks(words)
-    _label(axis, "Masked runs by words", lambda value, _: f"{value:.0%}")
+    axis.set_title("Masked runs by words")
     labels = {("in order", "negative")[k]: v for k, v in examples.label_shares.items()}
     for axis, title, shares in (
         (axes[1, 1], "At predicted places", examples.replacement_shares),
@@ -307,7 +289,9 @@ def plot_inspection(inspection: Inspection, path: Path) -> None:
         bars = axis.bar(list(shares), list(shares.values()), color=COLORS[0], width=0.6)
         axis.bar_label(bars, [f"{share:.1%}" for share in shares.values()])
         axis.set_ylim(0, 1.1 * max(shares.values()))
-        _label(axis, title, lambda value, _: f"{value:.0%}")
+        axis.set_title(title)
+    for axis in axes[1]:
+        axis.yaxis.set_major_formatter("{x:.0%}")
     figure.suptitle(
         f"{inspection.folder} ({inspection.split}): {corpus.documents:,} documents, "
         f"{corpus.tokens:,} tokens; {examples.examples:,} examples drawn, "
@@ -315,8 +299,3 @@ def plot_inspection(inspection: Inspection, path: Path) -> None:
     )
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format=path.suffix.lstrip("."), dpi=110)
-
-
-def _label(axes: Axes, title: str, number: Callable[[float, float], str]) -> None:
-    axes.set_title(title)
-    axes.yaxis.set_major_formatter(number)

@@ -1,7 +1,4 @@
-"""The loader: an endless row of batches, each a pure function of the seed and its position.
-
-Worker processes prepare batches ahead, in the order of a single process.
-"""
+"""The loader: an endless row of batches, each a pure function of the seed and its position; workers prepare ahead."""
 
 from __future__ import annotations
 
@@ -29,8 +26,7 @@ from litebert.data.batches.order import Corpus
 from litebert.data.corpus.manifest import Split
 from litebert.data.corpus.shards import ShardSet, tokenizer_of
 
-MIXTURE_PERIOD = 1000
-"""Positions after which corpora have had their exact shares of the batches."""
+MIXTURE_PERIOD = 1000  # Positions after which corpora have had their exact shares of the batches.
 
 
 class Loader:
@@ -51,14 +47,12 @@ class Loader:
         stage: int = 0,
     ) -> None:
         if len(sources) > MIXTURE_PERIOD:
-            many = f"{len(sources):,} corpora are too many to mix"
-            raise ConfigError(f"{many}; join them to {MIXTURE_PERIOD:,}")
+            raise ConfigError(f"{len(sources):,} corpora are too many to mix; join them to {MIXTURE_PERIOD:,}")
         for shards, weight in sources:
             if not weight > 0:
                 raise ConfigError(f"weight {weight} of {shards.folder} must be above 0")
         self.config, self.vocabulary, self.seed, self.stage = config, vocabulary, seed, stage
-        numbered = enumerate(shards for shards, _ in sources)
-        self.corpora = tuple(Corpus(s, config, seed, stage, number) for number, s in numbered)
+        self.corpora = tuple(Corpus(shards, config, seed, stage, number) for number, (shards, _) in enumerate(sources))
         self._shares = _shares([weight for _, weight in sources])
         self._pattern: tuple[int, Ints, Ints] | None = None
 
@@ -102,8 +96,7 @@ class Loader:
         period, rest = divmod(position, MIXTURE_PERIOD)
         order, _ = self._mixture(period)
         drawn = period * self._shares + np.bincount(order[:rest], minlength=len(self.corpora))
-        epochs = drawn / np.array([corpus.num_batches for corpus in self.corpora])
-        return tuple(epochs.tolist())
+        return tuple((drawn / np.array([corpus.num_batches for corpus in self.corpora])).tolist())
 
     def _mixture(self, period: int) -> tuple[Ints, Ints]:
         """Corpus of each position of a period, and how often it came before in the period."""
@@ -123,13 +116,11 @@ class Loader:
         first, last = buffer.bounds[batch]
         examples = buffer.order[first:last]
         segment_lengths = buffer.pairs.lengths[examples]
-        starts = buffer.pairs.starts[examples]
-        indices = ranges(starts.reshape(-1), segment_lengths.reshape(-1))
+        indices = ranges(buffer.pairs.starts[examples].reshape(-1), segment_lengths.reshape(-1))
         content = buffer.tokens[indices].astype(np.int64)
         if content.max() >= self.vocabulary.size:
-            sizes = f"token {content.max()} but its vocabulary has {self.vocabulary.size} pieces"
-            problem = f"{corpus.shards.folder} holds {sizes}: a shard is damaged"
-            raise DataError(f"{problem}; run `litebert prepare` again")
+            problem = f"token {content.max()} but its vocabulary has {self.vocabulary.size} pieces: a shard is damaged"
+            raise DataError(f"{corpus.shards.folder} holds {problem}; run `litebert prepare` again")
         masked, replacements = draw_masks(
             content,
             segment_lengths,
@@ -200,8 +191,8 @@ def _shares(weights: Sequence[float]) -> Ints:
 def _iterate_with_workers(loader: Loader, start: int, stride: int, num_workers: int) -> Iterator[Batch]:
     """Let each worker make every n-th batch.
 
-    A worker waits with a finished batch until its pipe is read, so memory is bounded; when this
-    process goes away, however it goes, the pipe breaks and the worker ends.
+    A worker waits with a finished batch until its pipe is read, so memory is bounded; when this process goes away,
+    however it goes, the pipe breaks and the worker ends.
     """
     # Spawned, not forked: the parent may have threads (torch), and no worker holds another's pipe.
     context = multiprocessing.get_context("spawn")
@@ -210,8 +201,7 @@ def _iterate_with_workers(loader: Loader, start: int, stride: int, num_workers: 
         for worker in range(num_workers):
             receiver, sender = context.Pipe(duplex=False)
             args = (loader, sender, start + worker * stride, num_workers * stride)
-            name = f"litebert-loader-{worker}"
-            process = context.Process(target=_work, args=args, daemon=True, name=name)
+            process = context.Process(target=_work, args=args, daemon=True, name=f"litebert-loader-{worker}")
             with interrupts_held():
                 process.start()
             sender.close()
@@ -222,9 +212,8 @@ def _iterate_with_workers(loader: Loader, start: int, stride: int, num_workers: 
                     message = connection.recv()
                 except (EOFError, OSError):
                     process.join()
-                    ended = f"{process.name} ended with exit code {process.exitcode}"
-                    remedy = "free memory or use fewer workers"
-                    raise DataError(f"loader worker {ended}; {remedy}") from None
+                    ended = f"loader worker {process.name} ended with exit code {process.exitcode}"
+                    raise DataError(f"{ended}; free memory or use fewer workers") from None
                 if isinstance(message, Exception):
                     raise message
                 yield message

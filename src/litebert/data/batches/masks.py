@@ -24,12 +24,9 @@ KEEP_SHARE = 0.1
 class Words:
     """The words of a flat batch."""
 
-    first: Ints
-    """int64 [W + 1]: flat index of each word's first token; the last entry ends the last word"""
-    limit: Ints
-    """int64 [W]: a run that begins with this word must end before this word"""
-    offsets: Ints
-    """int64 [B + 1]: first word of each example"""
+    first: Ints  # int64 [W + 1]: flat index of each word's first token; the last entry ends the last word
+    limit: Ints  # int64 [W]: a run that begins with this word must end before this word
+    offsets: Ints  # int64 [B + 1]: first word of each example
 
 
 def draw_masks(
@@ -44,11 +41,8 @@ def draw_masks(
 ) -> tuple[Ints, Ints]:
     """Choose the tokens to predict, ascending flat indices [M], and what replaces them, [M].
 
-    Args:
-        content: int64 [T], the tokens of all examples without specials.
-        segment_lengths: int64 [B, 2], tokens of A and of B; they sum to T.
-        num_specials: specials of an example; they count for the budget and are never masked.
-        cross_border: let runs and words go on from A to B, as the official code does.
+    ``content`` [T] has no specials, ``segment_lengths`` [B, 2] are the tokens of A and of B. The specials of an example
+    count for the budget. With ``cross_border`` runs and words go on from A to B, as in the official code.
     """
     starts = vocabulary.word_starts if config.whole_words else None
     words = find_words(content, segment_lengths, starts, cross_border=cross_border)
@@ -76,15 +70,14 @@ def budgets(lengths: Ints, config: MaskConfig) -> Ints:
 def ngram_probabilities(max_ngram: int) -> npt.NDArray[np.float64]:
     """p(n) for n = 1 .. max_ngram, proportional to 1/n."""
     weights: npt.NDArray[np.float64] = 1 / np.arange(1, max_ngram + 1)
-    weights /= weights.sum()
-    return weights
+    return np.asarray(weights / weights.sum())
 
 
 def find_words(content: Ints, segment_lengths: Ints, word_starts: Borders | None, *, cross_border: bool) -> Words:
     """Cut a flat batch into words; the first token of an example always begins one.
 
-    Without ``cross_border`` so does the first token of B, and runs end with their segment; with it,
-    a continuation piece at the beginning of B belongs to the last word of A.
+    Without ``cross_border`` so does the first token of B, and runs end with their segment; with it, a continuation
+    piece at the beginning of B belongs to the last word of A.
     """
     ends = np.cumsum(segment_lengths.reshape(-1))
     example_begins = np.concatenate([[0], ends[1::2]])

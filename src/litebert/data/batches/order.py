@@ -1,9 +1,9 @@
 """The order of one corpus: stretches permuted per epoch, buffers of stretches, batches in a buffer.
 
-An epoch has a fixed number of batches, and so has every stretch: its share of them by tokens. The
-examples of a buffer are dealt to exactly the batches its stretches stand for, of nearly equal
-tokens. So a batch number leads to epoch, buffer and batch by arithmetic, nothing has to be replayed
-to go on anywhere, and every chunk of the corpus is in exactly one batch of an epoch.
+An epoch has a fixed number of batches, and so has every stretch: its share of them by tokens. The examples of a buffer
+are dealt to exactly the batches its stretches stand for, of nearly equal tokens. So a batch number leads to epoch,
+buffer and batch by arithmetic, nothing has to be replayed to go on anywhere, and every chunk of the corpus is in
+exactly one batch of an epoch.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from litebert.data.batches.example import ExampleConfig, Ints
 from litebert.data.batches.pairs import Pairs, form_pairs
 from litebert.data.corpus.shards import Documents, Shard, ShardSet, Tokens, offsets_of
 
-# The batches of a buffer differ from the wanted size as the buffer's mixture of documents differs
-# from the sample's; aiming a little lower keeps most of them at or below it.
+# The batches of a buffer differ from the wanted size as the buffer's mixture of documents differs from the sample's;
+# aiming a little lower keeps most of them at or below it.
 AIMED_FILL = 0.97
 SAMPLED_STRETCHES = 16
 MIN_BATCHES_PER_STRETCH = 4
@@ -33,14 +33,10 @@ BUFFERS_KEPT = 2
 class Buffer:
     """Some stretches in memory with their examples and batches."""
 
-    tokens: Tokens
-    """uint16 or uint32 [T]: the stretches' tokens, one stretch after the other"""
-    pairs: Pairs
-    """the examples, as ranges of ``tokens``"""
-    order: Ints
-    """int64 [n]: example numbers by ascending length, equal lengths shuffled"""
-    bounds: Ints
-    """int64 [num_batches, 2]: range of ``order`` of each batch; the batches are shuffled"""
+    tokens: Tokens  # uint16 or uint32 [T]: the stretches' tokens, one stretch after the other
+    pairs: Pairs  # the examples, as ranges of ``tokens``
+    order: Ints  # int64 [n]: example numbers by ascending length, equal lengths shuffled
+    bounds: Ints  # int64 [num_batches, 2]: range of ``order`` of each batch; the batches are shuffled
 
 
 class _Stretch(NamedTuple):
@@ -55,13 +51,11 @@ class Corpus:
 
     def __init__(self, shards: ShardSet, config: ExampleConfig, seed: int, stage: int = 0, source: int = 0) -> None:
         if not shards.num_tokens:
-            remedy = "prepare it with more text"
-            raise DataError(f"{shards.folder} has no {shards.split} documents; {remedy}")
+            raise DataError(f"{shards.folder} has no {shards.split} documents; prepare it with more text")
         if config.task in ("nsp", "both") and shards.num_documents < 2:
             needed = f"but task {config.task} needs another one for its negatives; use task sop"
             raise DataError(f"{shards.folder} has one {shards.split} document, {needed}")
-        self.shards, self._config = shards, config
-        self._seed, self._address = seed, (stage, source)
+        self.shards, self._config, self._seed, self._address = shards, config, seed, (stage, source)
         self._stretches = _cut_stretches(shards, config)
         self._quotas = self._batches_of_stretches()
         num_buffers = max(1, len(self._stretches) // config.buffer_stretches)
@@ -129,15 +123,14 @@ class Corpus:
                     offsets = sentences[bounds[0] : bounds[-1] + 1]
                     tokens = mapped[offsets[0] : offsets[-1]]
                     found.append(Documents(tokens, np.diff(offsets), np.diff(bounds)))
-        text = Documents.join(found)
-        both = (offsets_of(text.sentence_lengths), offsets_of(text.document_lengths))
-        return text.tokens, form_pairs(*both, self._config, generator)
+        tokens, sentences, documents = Documents.join(found)
+        return tokens, form_pairs(offsets_of(sentences), offsets_of(documents), self._config, generator)
 
     def _batches_of_stretches(self) -> Ints:
         """How many batches each stretch stands for, int64 [num_stretches], at least one.
 
-        Tokens of examples per token of text depend on task, rules and documents (specials,
-        truncation, sentences used twice in NSP), so they are measured on a sample of stretches.
+        Tokens of examples per token of text depend on task, rules and documents (specials, truncation, sentences used
+        twice in NSP), so they are measured on a sample of stretches.
         """
         spread = np.linspace(0, len(self._stretches) - 1, SAMPLED_STRETCHES)
         generator = rng(self._seed, "quotas", *self._address)
@@ -147,15 +140,14 @@ class Corpus:
         stretch_tokens = np.array([stretch.num_tokens for stretch in self._stretches])
         # Rounding the running sum keeps the rounding errors from adding up over the stretches.
         ends = np.rint(np.cumsum(stretch_tokens) * batches_per_token).astype(np.int64)
-        quotas: Ints = np.maximum(1, np.diff(ends, prepend=0))
-        return quotas
+        return np.asarray(np.maximum(1, np.diff(ends, prepend=0)))
 
 
 def deal(lengths: Ints, num_batches: int) -> Ints:
     """Cut ascending lengths into batches: int64 [num_batches, 2] ranges, none empty.
 
-    The largest batch, padding counted, is as small as it can be. If there are fewer examples than
-    batches (a corpus of a few sentences), examples come again.
+    The largest batch, padding counted, is as small as it can be. If there are fewer examples than batches (a corpus of
+    a few sentences), examples come again.
 
     >>> deal(np.array([2, 2, 4, 8, 8]), 3)
     array([[0, 3],
@@ -204,6 +196,5 @@ def _cut_stretches(shards: ShardSet, config: ExampleConfig) -> list[_Stretch]:
         targets = np.arange(num_stretches + 1) * shard.num_tokens // num_stretches
         edges = np.unique(np.searchsorted(document_ends, targets))
         for first, last in pairwise(edges.tolist()):
-            num_tokens = int(document_ends[last] - document_ends[first])
-            stretches.append(_Stretch(shard, first, last, num_tokens))
+            stretches.append(_Stretch(shard, first, last, int(document_ends[last] - document_ends[first])))
     return stretches

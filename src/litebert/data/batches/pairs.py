@@ -23,24 +23,18 @@ SHORTEST_TARGET = 2
 class Pairs:
     """Examples as ranges of tokens: n examples, segment A in column 0 and B in column 1."""
 
-    starts: Ints
-    """int64 [n, 2]: first token, after truncation"""
-    lengths: Ints
-    """int64 [n, 2]: number of tokens, after truncation; B has none without a sentence task"""
-    labels: Ints
-    """int64 [n]: 0 in order, 1 swapped or from another document, -100 without a task"""
-    chunks: Ints
-    """int64 [n, 2]: first sentence taken from the walk and the one after the last"""
+    starts: Ints  # int64 [n, 2]: first token, after truncation
+    lengths: Ints  # int64 [n, 2]: number of tokens, after truncation; B has none without a sentence task
+    labels: Ints  # int64 [n]: 0 in order, 1 swapped or from another document, -100 without a task
+    chunks: Ints  # int64 [n, 2]: first sentence taken from the walk and the one after the last
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
 class _Text(NamedTuple):
-    sentences: Ints
-    """where they begin and end among the tokens"""
-    documents: Ints
-    """where they begin and end among the sentences"""
+    sentences: Ints  # where they begin and end among the tokens
+    documents: Ints  # where they begin and end among the sentences
 
 
 def form_pairs(
@@ -53,11 +47,7 @@ def form_pairs(
     ``paper`` draws the target for each chunk and splits a chunk of one sentence between two of its tokens; ``official``
     draws the target once for a document and gives a chunk of one sentence a B from another document, label 1, in SOP
     too. ``balanced`` is ``paper`` with half of the documents cut from their end. A pair whose B would be empty (a chunk
-    of one token) is left out.
-
-    Args:
-        sentence_offsets: int64 [num_sentences + 1], into tokens; no sentence is empty.
-        document_offsets: int64 [num_documents + 1], into sentences; no document is empty.
+    of one token) is left out. Offsets, into tokens and into sentences, end with the total; nothing may be empty.
     """
     cut = _cut_from_either_end if config.rules == "balanced" else _cut
     return cut(_Text(sentence_offsets, document_offsets), config, generator)
@@ -66,8 +56,8 @@ def form_pairs(
 def _cut_from_either_end(text: _Text, config: ExampleConfig, generator: np.random.Generator) -> Pairs:
     """Cut documents, half of them mirrored: lengths of segments do not tell their order.
 
-    The sentence that reaches the target is longer than most, and it is the last of its chunk: the
-    later segment is the longer one too often. In a mirrored document it is the first.
+    The sentence that reaches the target is longer than most, and it is the last of its chunk: the later segment is the
+    longer one too often. In a mirrored document it is the first.
     """
     borders = text.sentences[text.documents]
     mirrored = generator.random(len(borders) - 1) < 0.5
@@ -105,7 +95,10 @@ def _cut(text: _Text, config: ExampleConfig, generator: np.random.Generator) -> 
         pairs = _one_segment(text.sentences, end)
     else:
         pairs = _two_segments(text, target, end, config, generator)
-    return _truncate(pairs, room, generator)
+    # Drop tokens until a pair fits; how many of them at the front of a segment is binomial.
+    lengths = np.stack(truncated_lengths(pairs.lengths[:, 0], pairs.lengths[:, 1], room), axis=1)
+    starts = pairs.starts + generator.binomial(pairs.lengths - lengths, 0.5)
+    return Pairs(starts, lengths, pairs.labels, pairs.chunks)
 
 
 def truncated_lengths(first: Ints, second: Ints, room: int) -> tuple[Ints, Ints]:
@@ -193,23 +186,12 @@ def _below(limits: Ints, generator: np.random.Generator) -> Ints:
 
 
 def _elsewhere(text: _Text, document: Ints, spare: Ints, generator: np.random.Generator) -> tuple[Ints, Ints]:
-    """Token ranges in other documents: from a random sentence until ``spare`` tokens are reached.
-
-    The other document is uniform over all but the own one (which serves only if it is alone).
-    """
+    """Token ranges, from a random sentence until ``spare`` tokens, of any other document (the own if it is alone)."""
     num_documents = len(text.documents) - 1
     step = 1 + _below(np.full(len(document), num_documents - 1), generator)
     other = (document + step) % num_documents
-    size = text.documents[other + 1] - text.documents[other]
-    first = text.documents[other] + _below(size, generator)
+    first = text.documents[other] + _below(text.documents[other + 1] - text.documents[other], generator)
     start = text.sentences[first]
     end = np.searchsorted(text.sentences, start + spare)
     end = np.minimum(np.maximum(end, first + 1), text.documents[other + 1])
     return start, text.sentences[end]
-
-
-def _truncate(pairs: Pairs, room: int, generator: np.random.Generator) -> Pairs:
-    """Drop tokens until a pair fits; how many of them at the front of a segment is binomial."""
-    lengths = np.stack(truncated_lengths(pairs.lengths[:, 0], pairs.lengths[:, 1], room), axis=1)
-    starts = pairs.starts + generator.binomial(pairs.lengths - lengths, 0.5)
-    return Pairs(starts, lengths, pairs.labels, pairs.chunks)

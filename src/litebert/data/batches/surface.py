@@ -27,8 +27,8 @@ def length_rule(batches: Sequence[Batch]) -> float | None:
 def overlap_rule(batches: Sequence[Batch]) -> float | None:
     """Accuracy of "few pieces in common, so they are from two documents"; None without labels.
 
-    What counts is the share of the pieces of the poorer segment that the other one has too. The
-    threshold is the best one for these very pairs.
+    What counts is the share of the pieces of the poorer segment that the other one has too. The threshold is the best
+    one for these very pairs.
     """
     shares: list[float] = []
     labels: list[int] = []

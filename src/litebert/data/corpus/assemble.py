@@ -27,8 +27,7 @@ _DROPPED = "dropped.npy"
 _SPILL = "hashes"
 _NAMED_PROBLEMS = 10_000
 
-PARTITION_RECORDS = 1 << 21
-"""Documents whose hashes are sorted together: about 150 MB of memory."""
+PARTITION_RECORDS = 1 << 21  # Documents whose hashes are sorted together: about 150 MB of memory.
 _MAX_PARTITIONS = 512
 _RECORD = np.dtype([("high", "<u8"), ("low", "<u8"), ("document", "<i8")])
 
@@ -38,24 +37,21 @@ class PartRange:
     """Consecutive parts that make one train shard."""
 
     first_part: int
-    last_part: int
-    """exclusive"""
+    last_part: int  # exclusive
 
 
 @dataclass
 class Assembly:
     """How parts become shards, and the counts that are lost with the parts."""
 
-    first_documents: tuple[int, ...]
-    """number of each part's first document, and of all documents at the end"""
+    first_documents: tuple[int, ...]  # number of each part's first document, and of all documents at the end
     duplicate_documents: int
     groups: tuple[PartRange, ...] = ()
     text_bytes: int = 0
     train_documents: int = 0
     empty_documents: int = 0
     problems: dict[str, int] = field(default_factory=dict)
-    coverage: tuple[int, ...] = (0, 0)
-    """tokens that count, and those that the vocabulary lacks"""
+    coverage: tuple[int, ...] = (0, 0)  # tokens that count, and those that the vocabulary lacks
 
 
 def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens: int) -> Assembly:
@@ -79,8 +75,7 @@ def begin_assembly(build: BuildFolder, num_parts: int, dedup: bool, shard_tokens
             assembly.train_documents += int(is_train.sum())
             assembly.text_bytes += summary.text_bytes
             assembly.empty_documents += summary.empty_documents
-            coverage = Coverage(*assembly.coverage) + Coverage(*summary.coverage)
-            assembly.coverage = astuple(coverage)
+            assembly.coverage = astuple(Coverage(*assembly.coverage) + Coverage(*summary.coverage))
             yield documents.select(keep & is_dev)
 
     for index, shard in enumerate(cut_shards(dev_documents(), shard_tokens)):
@@ -114,11 +109,9 @@ def _mark_duplicates(build: BuildFolder, parts: Sequence[Path], num_documents: i
     if num_documents == 0:  # nothing can be mapped
         return 0
     # On disk: for thousands of millions of documents even one byte each is too much memory.
-    path = build.work / _DROPPED
-    dropped = np.lib.format.open_memmap(path, "w+", np.bool_, (num_documents,))
+    dropped = np.lib.format.open_memmap(build.work / _DROPPED, "w+", np.bool_, (num_documents,))
     num_duplicates = 0
-    hashes = (read_hashes(path) for path in parts)
-    for numbers in find_duplicates(hashes, num_documents, build.work / _SPILL):
+    for numbers in find_duplicates(map(read_hashes, parts), num_documents, build.work / _SPILL):
         dropped[numbers] = True
         num_duplicates += len(numbers)
     dropped.flush()
@@ -140,8 +133,7 @@ def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[PartR
     first = tokens = 0
     for index, num_tokens in enumerate(tokens_of_parts, start=1):
         tokens += num_tokens
-        is_last = index == len(tokens_of_parts)
-        if tokens >= shard_tokens or (is_last and tokens):
+        if tokens >= shard_tokens or (index == len(tokens_of_parts) and tokens):
             yield PartRange(first, index)
             first, tokens = index, 0
 
@@ -154,8 +146,8 @@ def find_duplicates(
 ) -> Iterator[NDArray[np.int64]]:
     """Yield the numbers, int64 [k], of all documents that repeat an earlier one.
 
-    ``hashes`` are those of consecutive documents, arrays of uint64 [n, 2]. Equal ones fall into the
-    same partition, a file of ``spill_folder``, so each is resolved on its own.
+    ``hashes`` are those of consecutive documents, arrays of uint64 [n, 2]. Equal ones fall into the same partition, a
+    file of ``spill_folder``, so each is resolved on its own.
     """
     num_partitions = min(_MAX_PARTITIONS, -(-num_documents // partition_records))
     shutil.rmtree(spill_folder, ignore_errors=True)
@@ -172,14 +164,8 @@ def find_duplicates(
             for index in np.unique(partition):
                 files[int(index)].write(records[partition == index].tobytes())
     for path in paths:
-        yield _repeated(np.fromfile(path, _RECORD))
+        records = np.fromfile(path, _RECORD)
+        records = records[np.lexsort((records["document"], records["low"], records["high"]))]
+        is_repeated = (records["high"][1:] == records["high"][:-1]) & (records["low"][1:] == records["low"][:-1])
+        yield records["document"][1:][is_repeated].astype(np.int64)
     shutil.rmtree(spill_folder)
-
-
-def _repeated(records: NDArray[np.void]) -> NDArray[np.int64]:
-    """Return the documents of records whose hash occurs with a smaller document number."""
-    order = np.lexsort((records["document"], records["low"], records["high"]))
-    high, low = records["high"][order], records["low"][order]
-    is_repeated = np.zeros(len(records), np.bool_)
-    is_repeated[1:] = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
-    return records["document"][order][is_repeated].astype(np.int64)

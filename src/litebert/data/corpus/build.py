@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 from litebert.common.config import from_dict
@@ -42,8 +41,7 @@ class BuildRequest:
                 flag = "--dev-fraction" if key == "dev_share" else f"--{key.replace('_', '-')}"
                 return f"{flag} was {old.settings.get(key)} and is now {value}"
         if [source.path for source in self.sources] != [source.path for source in old.sources]:
-            counts = f"{len(old.sources)} then, {len(self.sources)} now"
-            return f"it was of other source files ({counts})"
+            return f"it was of other source files ({len(old.sources)} then, {len(self.sources)} now)"
         pairs = zip(self.sources, old.sources, strict=True)
         changed = (now.path for now, before in pairs if now.record() != before.record())
         return next((f"source {path} changed" for path in changed), None)
@@ -52,15 +50,14 @@ class BuildRequest:
 class BuildFolder:
     """The output folder of a build, locked while it is open.
 
-    Parts lie in ``.work/parts`` until they are joined to shards. Every file appears whole, so what
-    is there is finished, whenever the process was killed.
+    Parts lie in ``.work/parts`` until they are joined to shards. Every file appears whole, so what is there is
+    finished, whenever the process was killed.
     """
 
     def __init__(self, out: Path) -> None:
         self.out, self.work = out, out / _WORK
         self.parts = self.work / "parts"
-        self.assembly = self.work / "assembly.json"
-        """says how parts become shards; it appears once all parts are there"""
+        self.assembly = self.work / "assembly.json"  # how parts become shards; appears once all parts are there
 
     @classmethod
     @contextmanager
@@ -100,8 +97,7 @@ class BuildFolder:
             remove(path)
         self.parts.mkdir(parents=True, exist_ok=True)
         write_sources(self.work / SOURCES, request.sources, times=True)
-        values = {"tokenizer": request.tokenizer, "settings": request.settings}
-        write_json(self.work / _REQUEST, values)
+        write_json(self.work / _REQUEST, {"tokenizer": request.tokenizer, "settings": request.settings})
 
     def part(self, index: int) -> Path:
         """Return the file of a part."""
@@ -111,10 +107,6 @@ class BuildFolder:
         """Keep a finished part."""
         with atomic_path(self.part(index)) as temporary:
             temporary.write_bytes(data)
-
-    def num_leading_parts(self) -> int:
-        """Return how many parts are finished without a gap from the first on."""
-        return next(index for index in count() if not self.part(index).is_file())
 
     def _old_request(self) -> BuildRequest | None:
         """What the build that the folder holds was started with, if it holds one."""

@@ -22,30 +22,24 @@ from litebert.data.corpus.ingest import RawPart
 from litebert.data.corpus.parts import PartSettings, build_part
 
 T = TypeVar("T")
-Results = Generator[tuple[RawPart, bytes], None, None]
-"""Raw parts with the finished ones, in any order; to be closed if not read to the end."""
+Results = Generator[tuple[RawPart, bytes], None, None]  # in any order; to be closed if not read to the end
 
-_QUEUED_PER_WORKER = 2
-"""Raw parts on the way to a worker: enough to keep it busy, few enough to bound memory."""
+_QUEUED_PER_WORKER = 2  # Raw parts on the way to a worker: enough to keep it busy, few enough to bound memory.
 
 
-def build_parts(
-    raw_parts: Iterable[RawPart], settings: PartSettings, engine: EngineName, workers: int | None
-) -> Results:
+def build_parts(raws: Iterable[RawPart], settings: PartSettings, engine: EngineName, workers: int | None) -> Results:
     """Yield each raw part with the finished one."""
     if engine == "ray":
-        yield from on_ray(raw_parts, settings, workers)
+        yield from on_ray(raws, settings, workers)
     elif (workers or num_cores()) == 1:
-        yield from ((raw, build_part(raw, settings)) for raw in raw_parts)
+        yield from ((raw, build_part(raw, settings)) for raw in raws)
     else:
-        yield from _in_processes(raw_parts, settings, workers or num_cores())
+        yield from _in_processes(raws, settings, workers or num_cores())
 
 
 def num_cores() -> int:
     """Return the cores that this process may use, where the system tells."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def on_ray(raw_parts: Iterable[RawPart], settings: PartSettings, workers: int | None) -> Results:
@@ -87,8 +81,7 @@ def joined_ray(cpus: int | None = None) -> Iterator[Any]:
 def _in_processes(raw_parts: Iterable[RawPart], settings: PartSettings, workers: int) -> Results:
     """Let processes of this machine do the work; this one only reads and writes files."""
     # Spawned, not forked: a fork would inherit the lock file and whatever threads hold.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, initializer=_follow_parent)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_follow_parent)
 
     def submit(raw: RawPart) -> Future[bytes]:
         with interrupts_held():  # the pool starts its processes here

@@ -1,7 +1,7 @@
 """Ingestion: files of any size, read once and cut into parts of whole documents.
 
-Where a part begins and ends depends on the files alone: not on workers, nor on where reading
-began, so an interrupted build goes on at the end of any part.
+Where a part begins and ends depends on the files alone: not on workers, nor on where reading began, so an interrupted
+build goes on at the end of any part.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from litebert.common.rows import open_parquet, parquet_rows
 from litebert.data.corpus.config import PrepareConfig
 from litebert.data.corpus.sources import Source
 
+# Times the wanted bytes of a part: a larger document is cut, a longer line left out, so that memory stays bounded.
 LARGEST = 4
-"""Times the wanted bytes of a part: a larger document is cut, a longer line left out, so that
-memory stays bounded."""
 
 _SKIP_BYTES = 1 << 20
 _BINARY_BYTES = 1 << 16
@@ -43,8 +42,7 @@ class Problem:
 
     kind: ProblemKind
     path: str
-    line: int
-    """line, or row of a Parquet file, from 1; 0 for the file as a whole"""
+    line: int  # line, or row of a Parquet file, from 1; 0 for the file as a whole
     detail: str
 
     def describe(self) -> str:
@@ -57,10 +55,8 @@ class Position(NamedTuple):
     """A place between two documents of the corpus."""
 
     source: int = 0
-    offset: int = 0
-    """bytes (decompressed) or Parquet rows before the place"""
-    line: int = 1
-    """number of the next line"""
+    offset: int = 0  # bytes (decompressed) or Parquet rows before the place
+    line: int = 1  # number of the next line
 
 
 BEGINNING = Position()
@@ -71,12 +67,9 @@ class Excerpt:
     """Whole documents of one source, still raw."""
 
     source: Source
-    line: int
-    """number of its first line, or row"""
-    data: bytes | tuple[Mapping[str, object], ...]
-    """lines as bytes, or rows"""
-    num_bytes: int
-    """size of its text"""
+    line: int  # number of its first line, or row
+    data: bytes | tuple[Mapping[str, object], ...]  # lines as bytes, or rows
+    num_bytes: int  # size of its text
     end: Position
     problems: tuple[Problem, ...] = ()
 
@@ -87,8 +80,7 @@ class RawPart:
 
     index: int
     excerpts: tuple[Excerpt, ...]
-    end: Position
-    """where the next part begins"""
+    end: Position  # where the next part begins
     num_bytes: int
 
 
@@ -139,13 +131,12 @@ class _Reader:
                 end = found.end
                 yield found
         except READ_ERRORS as error:
-            # A full or failing disk carries an error number, a damaged file does not. Only the
-            # file's own damage may leave its text out: the rest must end the build.
+            # A full or failing disk carries an error number, a damaged file does not. Only the file's own damage may
+            # leave its text out: the rest must end the build.
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             reason = " ".join(str(error).split()) or type(error).__name__
-            detail = f"{reason}; the rest of the file is left out"
-            yield self._failure("unreadable_file", end.line, detail)
+            yield self._failure("unreadable_file", end.line, f"{reason}; the rest of the file is left out")
 
     def _failure(self, kind: ProblemKind, line: int, detail: str) -> Excerpt:
         """Report a source of which nothing more is read, whatever it still holds."""
@@ -155,8 +146,8 @@ class _Reader:
     def _text(self, start: Position) -> Iterator[Excerpt]:
         """Yield lines of plain text or JSON, cut where a document ends.
 
-        The buffer is filled to an exact size before a cut is sought, so that the cuts depend on the
-        text and on the beginning alone.
+        The buffer is filled to an exact size before a cut is sought, so that the cuts depend on the text and on the
+        beginning alone.
         """
         source, largest = self.source, LARGEST * self.part_bytes
         first_size = largest if source.layout == "files" else self.part_bytes
@@ -166,9 +157,8 @@ class _Reader:
             while True:
                 buffer += stream.read(max(0, size - len(buffer)))
                 if is_fresh and (not buffer or b"\0" in buffer[:_BINARY_BYTES]):
-                    kind: ProblemKind = "binary_file" if buffer else "empty_file"
-                    detail = "NUL bytes; if it is UTF-16, convert it to UTF-8"
-                    yield self._failure(kind, 0, detail if buffer else "no text")
+                    detail = "NUL bytes; if it is UTF-16, convert it to UTF-8" if buffer else "no text"
+                    yield self._failure("binary_file" if buffer else "empty_file", 0, detail)
                     return
                 is_fresh = False
                 if len(buffer) < size:
@@ -181,13 +171,11 @@ class _Reader:
                     continue
                 if end == 0:
                     end = buffer.rfind(b"\n") + 1
-                    excess = f"longer than {largest:,} bytes"
-                    detail = f"{excess}; the rest becomes a document of its own"
+                    detail = f"longer than {largest:,} bytes; the rest becomes a document of its own"
                     problems = [Problem("document_cut", source.path, start.line, detail)]
                 data, num_lines, buffer = buffer[:end], buffer.count(b"\n", 0, end), buffer[end:]
                 if end == 0:
-                    end, buffer = _skip_line(stream, len(buffer))
-                    num_lines = 1
+                    num_lines, (end, buffer) = 1, _skip_line(stream, len(buffer))
                     detail = f"{end:,} bytes, more than {largest:,}; the line is left out"
                     problems = [Problem("overlong_line", source.path, start.line, detail)]
                 found = self._lines(start, data, end, num_lines, problems)
@@ -205,8 +193,7 @@ class _Reader:
             return buffer.rfind(b"\n") + 1
         if self.source.layout == "files":
             return 0
-        found = buffer.rfind(b"\n\n")
-        if found >= 0:
+        if (found := buffer.rfind(b"\n\n")) >= 0:
             return found + 2
         # Blank lines with spaces or carriage returns: slower to find, and rare.
         return max((match.end() for match in _BLANK_LINE.finditer(buffer)), default=0)
@@ -220,11 +207,10 @@ class _Reader:
                 names = file.schema_arrow.names
                 columns = [self.column] if self.group is None else [self.column, self.group]
                 if missing := [name for name in columns if name not in names]:
-                    detail = f"no '{missing[0]}' among: {', '.join(names)}"
-                    yield self._failure("missing_column", 0, detail)
+                    yield self._failure("missing_column", 0, f"no '{missing[0]}' among: {', '.join(names)}")
                     return
                 rows = parquet_rows(file, start.offset, columns)
-                named = ({self.column: r} if isinstance(r, DataError) else r for r in rows)
+                named = ({self.column: row} if isinstance(row, DataError) else row for row in rows)
                 yield from self._rows(named, start.offset)
         except pyarrow.ArrowException as error:
             raise OSError(str(error)) from None
@@ -238,11 +224,9 @@ class _Reader:
                     for article in read_json(self.source.path, machine_memory() // 2)["data"]  # type: ignore[attr-defined]
                 ]
         except DataError as error:
-            detail = f"not a SQuAD file: {error}; it is left out"
-            yield self._failure("broken_json", 0, detail)
+            yield self._failure("broken_json", 0, f"not a SQuAD file: {error}; it is left out")
         else:
-            rows = ({self.column: article} for article in articles[start.offset :])
-            yield from self._rows(rows, start.offset)
+            yield from self._rows(({self.column: article} for article in articles[start.offset :]), start.offset)
 
     def _rows(self, rows: Iterable[Mapping[str, object]], first_row: int) -> Iterator[Excerpt]:
         """Yield rows from ``first_row`` on, in excerpts of about a part each."""
@@ -252,12 +236,10 @@ class _Reader:
             text = row[self.column]
             size += len(text) if isinstance(text, str) else 0
             if size >= self.part_bytes:
-                end = Position(self.number, last, last + 1)
-                yield Excerpt(self.source, first_row + 1, tuple(kept), size, end)
+                yield Excerpt(self.source, first_row + 1, tuple(kept), size, Position(self.number, last, last + 1))
                 first_row, kept, size = last, [], 0
         if kept:
-            end = Position(self.number, last, last + 1)
-            yield Excerpt(self.source, first_row + 1, tuple(kept), size, end)
+            yield Excerpt(self.source, first_row + 1, tuple(kept), size, Position(self.number, last, last + 1))
 
 
 def _skip(stream: IO[bytes], num_bytes: int, is_compressed: bool) -> None:

@@ -11,8 +11,7 @@ from litebert.text.sentences import split_sentences
 
 TextLayout = Literal["sentences", "paragraphs", "files"]
 
-WRAP_COLUMNS = (50, 100)
-"""A text whose longest line lies between these widths was wrapped by an editor."""
+WRAP_COLUMNS = (50, 100)  # A text whose longest line lies between these widths was wrapped by an editor.
 
 _ENDINGS = tuple(".!?…。！？।؟\"'”’»)]:;")
 _SPLIT_LINES = 300
@@ -40,8 +39,8 @@ def documents_between_blank_lines(lines: Iterable[str]) -> Iterator[list[str]]:
 def paragraphs_of(text: str) -> list[str]:
     """Return the paragraphs of a document that stands on its own (a file, a JSON text).
 
-    Each line is a paragraph, unless the text is wrapped (three lines or more, the longest of 50 to
-    100 characters): then a paragraph goes on until a blank line.
+    Each line is a paragraph, unless the text is wrapped (three lines or more, the longest of 50 to 100 characters):
+    then a paragraph goes on until a blank line.
     """
     lines = lines_of(text)
     longest = max(map(len, lines))
@@ -53,9 +52,9 @@ def paragraphs_of(text: str) -> list[str]:
 def detect_layout(samples: Sequence[str], language: str) -> tuple[TextLayout, str]:
     """Recognise the layout from the beginnings of a few files, and say why.
 
-    Where lines are wrapped, or each is followed by a blank one in several files, blank lines
-    separate paragraphs, so a file is a document. Else lines of more than 1.25 sentences on average
-    are paragraphs, of one document if there is no blank line at all.
+    Where lines are wrapped, or each is followed by a blank one in several files, blank lines separate paragraphs, so a
+    file is a document. Else lines of more than 1.25 sentences on average are paragraphs, of one document if there is no
+    blank line at all.
     """
     groups = [g for sample in samples for g in documents_between_blank_lines(lines_of(sample))]
     lines = [line for group in groups for line in group]
@@ -70,9 +69,8 @@ def detect_layout(samples: Sequence[str], language: str) -> tuple[TextLayout, st
         return "files", "a blank line after every line, in several files"
     some_lines = lines[:: max(1, len(lines) // _SPLIT_LINES)]
     per_line = float(np.mean([len(split_sentences(line, language)) for line in some_lines]))
-    layout: TextLayout = "paragraphs"
-    gaps = f"a blank line after every {lines_per_group:.0f}"
-    if len(groups) == len(samples):
-        layout, gaps = "files", "no blank lines"
+    is_one_group = len(groups) == len(samples)
+    gaps = "no blank lines" if is_one_group else f"a blank line after every {lines_per_group:.0f}"
+    layout: TextLayout = "files" if is_one_group else "paragraphs"
     reason = f"{per_line:.1f} sentences a line, {gaps}"
     return layout if per_line > _SENTENCES_PER_LINE else "sentences", reason

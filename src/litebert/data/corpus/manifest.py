@@ -44,12 +44,8 @@ class SplitEntry:
     @classmethod
     def of(cls, shards: tuple[ShardEntry, ...]) -> SplitEntry:
         """Sum up the shards of a split."""
-        return cls(
-            documents=sum(shard.documents for shard in shards),
-            sentences=sum(shard.sentences for shard in shards),
-            tokens=sum(shard.tokens for shard in shards),
-            shards=shards,
-        )
+        sums = {name: sum(getattr(s, name) for s in shards) for name in ("documents", "sentences", "tokens")}
+        return cls(**sums, shards=shards)
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,7 @@ class SourceCounts:
     documents: int = 0
     duplicate_documents: int = 0
     empty_documents: int = 0
-    fingerprint: str = ""
-    """SHA-256 of ``sources.jsonl``, which holds the SHA-256 of every source"""
+    fingerprint: str = ""  # SHA-256 of ``sources.jsonl``, which holds the SHA-256 of every source
 
 
 @dataclass(frozen=True)
@@ -72,14 +67,11 @@ class Manifest:
 
     vocab_size: int
     dtype: str
-    tokenizer: str = ""
-    """fingerprint of the tokenizer; equal fingerprints give equal ids"""
+    tokenizer: str = ""  # fingerprint of the tokenizer; equal fingerprints give equal ids
     splits: dict[str, SplitEntry] = field(default_factory=dict)
     sources: SourceCounts = SourceCounts()
-    problems: dict[str, int] = field(default_factory=dict)
-    """how often each kind of problem was met; ``problems.jsonl`` names file and line"""
-    settings: dict[str, str] = field(default_factory=dict)
-    """the settings that change the output"""
+    problems: dict[str, int] = field(default_factory=dict)  # how often each kind was met; problems.jsonl names them
+    settings: dict[str, str] = field(default_factory=dict)  # the settings that change the output
     format: str = FORMAT
     version: int = VERSION
 
@@ -104,9 +96,8 @@ class Manifest:
             raise DataError(f"{error}; run `litebert prepare` again") from None
         for name, split in manifest.splits.items():
             if split != SplitEntry.of(split.shards):
-                problem = f"the counts of {name} are not the sums of its shards'"
-                remedy = "put it back, or run `litebert prepare` into a new folder"
-                raise DataError(f"{path}: {problem}: the file was changed; {remedy}")
+                problem = f"the counts of {name} are not the sums of its shards': the file was changed"
+                raise DataError(f"{path}: {problem}; put it back, or run `litebert prepare` into a new folder")
         return manifest
 
     def write(self, folder: Path) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, field
 from functools import lru_cache
@@ -24,7 +24,7 @@ from litebert.data.corpus.build import SOURCES
 from litebert.data.corpus.ingest import Excerpt, Position, Problem, ProblemKind, RawPart, read_raw_parts
 from litebert.data.corpus.layouts import documents_between_blank_lines, paragraphs_of
 from litebert.data.corpus.manifest import Manifest
-from litebert.data.corpus.shards import Documents, Tokens, TokenType, token_dtype
+from litebert.data.corpus.shards import Documents, Tokens, token_dtype
 from litebert.data.corpus.sources import Source, read_sources
 from litebert.text.coverage import Coverage
 from litebert.text.sentences import split_sentences
@@ -34,19 +34,19 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SENTENCES_AT_ONCE = 20_000
 _NAMED_PROBLEMS = 100
 
+_tokenizer = lru_cache(maxsize=1)(open_tokenizer)  # loaded once in each process
+
 
 @dataclass(frozen=True)
 class PartSettings:
     """What turns raw text into a part; it travels to the workers with the text."""
 
-    model: bytes
-    """the vocabulary itself: a worker on another machine has no folder to load"""
+    model: bytes  # the vocabulary itself: a worker on another machine has no folder to load
     tokenizer: TokenizerSettings
     language: str
     column: str
     held_out: HeldOut
-    ids: bool
-    """documents are piece ids already"""
+    ids: bool  # documents are piece ids already
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,8 @@ class PartSummary:
     text_bytes: int
     empty_documents: int
     problem_counts: dict[str, int]
-    problems: tuple[Problem, ...]
-    """the first hundred, with file and line"""
-    coverage: tuple[int, int] = (0, 0)
-    """tokens that count, and those that the vocabulary lacks"""
+    problems: tuple[Problem, ...]  # the first hundred, with file and line
+    coverage: tuple[int, int] = (0, 0)  # tokens that count, and those that the vocabulary lacks
 
 
 @contextmanager
@@ -106,8 +104,7 @@ def build_part(raw: RawPart, settings: PartSettings) -> bytes:
     """Turn raw text into its part's file: the function that runs on every worker."""
     tokenizer = _tokenizer(settings.model, settings.tokenizer)
     parser = _Parser(settings.column, settings.held_out, tokenizer if settings.ids else None)
-    sentences, lengths, keys, is_dev = list[str](), list[int](), list[bytes](), list[bool]()
-    text_bytes = 0
+    sentences, lengths, keys, is_dev, text_bytes = list[str](), list[int](), list[bytes](), list[bool](), 0
     for document in parser.documents(raw):
         text_bytes += len(document.text)
         keys.append(document.key)
@@ -117,8 +114,7 @@ def build_part(raw: RawPart, settings: PartSettings) -> bytes:
             found = [s for part in found for s in split_sentences(part, settings.language)]
         sentences.extend(found)
         lengths.append(len(found))
-    encode = _numbers if settings.ids else tokenizer.encode_batch
-    packed, keep = _encode(encode, token_dtype(tokenizer.vocab_size), sentences, lengths)
+    packed, keep = _encode(tokenizer, sentences, lengths, ids=settings.ids)
     summary = PartSummary(
         end=raw.end,
         text_bytes=text_bytes,
@@ -145,8 +141,7 @@ class HeldOut:
     """Which documents of the input belong to the dev split: a share of them, by a hash."""
 
     share: float = 1.0
-    group: str | None = None
-    """what is hashed: the text, the file (``file``), or a column's value"""
+    group: str | None = None  # what is hashed: the text, the file (``file``), or a column's value
 
     @property
     def column(self) -> str | None:
@@ -183,12 +178,6 @@ def _hash(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-@lru_cache(maxsize=1)
-def _tokenizer(model: bytes, settings: TokenizerSettings) -> Tokenizer:
-    """Load the tokenizer once in each process."""
-    return open_tokenizer(model, settings)
-
-
 def _id_lines(record: object, tokenizer: Tokenizer) -> list[str]:
     """Return the sentences of a document of ids as numbers; a ValueError says what is wrong."""
     if not isinstance(record, list):
@@ -206,22 +195,16 @@ def _id_lines(record: object, tokenizer: Tokenizer) -> list[str]:
     return [" ".join(map(str, part)) for part in record]
 
 
-def _numbers(lines: Sequence[str]) -> list[list[int]]:
-    return [list(map(int, line.split())) for line in lines]
-
-
 def _encode(
-    encode_batch: Callable[[Sequence[str]], list[list[int]]],
-    dtype: TokenType,
-    sentences: Sequence[str],
-    lengths: Sequence[int],
+    tokenizer: Tokenizer, sentences: Sequence[str], lengths: Sequence[int], *, ids: bool
 ) -> tuple[Documents, NDArray[np.bool_]]:
     """Tokenise; returns what is not empty, and which of the documents (``lengths``) are not."""
-    arrays = [np.empty(0, dtype)]
-    sentence_lengths = np.zeros(len(sentences), np.int64)
+    dtype = token_dtype(tokenizer.vocab_size)
+    arrays, sentence_lengths = [np.empty(0, dtype)], np.zeros(len(sentences), np.int64)
     for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
-        batch = encode_batch(sentences[start : start + _SENTENCES_AT_ONCE])
-        sentence_lengths[start : start + len(batch)] = [len(ids) for ids in batch]
+        some = sentences[start : start + _SENTENCES_AT_ONCE]
+        batch = [list(map(int, line.split())) for line in some] if ids else tokenizer.encode_batch(some)
+        sentence_lengths[start : start + len(batch)] = [len(row) for row in batch]
         arrays.append(np.fromiter(chain.from_iterable(batch), dtype))
     document_of = np.repeat(np.arange(len(lengths)), lengths)
     is_full = sentence_lengths > 0
@@ -233,16 +216,13 @@ def _encode(
 
 class _Document(NamedTuple):
     source: Source
-    paragraphs: list[str]
-    """in the layout ``sentences`` and of ids: sentences"""
+    paragraphs: list[str]  # in the layout ``sentences`` and of ids: sentences
     text: bytes
-    key: bytes
-    """128-bit hash of the text"""
+    key: bytes  # 128-bit hash of the text
     is_dev: bool
 
 
-_Paragraphs = Iterator[tuple[list[str], object]]
-"""paragraphs of each document, and its group"""
+_Paragraphs = Iterator[tuple[list[str], object]]  # paragraphs of each document, and its group
 
 
 @dataclass
@@ -251,8 +231,7 @@ class _Parser:
 
     column: str
     held_out: HeldOut
-    ids_of: Tokenizer | None = None
-    """the vocabulary, where documents are piece ids"""
+    ids_of: Tokenizer | None = None  # the vocabulary, where documents are piece ids
     problems: list[Problem] = field(default_factory=list)
 
     def documents(self, raw: RawPart) -> Iterator[_Document]:
@@ -261,8 +240,7 @@ class _Parser:
             self.problems.extend(excerpt.problems)
             for paragraphs, group in self._paragraphs(excerpt):
                 text = "\n".join(paragraphs).encode()
-                key = _hash(text)
-                is_dev = self.held_out.has(excerpt.source, key, group)
+                is_dev = self.held_out.has(excerpt.source, key := _hash(text), group)
                 yield _Document(excerpt.source, paragraphs, text, key, is_dev)
 
     def _paragraphs(self, excerpt: Excerpt) -> _Paragraphs:
@@ -279,9 +257,8 @@ class _Parser:
         elif source.layout == "files":
             yield paragraphs_of("\n".join(line for line in lines if line is not None)), None
         else:
-            stripped = [line.strip() for line in lines if line is not None]
-            for paragraphs in documents_between_blank_lines(stripped):
-                yield paragraphs, None
+            stripped = (line.strip() for line in lines if line is not None)
+            yield from ((paragraphs, None) for paragraphs in documents_between_blank_lines(stripped))
 
     def _of_json(self, line: str, path: str, number: int) -> _Paragraphs:
         try:
@@ -290,8 +267,7 @@ class _Parser:
                 yield _id_lines(record, self.ids_of), None
                 return
         except ValueError as error:
-            kind: ProblemKind = "broken_json" if self.ids_of is None else "broken_row"
-            self._note(kind, path, number, str(error))
+            self._note("broken_json" if self.ids_of is None else "broken_row", path, number, str(error))
             return
         if isinstance(record, dict) and record.get(self.column) is None and "questions" in record:
             record[self.column] = record.get("article")  # a passage of RACE
@@ -299,18 +275,15 @@ class _Parser:
 
     def _of_record(self, record: object, path: str, line: int) -> _Paragraphs:
         """Yield the document of a row, or note what is wrong with it."""
-        fields = record if isinstance(record, dict) else {}
-        group = self.held_out.column
+        fields, group = record if isinstance(record, dict) else {}, self.held_out.column
         value, whole = fields.get(self.column), fields.get(group)
         if isinstance(value, DataError):
             self._note("broken_row", path, line, f"{value}; row left out")
         elif not isinstance(value, str):
             found = "nothing" if value is None else type(value).__name__
-            detail = f"'{self.column}' holds {found}, expected text"
-            self._note("missing_column", path, line, detail)
+            self._note("missing_column", path, line, f"'{self.column}' holds {found}, expected text")
         elif group is not None and whole is None:
-            detail = f"no '{group}' to tell its group by; row left out"
-            self._note("missing_column", path, line, detail)
+            self._note("missing_column", path, line, f"no '{group}' to tell its group by; row left out")
         else:
             yield paragraphs_of(value.encode(errors="replace").decode()), whole
 

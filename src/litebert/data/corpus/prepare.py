@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from typing import get_args
 
@@ -41,17 +42,13 @@ class PrepareReport:
 
     out: Path
     manifest: Manifest
-    was_complete: bool
-    """the shards were there already; nothing was done"""
-    resumed_parts: int
-    """parts of text that an earlier, interrupted run had finished"""
+    was_complete: bool  # the shards were there already; nothing was done
+    resumed_parts: int  # parts of text that an earlier, interrupted run had finished
     workers: int
     seconds: float
-    processed_bytes: int
-    """bytes of text read and tokenised by this run"""
+    processed_bytes: int  # bytes of text read and tokenised by this run
     disk_bytes: int
-    peak_memory_bytes: int
-    """upper bound of this process and its workers together"""
+    peak_memory_bytes: int  # upper bound of this process and its workers together
 
     @property
     def mb_per_s(self) -> float:
@@ -62,8 +59,8 @@ class PrepareReport:
 def prepare(config: PrepareConfig) -> PrepareReport:
     """Turn raw text into token shards in ``config.out``.
 
-    The output is a function of the text, the tokenizer and the settings: worker count, engine,
-    interruptions and resumption change no byte of it. Progress goes to standard error.
+    The output is a function of the text, the tokenizer and the settings: worker count, engine, interruptions and
+    resumption change no byte of it. Progress goes to standard error.
     """
     started = time.monotonic()
     named = [("--input", path) for path in (*config.input, *config.dev_input)]
@@ -81,11 +78,9 @@ def prepare(config: PrepareConfig) -> PrepareReport:
         say(found.describe())
         formats = {format_of(path): path for path in found.files}
         if config.ids and (others := formats.keys() - {"jsonl"}):
-            problem = "is not JSON lines: --ids reads files named .jsonl"
-            raise DataError(f"{formats[min(others)]} {problem}")
+            raise DataError(f"{formats[min(others)]} is not JSON lines: --ids reads files named .jsonl")
         if group and (others := formats.keys() - {"jsonl", "parquet"}):
-            problem = f"has no columns: --dev-group {group} needs one; use file"
-            raise DataError(f"{formats[min(others)]} {problem}")
+            raise DataError(f"{formats[min(others)]} has no columns: --dev-group {group} needs one; use file")
     if config.layout != "sentences" and (note := splitting_note(config.language)):
         say(note)
     workers = config.workers or num_cores()
@@ -131,12 +126,10 @@ def _tokenise(
 ) -> tuple[int, int, int]:
     """Make the parts that are not there yet; returns parts, those that were, and bytes of text."""
     column, held_out = config.column, HeldOut(config.dev_share, config.dev_group)
-    vocabulary = (tokenizer.model, tokenizer.settings)
-    settings = PartSettings(*vocabulary, config.language, column, held_out, config.ids)
-    leading = build.num_leading_parts()
+    settings = PartSettings(tokenizer.model, tokenizer.settings, config.language, column, held_out, config.ids)
+    leading = next(index for index in count() if not build.part(index).is_file())
     start = read_summary(build.part(leading - 1)).end if leading else BEGINNING
-    num_parts, num_resumed, num_bytes, num_problems = leading, leading, 0, 0
-    coverage = Coverage()
+    num_parts, num_resumed, num_bytes, num_problems, coverage = leading, leading, 0, 0, Coverage()
     if any(build.parts.glob("*.npz")):
         say(f"{config.out}: going on with an unfinished build")
     # How much text a compressed file holds is known only when it has been read.
@@ -145,8 +138,7 @@ def _tokenise(
 
         def missing_parts() -> Iterator[RawPart]:
             nonlocal num_parts, num_resumed
-            size, group = config.part_bytes, held_out.column
-            for raw in read_raw_parts(sources, column, leading, start, size, group):
+            for raw in read_raw_parts(sources, column, leading, start, config.part_bytes, held_out.column):
                 num_parts += 1
                 if build.part(raw.index).is_file():
                     num_resumed += 1

@@ -43,20 +43,15 @@ def token_dtype(vocab_size: int) -> TokenType:
 
 def offsets_of(lengths: Integers) -> Integers:
     """Turn lengths [N] into offsets [N + 1] that begin with 0."""
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
 
 
 class Documents(NamedTuple):
     """Whole documents as columns: cut, selected and joined without a loop over tokens."""
 
-    tokens: Tokens
-    """piece ids of all sentences, uint16 or uint32 [T]"""
-    sentence_lengths: Integers
-    """tokens of each sentence, int64 [S]"""
-    document_lengths: Integers
-    """sentences of each document, int64 [D]"""
+    tokens: Tokens  # piece ids of all sentences, uint16 or uint32 [T]
+    sentence_lengths: Integers  # tokens of each sentence, int64 [S]
+    document_lengths: Integers  # sentences of each document, int64 [D]
 
     @classmethod
     def join(cls, parts: Sequence[Documents]) -> Documents:
@@ -79,13 +74,9 @@ class Documents(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """One pair of ``.bin`` and ``.idx`` files; it holds no file open and no data in memory.
+    """One pair of ``.bin`` and ``.idx`` files; each property maps or reads its file anew: keep what it returns."""
 
-    Each property maps or reads its file anew: keep what it returns while you use it.
-    """
-
-    path: Path
-    """the shard's files without their suffix"""
+    path: Path  # the shard's files without their suffix
     num_documents: int
     num_sentences: int
     num_tokens: int
@@ -130,8 +121,7 @@ class Shard:
             raise DataError(f"shard {self.path} cannot be read ({error}); {_REMEDY}") from None
         for offsets, end in ((sentences, self.num_tokens), (documents, self.num_sentences)):
             if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] <= offsets[:-1]).any():
-                damage = "is damaged: its offsets are not in order"
-                raise DataError(f"{self.idx_path} {damage}; {_REMEDY}")
+                raise DataError(f"{self.idx_path} is damaged: its offsets are not in order; {_REMEDY}")
         return tokens, sentences, documents
 
     def check_content(self, vocab_size: int) -> None:
@@ -167,10 +157,8 @@ class ShardSet:
         self.folder, self.split, self.vocab_size = folder, split, manifest.vocab_size
         self.fingerprint = manifest.fingerprint(split)
         self.tokenizer_folder = folder / TOKENIZER_FOLDER
-        self.tokenizer_fingerprint = manifest.tokenizer
-        """Of the tokenizer that made the tokens; empty if it is not known."""
-        self.num_documents, self.num_sentences = entry.documents, entry.sentences
-        self.num_tokens = entry.tokens
+        self.tokenizer_fingerprint = manifest.tokenizer  # of the one that made the tokens; empty if it is not known
+        self.num_documents, self.num_sentences, self.num_tokens = entry.documents, entry.sentences, entry.tokens
         self.shards = tuple(
             Shard(shard_path(folder, split, i), row.documents, row.sentences, row.tokens, dtype)
             for i, row in enumerate(entry.shards)
@@ -216,8 +204,8 @@ def verify_shards(
 ) -> str | None:
     """Verify shards before they are used: all up to 4 GB, of more a tenth unless ``everything``.
 
-    The seed draws the tenth; ``part`` of ``parts`` is for processes that share the work. Returns a
-    line about what was not read, or None.
+    The seed draws the tenth; ``part`` of ``parts`` is for processes that share the work. Returns a line about what was
+    not read, or None.
     """
     found = [(shards, number) for shards in sets for number in range(len(shards.shards))]
     num_bytes = sum(sum(shard.sizes.values()) for shards in sets for shard in shards.shards)
@@ -239,9 +227,8 @@ def tokenizer_of(sources: Sequence[ShardSet]) -> Tokenizer:
     tokenizers = [Tokenizer.load(shards.tokenizer_folder) for shards in sources]
     for shards, tokenizer in zip(sources, tokenizers, strict=True):
         if shards.tokenizer_fingerprint not in ("", tokenizer.fingerprint):
-            problem = "holds another tokenizer than the one that made the tokens"
-            remedy = "put that one back, or prepare the text again"
-            raise DataError(f"{shards.tokenizer_folder} {problem}: {remedy}")
+            problem = "holds another tokenizer than the one that made the tokens: put that one back"
+            raise DataError(f"{shards.tokenizer_folder} {problem}, or prepare the text again")
         if tokenizer.fingerprint != tokenizers[0].fingerprint:
             problem = f"was prepared with another tokenizer than {sources[0].folder}"
             raise DataError(f"{shards.folder} {problem}: prepare both with the same one")
@@ -262,15 +249,13 @@ def write_shard(path: Path, documents: Documents) -> None:
     assert sentences[-1] == len(documents.tokens) <= _MAX_OFFSET, "offsets must fit uint32"
     counts = (len(documents.document_lengths), len(documents.sentence_lengths), sentences[-1])
     offsets = np.concatenate((sentences, offsets_of(documents.document_lengths))).astype("<u4")
-    _write(path.with_suffix(".bin"), documents.tokens)
-    _write(path.with_suffix(".idx"), np.array([_MAGIC, *counts], "<u8"), offsets)
+    _write(path.with_suffix(".bin"), documents.tokens.tobytes())
+    _write(path.with_suffix(".idx"), np.array([_MAGIC, *counts], "<u8").tobytes() + offsets.tobytes())
 
 
-def _write(path: Path, *arrays: NDArray[np.generic]) -> None:
-    # Not ndarray.tofile: its error for a full disk has no errno.
-    with atomic_path(path) as temporary, temporary.open("wb") as stream:
-        for array in arrays:
-            stream.write(array.tobytes())
+def _write(path: Path, data: bytes) -> None:
+    with atomic_path(path) as temporary:  # not ndarray.tofile: its error for a full disk has no errno
+        temporary.write_bytes(data)
 
 
 def cut_shards(groups: Iterable[Documents], shard_tokens: int) -> Iterator[Documents]:
@@ -293,23 +278,19 @@ def cut_shards(groups: Iterable[Documents], shard_tokens: int) -> Iterator[Docum
 
 def seal_split(folder: Path, split: Split, vocab_size: int) -> SplitEntry:
     """Count and hash the shards that lie in a split's folder; writes ``unigrams.npy``."""
-    dtype = token_dtype(vocab_size)
-    counts = np.zeros(vocab_size, np.int64)
-    entries: list[ShardEntry] = []
+    counts, entries = np.zeros(vocab_size, np.int64), list[ShardEntry]()
     while (path := shard_path(folder, split, len(entries))).with_suffix(".idx").is_file():
-        header = np.fromfile(path.with_suffix(".idx"), "<u8", 4)
-        magic, documents, sentences, tokens = header.tolist()
-        shard = Shard(path, documents, sentences, tokens, dtype)
+        magic, documents, sentences, tokens = np.fromfile(path.with_suffix(".idx"), "<u8", 4).tolist()
+        shard = Shard(path, documents, sentences, tokens, token_dtype(vocab_size))
         shard.check()
         assert magic == _MAGIC, "only shards of this version are sealed"
         mapped = shard.tokens
         for start in range(0, shard.num_tokens, _COUNTED_AT_ONCE):
-            counted = mapped[start : start + _COUNTED_AT_ONCE]
-            counts += np.bincount(counted, minlength=vocab_size)
+            counts += np.bincount(mapped[start : start + _COUNTED_AT_ONCE], minlength=vocab_size)
         hashes = sha256_file(shard.bin_path), sha256_file(shard.idx_path)
         entries.append(ShardEntry(documents, sentences, tokens, *hashes))
     if entries:
         file = io.BytesIO()
         np.save(file, counts)
-        _write(folder / split / UNIGRAMS, np.frombuffer(file.getvalue(), np.uint8))
+        _write(folder / split / UNIGRAMS, file.getvalue())
     return SplitEntry.of(tuple(entries))

@@ -19,13 +19,9 @@ from litebert.text.corpus import find_files
 Format = Literal["text", "jsonl", "parquet", "squad"]
 
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
-_SQUAD_MARK = b'"paragraphs"'
-"""A SQuAD file is one JSON object; that its articles have paragraphs stands near its beginning."""
-_MARK_BYTES = 4096
-
-_SAMPLE_FILES = 8
-_SAMPLE_BYTES = 1 << 18
-
+# A SQuAD file is one JSON object; that its articles have paragraphs stands near its beginning.
+_SQUAD_MARK, _MARK_BYTES = b'"paragraphs"', 4096
+_SAMPLE_FILES, _SAMPLE_BYTES = 8, 1 << 18
 # Bytes of text in a byte of file: only for the progress bar, until the file has been read.
 _EXPANSION = {".gz": 2.7, ".xz": 3.7, ".zst": 3.0}
 
@@ -36,13 +32,11 @@ class Source:
 
     path: str
     format: Format
-    layout: TextLayout | None
-    """layout of plain text; None for the other formats"""
+    layout: TextLayout | None  # layout of plain text; None for the other formats
     split: Split
     bytes: int
     sha256: str
-    mtime_ns: int = 0
-    """only to trust the hash of an unfinished build; no part of the fingerprint"""
+    mtime_ns: int = 0  # only to trust the hash of an unfinished build; no part of the fingerprint
 
     @property
     def text_bytes_estimate(self) -> float:
@@ -62,8 +56,7 @@ class Input:
     files: tuple[Path, ...]
     layout: TextLayout | None
     split: Split
-    reason: str
-    """why the layout was chosen"""
+    reason: str  # why the layout was chosen
 
     def describe(self) -> str:
         """Say in one line what was found."""
@@ -88,8 +81,7 @@ def find_inputs(patterns: Iterable[Path], split: Split, layout: Layout, language
     """Find the files of each pattern, not those below ``skip``, and their layout if ``auto``."""
     inputs: list[Input] = []
     for pattern in patterns:
-        found = find_files([pattern])
-        files = tuple(path for path in found if skip not in path.absolute().parents)
+        files = tuple(path for path in find_files([pattern]) if skip not in path.absolute().parents)
         if not files:
             raise DataError(f"input {pattern} holds only the output folder {skip}; choose another")
         chosen, reason = None if layout == "auto" else layout, "as set"
@@ -104,25 +96,23 @@ def find_inputs(patterns: Iterable[Path], split: Split, layout: Layout, language
 def fingerprint_sources(inputs: Sequence[Input], known: Iterable[Source]) -> Iterator[Source]:
     """Yield the sources in order, each file once, hashed.
 
-    Dev inputs come first: of a document that is in both, the dev split keeps its copy. Of the
-    ``known``, which were hashed before, one of equal size and time is not read again.
+    Dev inputs come first: of a document that is in both, the dev split keeps its copy. Of the ``known``, which were
+    hashed before, one of equal size and time is not read again.
     """
     hashes = {(source.path, source.bytes, source.mtime_ns): source.sha256 for source in known}
     seen: set[Path] = set()
     for group in inputs:
         for path in group.files:
-            resolved = path.resolve()
-            if resolved in seen:
+            if (resolved := path.resolve()) in seen:
                 continue
             seen.add(resolved)
             kind, status = format_of(path), path.stat()
-            layout = group.layout if kind == "text" else None
             size, time = status.st_size, status.st_mtime_ns
             try:
                 sha256 = hashes.get((str(path), size, time)) or sha256_file(path)
             except OSError as error:
                 raise DataError(f"input {path} cannot be read: {error.strerror}") from None
-            yield Source(str(path), kind, layout, group.split, size, sha256, time)
+            yield Source(str(path), kind, group.layout if kind == "text" else None, group.split, size, sha256, time)
 
 
 def write_sources(path: Path, sources: Iterable[Source], *, times: bool) -> None:
