@@ -6,11 +6,12 @@
 #   WORDS=100000 ORDER=100000 OUT=build/try runs/bundled_cpu.sh   # a rehearsal
 #   VECTORS=vectors.parquet runs/bundled_cpu.sh           # and then what a sentence encoder says of sentences, for [CLS]
 #   WIDEN=NARROW VECTORS=vectors.parquet runs/bundled_cpu.sh   # how it was made of NARROW, the model of half its width before it
+#   SENTENCES=1 VECTORS=vectors.parquet runs/bundled_cpu.sh    # what came after that: single texts, half of them short
 #
 # SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
 # go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
 # REFIT=1 first lets positions that were never trained continue the learned pattern (needed once, for 0.1.0's model).
-# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/meaning, OUT/wide) then ships it.
+# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/meaning, OUT/wide, OUT/sentences) then ships it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,6 +46,23 @@ if [ -n "${WIDEN:-}" ]; then
     --teacher "$VECTORS" --objective.teacher-weight 3 --objective.teacher-batch-size 32 \
     --objective.pairs-every-steps 4 --objective.pairs-batch-size 48 \
     --evaluation.every-steps 800 --checkpoint.every-steps 200 --evaluation.final-examples 8192
+  exit
+fi
+
+# Texts as a user gives them: one segment, half of them shorter than 128 tokens. Until then every example with masks had two
+# segments and 128 tokens, and in a short sentence the model repeated the words around the hidden one.
+if [ -n "${SENTENCES:-}" ]; then
+  common="--examples.task none --objective.bag-weight 0 --batch-size 16 --examples.micro-batch-size 16 --curriculum.batch-size 0 16"
+  # shellcheck disable=SC2086
+  train single-first "$START" "--steps 500" 21 0.8 $common --examples.short-probability 0.7 --optimizer.lr 3e-4 \
+    --curriculum.mask-rate 0 0.2 --evaluation.every-steps 250
+  # shellcheck disable=SC2086
+  train single "$OUT/single-first/model" "--steps 1500" 31 0.01 $common --examples.short-probability 0.5 --optimizer.lr 6e-4 \
+    --curriculum.mask-rate 0 0.3 --evaluation.every-steps 500 --checkpoint.every-steps 300
+  # shellcheck disable=SC2086
+  train sentences "$OUT/single/model" "--steps ${STEPS:-2800}" 32 0.7 $common --examples.short-probability 0.5 --optimizer.lr 6e-4 \
+    --curriculum.mask-rate 0 0.2 --teacher "$VECTORS" --objective.teacher-weight 3 --objective.teacher-batch-size 32 \
+    --objective.teacher-every-steps 2 --evaluation.every-steps 700 --checkpoint.every-steps 200 --evaluation.final-examples 8192
   exit
 fi
 

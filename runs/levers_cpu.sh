@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What each objective brings a small model: short pretrainings with one change each, several seeds, measured the same way.
 #
-#   runs/levers_cpu.sh                                  # five levers, three seeds, about a minute for 1 M tokens of one core
+#   runs/levers_cpu.sh                                  # six levers, three seeds, about a minute for 1 M tokens of one core
 #   LEVERS="bag both" SEEDS="0 1" runs/levers_cpu.sh
 #   TOKENS=50000 SEEDS=0 OUT=build/try runs/levers_cpu.sh        # a rehearsal
 #   LEVERS="old new" TOKENS=9000000 OUT=build/levers30 runs/levers_cpu.sh   # whole recipes: 0.1.0's, and today's `small`
@@ -27,6 +27,7 @@ flags() { # of a lever, after those of the recipe `bundled` cut to two layers
     heads) echo "$two_layers --objective.bag-weight 1 --model.num-heads 6 --initial.neighbour-heads 4" ;;
     both) echo "$two_layers --objective.bag-weight 1 --examples.task both" ;;
     pairs) echo "$two_layers --objective.bag-weight 1 --objective.pairs-every-steps 1 --objective.pairs-batch-size 16" ;;
+    short) echo "$two_layers --objective.bag-weight 1 --examples.short-probability 0.5" ;;
     old) echo "--objective.bag-weight 0 --initial.words random" ;;
     new) echo "--objective.bag-weight 1 --model.num-heads 6 --initial.neighbour-heads 4" ;;
     *) echo "unknown lever: $1" >&2 && exit 2 ;;
@@ -34,7 +35,7 @@ flags() { # of a lever, after those of the recipe `bundled` cut to two layers
 }
 
 for seed in ${SEEDS:-0 1 2}; do
-  for lever in ${LEVERS:-none bag heads both pairs}; do
+  for lever in ${LEVERS:-none bag heads both pairs short}; do
     run="$OUT/$lever-$seed"
     # shellcheck disable=SC2046  # flags with values
     [ -d "$run/model" ] || "$litebert" pretrain --config bundled --data "$SHARDS/wiki" --extra-data "$SHARDS/novels" --out "$run" \
