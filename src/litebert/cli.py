@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tokenizer.numbers": ("tokenizer:numbers", "Make a vocabulary of numbers for streams of ids."),
     "tokenizer.encode": ("tokenizer:encode", "Turn lines into piece ids."),
     "prepare": ("prepare:prepare", "Turn raw text into token shards."),
-    "inspect": ("inspect_:inspect", "Show what is in token shards and what examples look like."),
+    "inspect": ("prepare:inspect", "Show what is in token shards and what examples look like."),
     "pretrain": ("pretrain:pretrain", "Pretrain a model on token shards."),
     "adapt": ("pretrain:adapt", "Adapt a model to your text, with a vocabulary of its own."),
     "finetune": ("finetune:finetune", "Fine-tune on GLUE, SQuAD, RACE or your own task."),
@@ -95,7 +95,9 @@ def build_app(arguments: Sequence[str] = ()) -> App:
             called = _function(command)
             documented = inspect.getdoc(called) or ""
             called.__doc__ = unwrapped(documented)
-            owner.command(called, name=leaf, help_epilogue=_examples(documented))
+            # The section of examples would otherwise not be shown.
+            _, title, rest = documented.partition("Examples:\n")
+            owner.command(called, name=leaf, help_epilogue=title + rest.partition("\n\n")[0])
         else:
             owner.command(f"litebert.commands.{function}", name=leaf, help=text)
     app.register_install_completion_command(add_to_startup=False)
@@ -124,7 +126,9 @@ def run(arguments: Sequence[str]) -> None:
     try:
         app(list(arguments), exit_on_error=False, print_error=False)
     except ConfigError as error:
-        if _is_to_blame(config_file, str(error)):
+        message, own_file = str(error), config_file and not config_file.is_relative_to(Path(__file__).parent)
+        names = flat_settings(read_toml(config_file)) if config_file and own_file else ()
+        if str(config_file) not in message and any("." in name and name in message for name in names):
             raise ConfigError(f"{config_file}: {error}") from None
         raise
 
@@ -192,15 +196,12 @@ def _explain(error: UnknownOptionError) -> str:
 
 
 def _check_file(values: dict[str, object], path: Path, arguments: Sequence[str]) -> None:
-    """Refuse unknown keys and wrong types in a file of settings, by file and key.
-
-    cyclopts would convert them: 5.5 steps would run 6.
-    """
+    """Refuse unknown keys and wrong types in a file of settings, by file and key: cyclopts would run 5.5 steps as 6."""
     command = _function(".".join(_command_words(arguments)))
-    kinds = [hint for hint in get_type_hints(command).values() if is_dataclass(hint)]
     others = [name.rstrip("_") for name in inspect.signature(command).parameters]
-    if kinds and isinstance(kinds[0], type):
-        check_values(kinds[0], values, str(path), others)
+    kinds = (hint for hint in get_type_hints(command).values() if isinstance(hint, type) and is_dataclass(hint))
+    for kind in kinds:
+        check_values(kind, values, str(path), others)
 
 
 def _with_flags(message: str, arguments: Sequence[str]) -> str:
@@ -211,11 +212,8 @@ def _with_flags(message: str, arguments: Sequence[str]) -> str:
     words = _command_words(arguments)
     if not words or re.search(r"\.(toml|json): ", message):
         return message
-    flags = {
-        name[2:].replace("-", "_"): name
-        for name in _flags(build_app(arguments), words)
-        if re.search(r"[a-z][.-][a-z]", name)
-    }
+    names = [name for name in _flags(build_app(arguments), words) if re.search(r"[a-z][.-][a-z]", name)]
+    flags = {name[2:].replace("-", "_"): name for name in names}
     known = "|".join(re.escape(name) for name in sorted(flags, key=len, reverse=True))
     pattern = rf"(?<![\w./'\"`-])({known})(?![\w/'\"`]|\.\w)"
     return re.sub(pattern, lambda found: flags[found[1]], message) if flags else message
@@ -229,14 +227,6 @@ def _flags(app: App, words: Sequence[str]) -> dict[str, object]:
     arguments = app.assemble_argument_collection(default_parameter=default)
     named = ((name, argument.hint) for argument in arguments for name in argument.names)
     return {name: hint for name, hint in named if name.startswith("--")}
-
-
-def _is_to_blame(config_file: Path | None, message: str) -> bool:
-    """Whether a message names a setting of a table in a user's file of settings."""
-    if config_file is None or config_file.is_relative_to(Path(__file__).parent):
-        return False  # none, or a recipe that comes with the package
-    keys = flat_settings(read_toml(config_file))
-    return str(config_file) not in message and any("." in k and k in message for k in keys)
 
 
 def _check_whole_numbers(app: App, arguments: Sequence[str]) -> None:
@@ -273,10 +263,8 @@ def _without_overridden_lengths(values: dict[str, object], arguments: Sequence[s
     flags = {flag for flag, _ in _flag_values(arguments)}
     if flags.isdisjoint(f"--{key}" for key in RUN_LENGTHS):
         return values
-    tied = (*RUN_LENGTHS, "warmup_steps")
-    kept = {key: value for key, value in values.items() if key not in tied}
-    schedule = kept.get("schedule")
-    if isinstance(schedule, dict):
+    kept = {key: value for key, value in values.items() if key not in (*RUN_LENGTHS, "warmup_steps")}
+    if isinstance(schedule := kept.get("schedule"), dict):
         kept["schedule"] = {k: v for k, v in schedule.items() if k != "warmup_steps"}
     return kept
 
@@ -323,9 +311,3 @@ def unwrapped(text: str) -> str:
             lines.append(line)
             begun = indent
     return "\n".join(lines)
-
-
-def _examples(documented: str) -> str:
-    """A docstring's section of examples, which would otherwise not be shown."""
-    _, title, rest = documented.partition("Examples:\n")
-    return title + rest.partition("\n\n")[0]

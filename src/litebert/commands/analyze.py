@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from litebert.bundled import BUNDLED
+from litebert.commands.flags import AsJson
 from litebert.common.files import check_plot_path
 from litebert.common.ownership import keep_files
 from litebert.predict.backend import Threads
@@ -36,7 +37,7 @@ def layers(
     plot: Path | None = None,
     max_tokens: int = 20_000,
     length: int | None = None,
-    json_: bool = False,
+    json_: AsJson = False,
 ) -> None:
     """Measure how far, and by what angle, each layer moves the embeddings of a text.
 
@@ -51,7 +52,6 @@ def layers(
         plot: also draw the figure to this PNG, SVG or PDF file.
         max_tokens: look at this many tokens at most.
         length: longest window in tokens; by default what the model allows.
-        json_: print JSON.
     """
     if plot is not None:
         check_plot_path(plot)
@@ -67,12 +67,10 @@ def layers(
 
 def _print_layers(analyses: list[LayerAnalysis]) -> None:
     table = Table(title="Movement per layer: mean ± standard deviation over tokens")
-    table.add_column("layer", justify="right")
-    for name in short_names([analysis.model for analysis in analyses]):
-        table.add_column(f"{name}\ndistance", justify="right")
-        table.add_column("\nangle (degrees)", justify="right")
-    side_by_side = zip_longest(*(analysis.layers for analysis in analyses))
-    for number, found in enumerate(side_by_side, start=1):
+    names = short_names([analysis.model for analysis in analyses])
+    for heading in ("layer", *(text for name in names for text in (f"{name}\ndistance", "\nangle (degrees)"))):
+        table.add_column(heading, justify="right")
+    for number, found in enumerate(zip_longest(*(analysis.layers for analysis in analyses)), start=1):
         row = [str(number)]
         for layer in found:  # None where a model has fewer
             spreads = (layer.distance, layer.angle_degrees) if layer else ()
@@ -94,7 +92,7 @@ def probe(
     strict: bool = False,
     threads: Threads = "auto",
     allow_unknown: bool = False,
-    json_: bool = False,
+    json_: AsJson = False,
 ) -> None:
     """Fit linear models on the frozen states of a model, and score them on dev.
 
@@ -119,7 +117,6 @@ def probe(
         strict: stop at the first bad row.
         threads: of the processor; auto: all.
         allow_unknown: continue where the vocabulary does not know most of the text.
-        json_: print JSON.
     """
     from litebert.train.probe import probe as run
 
@@ -134,24 +131,23 @@ def probe(
 
 def _print_probe(result: ProbeResult) -> None:
     unit = "accuracy in %, with 95 % intervals," if result.metric == "accuracy" else "Pearson"
-    table = Table(title=f"{result.task}: {unit} of linear models on {result.split}")
-    table.add_column("features")
-    table.add_column("model", justify="right")
-    table.add_column("random weights", justify="right")
+    table = Table("features", title=f"{result.task}: {unit} of linear models on {result.split}")
+    for heading in ("model", "random weights"):
+        table.add_column(heading, justify="right")
     for features, name in _NAMES.items():
         found = result.find(features, "model") or result.find(features, "none")
         if found is not None:
-            random = result.find(features, "random")
-            cells = (_cell(result, found), "" if random is None else _cell(result, random))
+            cells = (_cell(result, one) for one in (found, result.find(features, "random")))
             table.add_row(name.replace("[", r"\["), *cells)
     console = Console(highlight=False)
     console.print(table)
-    console.print(
-        f"{result.model}; fitted on {result.train_examples:,} examples, scored on {result.dev_examples:,}", markup=False
-    )
+    examples = f"fitted on {result.train_examples:,} examples, scored on {result.dev_examples:,}"
+    console.print(f"{result.model}; {examples}", markup=False)
 
 
-def _cell(result: ProbeResult, found: ProbeScore) -> str:
+def _cell(result: ProbeResult, found: ProbeScore | None) -> str:
+    if found is None:
+        return ""
     if found.low is None or found.high is None:
         return f"{found.score:.3f}"
     text = f"{100 * found.score:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"

@@ -27,6 +27,5 @@ def demo(*, config: Annotated[DemoConfig | None, SETTINGS] = None) -> None:
 
     # A log has no width of its own; 80 columns would break the tables.
     console = Console() if sys.stdout.isatty() else Console(width=100)
-    signum = run(config or DemoConfig(), Screen(console))
-    if signum:
+    if signum := run(config or DemoConfig(), Screen(console)):
         sys.exit(128 + signum)

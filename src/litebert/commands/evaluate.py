@@ -80,8 +80,8 @@ def evaluate(
         json_: print JSON with the official script's keys.
     """
     if task == "pretraining":
-        files = {"--predictions": predictions, "--null-odds": null_odds, "--out": out}
-        _refuse("pretraining", {**files, "--choose": choose})
+        about_tasks = {"--predictions": predictions, "--null-odds": null_odds, "--out": out, "--choose": choose}
+        _refuse("pretraining", about_tasks)
         if text and model and len(model) == 1 and not data:
             _characters(model[0], text, threads, json_)
             return
@@ -103,14 +103,12 @@ def evaluate(
                 rules=rules or ["paper", "official"],
                 verify=verify,
             )
-        if not is_main_process():
-            return
-        if json_:
+        if is_main_process() and json_:
             print(json.dumps([one.record() for one in corpora]))
-            return
-        for one in corpora:
-            print(f"{one.corpus}, rules {one.rules}, length {one.length}")
-            print("\n".join(describe_scores(one.scores, "  ")))
+        elif is_main_process():
+            for one in corpora:
+                print(f"{one.corpus}, rules {one.rules}, length {one.length}")
+                print("\n".join(describe_scores(one.scores, "  ")))
         return
     drawing = {"--examples": examples, "--length": length, "--rules": rules}
     _refuse("a task", {"--text": text, **drawing, "--verify": verify})
@@ -146,8 +144,7 @@ def evaluate(
             if choose:
                 print(f"ensemble: {', '.join(evaluation.models)}", file=sys.stderr)
             if not evaluation.scores:
-                reason = "it is a test split, or has no labels"
-                print(f"no score for {evaluation.split}: {reason}", file=sys.stderr)
+                print(f"no score for {evaluation.split}: it is a test split, or has no labels", file=sys.stderr)
             for file in evaluation.files:
                 print(f"wrote {file}", file=sys.stderr)
     if out is not None:

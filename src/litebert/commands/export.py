@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from litebert.commands.flags import SETTINGS
+from litebert.commands.flags import SETTINGS, AsJson
 from litebert.common.errors import ConfigError
 from litebert.interop.hub import HubFacts, export_hub, push_hub
 from litebert.predict.export import DevCheck, export_checked
@@ -30,7 +30,7 @@ def onnx(
     dev: str | None = None,
     max_drop: float | None = None,
     force: bool = False,
-    json_: bool = False,
+    json_: AsJson = False,
 ) -> None:
     """Export a model folder to ONNX, every weight stored once, and verify the result.
 
@@ -52,7 +52,6 @@ def onnx(
         dev: TASK:DIR, or a task file alone; score the dev set before and after, and refuse too large a drop.
         max_drop: share of the dev score that may be lost; 0.02 unless set.
         force: keep the export whatever it lost.
-        json_: print JSON.
     """
     if dev is None and (force or max_drop is not None):
         flag = "--force" if force else "--max-drop"
@@ -72,12 +71,12 @@ def onnx(
     if json_:
         print(json.dumps({**asdict(report), "dev": drop and asdict(drop)}, default=str))
         return
-    precision, file, weights = report.precision, report.file_bytes / 1e6, report.weight_bytes / 1e6
+    file, weights = report.file_bytes / 1e6, report.weight_bytes / 1e6
     products = f", {report.num_integer_matmuls} integer products" if int8 else ""
-    difference = f"{report.difference:.2g} over {len(report.shapes)} shapes"
-    print(f"{report.path}/model.onnx: {report.head}, {report.num_layers} layers, {precision}")
-    print(f"  {precision}: {file:.2f} MB for {weights:.2f} MB of weights{products}")
-    print(f"  difference to the weights: {difference} ({'root mean square' if int8 else 'largest'})")
+    difference, kind = f"{report.difference:.2g}", "root mean square" if int8 else "largest"
+    print(f"{report.path}/model.onnx: {report.head}, {report.num_layers} layers, {report.precision}")
+    print(f"  {report.precision}: {file:.2f} MB for {weights:.2f} MB of weights{products}")
+    print(f"  difference to the weights: {difference} over {len(report.shapes)} shapes ({kind})")
     if drop is not None:
         print(f"  dev {drop.metric}: {drop.before:.4g} before, {drop.after:.4g} after")
 
@@ -88,7 +87,7 @@ def hub(
     *,
     facts: Annotated[HubFacts | None, SETTINGS] = None,
     pooling: Literal["mean", "cls"] | None = None,
-    json_: bool = False,
+    json_: AsJson = False,
 ) -> None:
     """Export one folder that transformers, sentence-transformers, onnxruntime and browsers load.
 
@@ -103,19 +102,17 @@ def hub(
         source: a model folder, a run folder or a hub name; bundled is the small model that comes with litebert.
         out: the new folder.
         pooling: how sentence-transformers makes one vector of a text; default: as the source folder says, else mean.
-        json_: print JSON.
     """
     report = export_hub(source, out, facts, pooling=pooling)
     if json_:
         print(json.dumps({**asdict(report), "path": str(out)}))
         return
     _show_files(out, report.files)
-    needed = ("language", "licence", "dataset")
-    if missing := [flag for flag in needed if not getattr(report.facts, flag)]:
+    if missing := [flag for flag in ("language", "licence", "dataset") if not getattr(report.facts, flag)]:
         print(f"  its card does not say: {', '.join(missing)} (--{' --'.join(missing)})")
 
 
-def web_page(source: str, out: Path, *, json_: bool = False) -> None:
+def web_page(source: str, out: Path, *, json_: AsJson = False) -> None:
     """Export a page that runs a model in the browser, from any file server, without Python.
 
     Models that fill masks, judge order, classify or embed; in int8. The folder holds the model,
@@ -129,7 +126,6 @@ def web_page(source: str, out: Path, *, json_: bool = False) -> None:
         source: a model folder, an ONNX folder, a run folder or a hub name; bundled is the small
             model that comes with litebert.
         out: the new folder.
-        json_: print JSON.
     """
     from litebert.serve.page import export_page
 

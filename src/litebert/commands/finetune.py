@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from litebert.commands.flags import AT_ONCE, RECIPE, SETTINGS
+from litebert.commands.flags import AT_ONCE, RECIPE, SETTINGS, AsJson
 from litebert.common.config import to_dict, toml_lines
 from litebert.common.errors import ConfigError
 from litebert.common.files import write_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def finetune(
-    config: Annotated[FinetuneConfig, SETTINGS], *, recipe: Annotated[Path | None, RECIPE] = None, json_: bool = False
+    config: Annotated[FinetuneConfig, SETTINGS], *, recipe: Annotated[Path | None, RECIPE] = None, json_: AsJson = False
 ) -> None:
     """Fine-tune a model on GLUE, SQuAD, RACE or your own task, and score it on dev.
 
@@ -45,21 +45,16 @@ def finetune(
 
     Args:
         recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags override it.
-        json_: print the result as JSON.
     """
     from litebert.train.finetuning.engine import finetune as run
 
     result = run(config)
     if result.interrupted_by:
         sys.exit(128 + result.interrupted_by)
-    if not is_main_process():
-        return
-    report = write_reports(result.run)
-    if json_:
-        print(json.dumps({**to_dict(result), "report": str(report)}))
-    else:
-        print(describe(result))
-        print(f"report: {report}")
+    if is_main_process():
+        report = write_reports(result.run)
+        values = {**to_dict(result), "report": str(report)}
+        print(json.dumps(values) if json_ else f"{describe(result)}\nreport: {report}")
 
 
 def describe(result: FinetuneResult) -> str:
@@ -70,8 +65,7 @@ def describe(result: FinetuneResult) -> str:
         f"best weights at step {result.best_step:,} of {result.steps:,}"
     ]
     width = max(map(len, result.scores))
-    others = {BASELINES[key]: scores for key, scores in result.baselines.items()}
-    beside = {"baseline": result.baseline, **others}
+    beside = {"baseline": result.baseline, **{BASELINES[key]: found for key, found in result.baselines.items()}}
     for name, value in result.scores.items():
         line = f"  {name:<{width}}  {value:>10.6g}"
         if name in result.spread:
@@ -92,7 +86,7 @@ def sweep(
     *,
     workers: Annotated[int, AT_ONCE] = 1,
     engine: EngineName = "local",
-    json_: bool = False,
+    json_: AsJson = False,
 ) -> None:
     """Fine-tune over tasks, seeds and a grid of settings; one table at the end.
 
@@ -107,7 +101,6 @@ def sweep(
     Args:
         workers: runs side by side, of one thread each; 1: one after the other, with all threads.
         engine: where they go: processes of this machine, or a Ray cluster with the same files.
-        json_: print the table as JSON.
     """
     from litebert.dist.runtime import this_process
     from litebert.train.finetuning.engine import finetune as run
@@ -130,12 +123,9 @@ def sweep(
     if signum:
         print("stopped and saved; go on with the same command", file=sys.stderr)
         sys.exit(128 + signum)
-    if not is_main_process():
-        return
-    if json_:
-        print(json.dumps({"rows": [vars(row) for row in rows]}))
-    else:
-        print(sweeping.sweep_table(rows), end="")
+    if is_main_process():
+        table = json.dumps({"rows": [vars(row) for row in rows]}) + "\n" if json_ else sweeping.sweep_table(rows)
+        print(table, end="")
 
 
 def _run_side_by_side(config: sweeping.SweepConfig, workers: int, engine: EngineName) -> int:
@@ -154,6 +144,5 @@ def _run_side_by_side(config: sweeping.SweepConfig, workers: int, engine: Engine
         write_text(recipe, "\n".join(toml_lines(values, defaults | {"out": None})) + "\n")
         command = ("-m", "litebert", "finetune", task, "--config", str(recipe))
         start = jobs.get(Path(one.model).parent)
-        after = None if start is None else start.name
-        jobs[one.out] = Job(name, command, recipe.with_suffix(".log"), after)
+        jobs[one.out] = Job(name, command, recipe.with_suffix(".log"), start.name if start else None)
     return run_jobs(list(jobs.values()), workers, engine, stops_at_failure=config.strict)

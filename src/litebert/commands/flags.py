@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
@@ -13,5 +15,7 @@ SEVERAL = Parameter(consume_multiple=True)
 """A flag that takes several values after it."""
 AT_ONCE = Parameter(validator=Number(gte=1, lte=1024))
 """How many runs are made side by side."""
+AsJson = Annotated[bool, Parameter(help="print JSON.")]
+"""Whether a command answers programs."""
 RECIPE = Parameter(name="--config")
 """A TOML file with settings, which `litebert.cli` reads before the flags."""

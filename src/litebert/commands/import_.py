@@ -25,11 +25,9 @@ def tf(checkpoint: Path, out: Path, /) -> None:
     from litebert.interop.tf.importer import import_tf
 
     found = import_tf(checkpoint, out)
-    tokenizer = "with" if found.tokenizer else "without"
-    print(
-        f"{out}: {found.head}, {found.num_variables} variables imported, {found.num_skipped} "
-        f"optimizer slots and counters skipped, {tokenizer} tokenizer"
-    )
+    skipped = f"{found.num_skipped} optimizer slots and counters skipped"
+    tokenizer = f"{'with' if found.tokenizer else 'without'} tokenizer"
+    print(f"{out}: {found.head}, {found.num_variables} variables imported, {skipped}, {tokenizer}")
 
 
 def hf(model: str, out: Path, /, *, activation: Activation | None = None, num_heads: int | None = None) -> None:

@@ -11,16 +11,16 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from litebert.commands.flags import SETTINGS, SEVERAL
+from litebert.commands.flags import SETTINGS, SEVERAL, AsJson
 from litebert.common.errors import ConfigError
 from litebert.model.config import ShapeOverrides, preset
 from litebert.model.counts import ParameterReport, paper_tables
 from litebert.model.sharing import draw, plan_of
-from litebert.train.estimate import ClusterRun, TrainingEstimate, estimate_training
+from litebert.train.estimate import ClusterRun, estimate_training
 
 
 def params(
-    *presets: str, shape: Annotated[ShapeOverrides | None, SETTINGS] = None, plan: bool = False, json_: bool = False
+    *presets: str, shape: Annotated[ShapeOverrides | None, SETTINGS] = None, plan: bool = False, json_: AsJson = False
 ) -> None:
     """Count parameters exactly, without allocating them.
 
@@ -36,7 +36,6 @@ def params(
     Args:
         presets: names such as albert-base, albert-xlarge-v1, bert-large, albert-tiny.
         plan: draw which layer uses which parameters instead.
-        json_: print a list of objects for programs.
     """
     changes = (shape or ShapeOverrides()).changes()
     configs = {name: preset(name, **changes) for name in presets}
@@ -45,35 +44,28 @@ def params(
     if plan:
         if not configs:
             raise ConfigError("--plan needs a model: name a preset, or give flags.")
-        plans = {name: plan_of(config) for name, config in configs.items()}
         if json_:
-            print(json.dumps([{"name": name, **asdict(one)} for name, one in plans.items()]))
+            print(json.dumps([{"name": name, **asdict(plan_of(config))} for name, config in configs.items()]))
             return
         for name, config in configs.items():
             print(f"{name}: {config.num_layers} layers, sharing {config.sharing}")
-            print(draw(plans[name]))
+            print(draw(plan_of(config)))
         return
     tables: Mapping[str, Sequence[ParameterReport]] = paper_tables()
     if configs:
         tables = {"Parameters": [ParameterReport(name, one) for name, one in configs.items()]}
     if json_:
-        rows = [row.record() for table in tables.values() for row in table]
-        print(json.dumps(rows, indent=1))
-    else:
-        _print_tables(tables)
-
-
-def _print_tables(tables: Mapping[str, Sequence[ParameterReport]]) -> None:
+        print(json.dumps([row.record() for table in tables.values() for row in table], indent=1))
+        return
     console = Console()
     for title, rows in tables.items():
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
         for column in ("model", "sharing", "L", "H", "E", "A", "encoder", "with heads", "paper"):
-            is_text = column in ("model", "sharing")
-            table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
+            table.add_column(column, justify="left" if column in ("model", "sharing") else "right", no_wrap=True)
         for row in rows:
-            shape, counts = row.config, row.counts
-            sharing = f"{shape.num_groups} groups" if shape.sharing == "groups" else shape.sharing
-            sizes = (shape.num_layers, shape.hidden_size, shape.embedding_size, shape.heads)
+            one, counts = row.config, row.counts
+            sharing = f"{one.num_groups} groups" if one.sharing == "groups" else one.sharing
+            sizes = (one.num_layers, one.hidden_size, one.embedding_size, one.heads)
             figures = (f"{counts.encoder:,}", f"{counts.total:,}", row.paper or "")
             table.add_row(row.name, sharing, *map(str, sizes), *figures)
         console.print(table)
@@ -85,7 +77,7 @@ def plan(
     model: str = "albert-base",
     gpus: Annotated[Sequence[int], SEVERAL] = (8,),
     run: Annotated[ClusterRun | None, SETTINGS] = None,
-    json_: bool = False,
+    json_: AsJson = False,
 ) -> None:
     """Estimate a pretraining on a cluster: nothing runs, everything is arithmetic.
 
@@ -97,18 +89,12 @@ def plan(
     Args:
         model: preset.
         gpus: numbers of GPUs to compare.
-        json_: print a list of objects for programs.
     """
     run = run or ClusterRun()
-    shape = preset(model)
-    found = {number: estimate_training(shape, number, run) for number in gpus}
+    found = {number: estimate_training(preset(model), number, run) for number in gpus}
     if json_:
         print(json.dumps([{"gpus": number, **asdict(one)} for number, one in found.items()]))
-    else:
-        _print_estimates(model, run.gpu, found)
-
-
-def _print_estimates(model: str, gpu: str, found: dict[int, TrainingEstimate]) -> None:
+        return
     first = next(iter(found.values()))
     print(
         f"{model}: {first.parameters:,} parameters, {first.flops_per_step / 1e12:,.0f} TFLOP per step, "
@@ -119,11 +105,10 @@ def _print_estimates(model: str, gpu: str, found: dict[int, TrainingEstimate]) -
             f"text: {first.epochs:,.1f} epochs, {(first.shard_bytes or 0) / 1e9:,.0f} GB of "
             f"shards, {first.prepare_core_hours:,.0f} core hours to prepare"
         )
-    table = Table(gpu, "hours", "GPU h", "s/step", "network", "MB sent", "memory", "at once")
-    for column in table.columns:
-        column.justify = "right"
+    table = Table()
+    for heading in (run.gpu, "hours", "GPU h", "s/step", "network", "MB sent", "memory", "at once"):
+        table.add_column(heading, justify="right")
     for number, one in found.items():
-        at_once = f"{one.micro_batch_size} x {one.accumulation}"
         table.add_row(
             f"{number}",
             f"{one.hours:,.0f}" if one.hours >= 10 else f"{one.hours:.1f}",
@@ -132,6 +117,6 @@ def _print_estimates(model: str, gpu: str, found: dict[int, TrainingEstimate]) -
             f"{one.communication_s / one.step_s:.1%}",
             f"{one.traffic_bytes / 1e6:,.0f}",
             f"{one.memory.total / 1e9:,.1f} GB",
-            at_once + (" redo" if one.recompute else ""),
+            f"{one.micro_batch_size} x {one.accumulation}" + (" redo" if one.recompute else ""),
         )
     Console().print(table)

@@ -11,6 +11,7 @@ from itertools import tee
 from pathlib import Path
 
 from litebert.bundled import BUNDLED, SENTENCES
+from litebert.commands.flags import AsJson
 from litebert.common import rows as tables
 from litebert.common.delimited import NumberedRecords, Record
 from litebert.common.errors import DataError
@@ -86,8 +87,7 @@ def predict(
         is_repeated = with_input and not isinstance(row, DataError)
         return {"input": row, **answer} if is_repeated else answer
 
-    words = ("predicting", "rows", "could not be answered")
-    _give_answers(ask, rows, shown, input, out, tables.write_rows, words)
+    _give_answers(ask, rows, shown, input, out, tables.write_rows, ("predicting", "rows", "could not be answered"))
 
 
 def embed(
@@ -133,8 +133,7 @@ def embed(
             raise DataError(f"cannot write {out}; name a .parquet, .jsonl or .npy file")
         keep_files(out, [("--input", input), ("--model", model)])
     predictor = Predictor.load(model, runtime, threads, max_tokens=max_tokens)
-    is_text = input is not None and plain_suffix(input) == ".txt"
-    rows = tables.text_lines(input) if input is not None and is_text else _rows(input)
+    rows = tables.text_lines(input) if input is not None and plain_suffix(input) == ".txt" else _rows(input)
     texts = ((number, row if isinstance(row, DataError) else {**row, "text": row.get(column)}) for number, row in rows)
     ask = partial(answer_rows, predictor, "embed", strict=strict, pooling=pooling, dimensions=dimensions)
 
@@ -142,11 +141,9 @@ def embed(
         text = None if isinstance(row, DataError) else row["text"]
         return answer if out is None else {**answer, "text": text}
 
-    size = dimensions or predictor.purpose.folder.config.hidden_size
-    write = partial(tables.write_vectors, size=size)
-    words = ("embedding", "vectors", "have no vector")
+    write = partial(tables.write_vectors, size=dimensions or predictor.purpose.folder.config.hidden_size)
     total = None if input is None else tables.count_rows(input)
-    _give_answers(ask, texts, shown, input, out, write, words, total)
+    _give_answers(ask, texts, shown, input, out, write, ("embedding", "vectors", "have no vector"), total)
 
 
 def fill_mask(
@@ -156,7 +153,7 @@ def fill_mask(
     top_k: int = 5,
     depth: int | None = None,
     force_depth: bool = False,
-    json_: bool = False,
+    json_: AsJson = False,
 ) -> None:
     """Print the likeliest words for each [MASK] of a text; +ing continues the word before it.
 
@@ -172,10 +169,8 @@ def fill_mask(
         top_k: candidates for each mask.
         depth: layers to run, for a model trained for it.
         force_depth: run at that depth even if the model was not trained for it.
-        json_: print JSON.
     """
-    predictor = Predictor.load(model, depth=depth, force_depth=force_depth)
-    filled = predictor.fill_mask([text], top_k)[0]
+    filled = Predictor.load(model, depth=depth, force_depth=force_depth).fill_mask([text], top_k)[0]
     if json_:
         print(json.dumps(asdict(filled), ensure_ascii=False))
         return
@@ -217,11 +212,9 @@ def _give_answers(
 
     The words on standard error: what is done, what was written, what rows with an error are.
     """
-    source = "standard input" if input is None else str(input)
-    doing, what, failure = words
+    source, (doing, what, failure) = "standard input" if input is None else str(input), words
     asked, kept = tee(rows)
-    num_rows = num_failed = 0
-    first_error = ""
+    num_rows, num_failed, first_error = 0, 0, ""
 
     def answers() -> Iterator[Json]:
         nonlocal num_rows, num_failed, first_error
@@ -241,7 +234,6 @@ def _give_answers(
         write(out, answers())
         print(f"wrote {num_rows:,} {what} to {out}", file=sys.stderr)
     if num_failed:
-        failed = f"{num_failed:,} of {num_rows:,} rows {failure}"
-        print(f"{failed}; the first: {first_error}", file=sys.stderr)
+        print(f"{num_failed:,} of {num_rows:,} rows {failure}; the first: {first_error}", file=sys.stderr)
         if num_failed == num_rows:
             sys.exit(1)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from litebert.commands.flags import RECIPE, SETTINGS, SWITCHES
+from litebert.commands.flags import RECIPE, SETTINGS, SWITCHES, AsJson
 from litebert.common.progress import format_duration
 from litebert.common.runs import is_main_process
 from litebert.report.write import write_report
@@ -25,7 +25,7 @@ def pretrain(
     config: Annotated[PretrainConfig, SETTINGS],
     recipe: Annotated[Path | None, RECIPE] = None,
     dry_run: bool = False,
-    json_: bool = False,
+    json_: AsJson = False,
 ) -> None:
     """Pretrain a model on token shards: masked words and the order of sentences.
 
@@ -42,7 +42,6 @@ def pretrain(
     Args:
         recipe: TOML file with settings, or the name of a recipe that comes with litebert; flags override it.
         dry_run: print parameters, memory, FLOPs per step and the expected time, then stop.
-        json_: print the result as JSON.
     """
     if dry_run:
         from litebert.train.dry_run import dry_run as estimate
@@ -65,8 +64,7 @@ def pretrain(
 def _describe_result(result: PretrainResult, report: Path) -> str:
     from litebert.train.pretraining.scoring import describe_scores
 
-    took = format_duration(result.elapsed_s)
-    lines = [f"{result.step:,} steps, {result.tokens:,} tokens in {took}"]
+    lines = [f"{result.step:,} steps, {result.tokens:,} tokens in {format_duration(result.elapsed_s)}"]
     if result.scores is not None:
         lines += describe_scores(result.scores, "dev ")
     if result.model is not None:
@@ -77,8 +75,7 @@ def _describe_result(result: PretrainResult, report: Path) -> str:
 def _describe_estimate(found: DryRun) -> str:
     memory, share = found.memory, "beside other work on this machine"
     if found.gemm_rate is not None and found.gemm_share is not None:
-        rate = f"this machine's GEMM rate of {found.gemm_rate / 1e9:,.0f} GFLOP/s"
-        share = f"{found.gemm_share:.0%} of {rate}"
+        share = f"{found.gemm_share:.0%} of this machine's GEMM rate of {found.gemm_rate / 1e9:,.0f} GFLOP/s"
     lines = [
         f"parameters    {found.parameters:,}",
         f"memory        {memory.total / 1e9:,.2f} GB (weights {memory.weights / 1e9:,.2f} GB, "
@@ -94,12 +91,12 @@ def _describe_estimate(found: DryRun) -> str:
         f"{stage.tokens_per_step:11,}  {stage.flops_per_step / 1e9:11,.1f}  {stage.step_s:7.3g}"
         for stage in found.stages
     ]
-    steps, tokens = f"{found.expected_steps:,} steps", f"{found.expected_tokens:,} tokens"
+    length = f"{found.expected_steps:,} steps, {found.expected_tokens:,} tokens"
     took = f"{format_duration(found.expected_s)} (ends by {found.bound})"
-    return "\n".join([*lines, "", f"expected      {steps}, {tokens}, {took}"])
+    return "\n".join([*lines, "", f"expected      {length}, {took}"])
 
 
-def adapt(*, config: Annotated[AdaptConfig, SWITCHES], dry_run: bool = False, json_: bool = False) -> None:
+def adapt(*, config: Annotated[AdaptConfig, SWITCHES], dry_run: bool = False, json_: AsJson = False) -> None:
     """Adapt a model to your text: a vocabulary of its own on weights that exist.
 
     Learns a vocabulary, starts its word table from the old one, trains the table alone and then
@@ -114,7 +111,6 @@ def adapt(*, config: Annotated[AdaptConfig, SWITCHES], dry_run: bool = False, js
 
     Args:
         dry_run: print what would be done, then stop.
-        json_: print the result as JSON.
     """
     from litebert.train.adapting.engine import adapt as run
     from litebert.train.adapting.engine import describe_plan

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from litebert.commands.flags import AsJson
 from litebert.common.files import write_text
 from litebert.common.ownership import keep_files
 from litebert.report.plots import plot_runs
@@ -47,7 +48,7 @@ def report(
         print(f"report: {write_reports(folder)}")
 
 
-def runs(folder: Path, /, *, json_: bool = False) -> None:
+def runs(folder: Path, /, *, json_: AsJson = False) -> None:
     """List the runs below a folder: kind, state, steps, best figure, and what differs in settings.
 
     Sorted by kind and task, the best first. An unfinished run is still going, or was killed: when
@@ -59,14 +60,10 @@ def runs(folder: Path, /, *, json_: bool = False) -> None:
 
     Args:
         folder: searched with all folders in it.
-        json_: print a list of objects for programs.
     """
     found = summarize_runs(folder)
-    if json_:
-        print(json.dumps([asdict(run) for run in found], indent=1))
-        return
-    if not found:
-        print(f"{folder} holds no runs")
+    if json_ or not found:
+        print(json.dumps([asdict(run) for run in found], indent=1) if json_ else f"{folder} holds no runs")
         return
     table = Table("run", "kind", "task", "state", "last wrote", "steps", "best", "different settings")
     for run in found:

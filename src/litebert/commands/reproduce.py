@@ -128,15 +128,12 @@ def _list(plans: Mapping[str, plan.Runs], workers: int, vocab_size: int) -> None
         new = [run for run in plan.distinct([runs]) if run.key not in seen]
         seen |= {run.key for run in new}
         left = [run for run in new if run.record() is None]
-        seconds = sum(
-            run.flops(vocab_size) / rate if run.config.budget_s is None else run.config.budget_s for run in left
-        )
+        budgets = ((run, run.config.budget_s) for run in left)
+        seconds = sum(run.flops(vocab_size) / rate if budget is None else budget for run, budget in budgets)
         size = sum(4 * 4 * count_parameters(run.config.model.resolve(vocab_size)).total for run in left)
         total_s, disk = total_s + seconds, disk + size
-        print(
-            f"{name:<9} {len(runs):>3} runs, {len(left):>3} to do, "
-            f"{format_duration(seconds):>9} of one thread, {size / 1e6:,.0f} MB"
-        )
+        takes = f"{format_duration(seconds):>9} of one thread, {size / 1e6:,.0f} MB"
+        print(f"{name:<9} {len(runs):>3} runs, {len(left):>3} to do, {takes}")
     print(f"all: {format_duration(total_s / workers)} with {workers} at once, {disk / 1e6:,.0f} MB")
 
 
@@ -155,10 +152,8 @@ def _plan_paper(names: list[str], out: Path, gpus: int) -> None:
             found = estimate_training(shape, gpus, run)
             config = replace(config, parallel=parallel, activation_checkpointing=found.recompute)
             path = plan.write_recipe(out / "paper", f"{name}-{condition.name}", config)
-            print(
-                f"  {condition.name:<24} {found.parameters:>13,} parameters, {found.hours:>7,.1f} "
-                f"hours on {gpus} {run.gpu}: {path}"
-            )
+            takes = f"{found.hours:>7,.1f} hours on {gpus} {run.gpu}"
+            print(f"  {condition.name:<24} {found.parameters:>13,} parameters, {takes}: {path}")
 
 
 def _number(text: str | None) -> int | None:

@@ -29,8 +29,7 @@ def train(*, config: Annotated[TokenizerTrainConfig, SWITCHES]) -> None:
         litebert tokenizer train --input ja.txt --out ja --language ja --character-coverage 0.9995
     """
     tokenizer = train_tokenizer(config)
-    case = "lower-cased" if tokenizer.settings.lower else "cased"
-    rule = tokenizer.settings.normalization
+    case, rule = "lower-cased" if tokenizer.settings.lower else "cased", tokenizer.settings.normalization
     print(f"{config.out}: {tokenizer.vocab_size:,} pieces, {case}, normalization {rule}")
 
 

@@ -33,7 +33,6 @@ from litebert.data.corpus.prepare import prepare
 from litebert.demo import show
 from litebert.demo.folder import DemoConfig, DemoFolder
 from litebert.demo.python_text import write_corpus
-from litebert.demo.report import read_filled, write_demo_report
 from litebert.demo.show import Screen
 from litebert.demo.task import corpus_sections, cut_task, python_sections
 from litebert.predict.predictor import Predictor
@@ -90,7 +89,8 @@ def demo(config: DemoConfig, screen: Screen) -> int:
         try:
             run_stages(the_way(folder), folder, screen)
         except (StageInterrupted, KeyboardInterrupt) as stop:
-            screen.interrupted(folder)
+            screen.console.print()
+            screen.line(f"stopped; the same command goes on where it was ({folder.root}/)", 0, "yellow")
             if isinstance(stop, StageInterrupted):
                 return int(stop.args[0])
             raise
@@ -100,20 +100,17 @@ def demo(config: DemoConfig, screen: Screen) -> int:
 
 def the_way(folder: DemoFolder) -> list[DemoStage]:
     """Return the stages: name, title, what it makes, what makes it, what shows it."""
-    f, config = folder, folder.config
-    seconds = f"{PRETRAIN_SHARE * config.budget_s:.0f} s"
-    length = seconds if config.steps is None else f"{config.steps:,} steps"
+    f, steps = folder, folder.config.steps
+    length = f"{PRETRAIN_SHARE * f.config.budget_s:.0f} s" if steps is None else f"{steps:,} steps"
     stages = [
         DemoStage("collect", "Collect the text that every Python carries",
             (f.text,), lambda folder: write_corpus(folder.text), show.text),
-        DemoStage("vocabulary", "Learn a vocabulary",
-            (f.tokenizer,), learn_vocabulary, show.vocabulary),
+        DemoStage("vocabulary", "Learn a vocabulary", (f.tokenizer,), learn_vocabulary, show.vocabulary),
         DemoStage("shards", "Tokenise the text once, into shards",
             (f.shards, f.shards / "manifest.json"), tokenise, show.shards, resumes=True),
         DemoStage("pretrain", f"Pretrain albert-tiny: masked n-grams and sentence order ({length})",
             (f.pretrain, f.model / "config.json"), pretrain_tiny, show.pretraining, resumes=True),
-        DemoStage("fill-mask", "Ask it for hidden words",
-            (f.filled,), fill_masks, show.filled),
+        DemoStage("fill-mask", "Ask it for hidden words", (f.filled,), fill_masks, show.filled),
         DemoStage("task", "Cut a small labelled task: which part does a sentence come from?",
             (f.task, f.task / "cut.json"), cut_labels, show.task),
         DemoStage("finetune", "Fine-tune the pretrained model on it",
@@ -124,14 +121,12 @@ def the_way(folder: DemoFolder) -> list[DemoStage]:
             partial(show.finetuning, run=f.untrained), resumes=True, needs_task=True),
         DemoStage("score", "Score them on documents that neither has seen labels of",
             (f.scores,), score, show.scores, needs_task=True),
-        DemoStage("export", "Export to ONNX, 8-bit integers",
-            (f.int8, f.exported), export_int8, show.export),
-        DemoStage("serve", "Start the server, ask it one question, stop it",
-            (f.answer,), ask, show.answer),
+        DemoStage("export", "Export to ONNX, 8-bit integers", (f.int8, f.exported), export_int8, show.export),
+        DemoStage("serve", "Start the server, ask it one question, stop it", (f.answer,), ask, show.answer),
         DemoStage("report", "Write a page about all of it",
-            (f.report,), write_demo_report, show.written_page),
+            (f.report,), show.write_demo_report, show.written_page),
     ]  # fmt: skip
-    return stages if config.corpus is None else stages[1:]
+    return stages if f.config.corpus is None else stages[1:]
 
 
 def run_stages(stages: Sequence[DemoStage], folder: DemoFolder, screen: Screen) -> None:
@@ -161,14 +156,13 @@ def run_stages(stages: Sequence[DemoStage], folder: DemoFolder, screen: Screen) 
 
 def learn_vocabulary(folder: DemoFolder) -> None:
     """Learn the pieces; a small text gets fewer."""
-    source, out = (folder.corpus,), folder.tokenizer
-    train_tokenizer(TokenizerTrainConfig(input=source, out=out, vocab_size=4_000, shrink=True))
+    train_tokenizer(TokenizerTrainConfig(input=(folder.corpus,), out=folder.tokenizer, vocab_size=4_000, shrink=True))
 
 
 def tokenise(folder: DemoFolder) -> None:
     """Turn the text into shards."""
-    source, tokenizer, out = (folder.corpus,), folder.tokenizer, folder.shards
-    prepare(PrepareConfig(input=source, tokenizer=tokenizer, out=out, dev_fraction=0.05))
+    source, tokenizer = (folder.corpus,), folder.tokenizer
+    prepare(PrepareConfig(input=source, tokenizer=tokenizer, out=folder.shards, dev_fraction=0.05))
 
 
 def pretrain_tiny(folder: DemoFolder) -> None:
@@ -177,8 +171,8 @@ def pretrain_tiny(folder: DemoFolder) -> None:
     from litebert.train.pretraining.engine import pretrain
 
     config = folder.config
-    values = read_toml(recipe_path("pretrain", "tiny")) | {"steps": config.steps}
-    values |= {"data": str(folder.shards), "out": str(folder.pretrain), "resume": "auto"}
+    paths = {"data": str(folder.shards), "out": str(folder.pretrain)}
+    values = read_toml(recipe_path("pretrain", "tiny")) | {"steps": config.steps, "resume": "auto", **paths}
     if config.steps is None:
         values["budget"] = f"{PRETRAIN_SHARE * config.budget_s:.0f}s"
     result = pretrain(from_dict(PretrainConfig, values, "demo"))
@@ -268,8 +262,7 @@ def export_int8(folder: DemoFolder) -> None:
         dev = DevCheck(find_task(str(folder.task_file)), folder.task)
     # A demo shows what int8 costs, whatever that is.
     report, drop = export_checked(source, folder.int8, dev, int8=True)
-    lost = None if drop is None else asdict(drop)
-    write_json(folder.exported, {**asdict(report), "path": str(report.path), "dev": lost})
+    write_json(folder.exported, {**asdict(report), "path": str(report.path), "dev": drop and asdict(drop)})
 
 
 def ask(folder: DemoFolder) -> None:
@@ -280,9 +273,7 @@ def ask(folder: DemoFolder) -> None:
         answer = ask_server(folder.int8, "/classify", {"text": str(row["text"])})
         answer |= {"gold": row["part"], "from": row["document"]}
     else:
-        samples = read_filled(folder)
-        text = str(samples[0]["text"]) if samples else "this is a [MASK]."
-        answer = ask_server(folder.int8, "/fill-mask", {"text": text})
+        answer = ask_server(folder.int8, "/fill-mask", {"text": show.masked_text(folder)})
     write_json(folder.answer, answer)
 
 

@@ -1,7 +1,8 @@
-"""What the demo shows on the screen: tables and a small curve, readable in a log too."""
+"""What the demo shows: tables and a small curve on the screen, readable in a log too, and a page."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Collection, Sequence
@@ -16,19 +17,27 @@ from rich.table import Table
 from rich.text import Text
 
 from litebert.common.config import from_dict
-from litebert.common.files import read_json
+from litebert.common.files import read_json, write_text
 from litebert.common.progress import format_duration
 from litebert.common.rows import count_rows
 from litebert.common.runs import RESULT_FILE, RunFolder
+from litebert.common.statistics import interval_in_percent
 from litebert.data.corpus.shards import ShardSet
 from litebert.demo.folder import DemoFolder
-from litebert.demo.report import headlines, labeller_rows, pretraining_headlines, read_filled
 from litebert.demo.task import CutTask
-from litebert.report.log import lines_with, mapping, number, points
-from litebert.report.pretraining import sample_rows
+from litebert.report.finetuning import NamedLog, confusion_table, finetuning_charts
+from litebert.report.log import Record, lines_with, mapping, number, points
+from litebert.report.page import page, settings, table, tiles
+from litebert.report.pretraining import pretraining_charts, sample_rows, samples_table
 from litebert.text.tokenizer import Tokenizer
 
 _INDENT = 6
+_LABELLERS = {
+    "baseline": "always the most frequent part",
+    "words": "bag of words, no model",
+    "untrained": "fine-tuned from random weights",
+    "pretrained": "fine-tuned from the pretrained model",
+}
 
 
 @dataclass(frozen=True)
@@ -81,19 +90,13 @@ class Screen:
             table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
         self.console.print(Padding(table, (0, 0, 0, indent), expand=False))
 
-    def interrupted(self, folder: DemoFolder) -> None:
-        """Say that nothing is lost."""
-        self.console.print()
-        self.line(f"stopped; the same command goes on where it was ({folder.root}/)", 0, "yellow")
-
     def closing(self, folder: DemoFolder, seconds: float) -> None:
         """Sum up, and name the three commands to try next."""
         total = format_duration(sum(folder.seconds().values()))
-        took = f"Done in {format_duration(seconds)} (all stages together {total})"
         lines = [*headlines(folder), ("report", "", str(folder.report))]
         rows = [(name, Text(value, "bold"), Text(note, "dim")) for name, value, note in lines]
         self.console.print()
-        self.line(took, 0, "bold green")
+        self.line(f"Done in {format_duration(seconds)} (all stages together {total})", 0, "bold green")
         self.table(("", "", ""), rows, indent=0)
         self.console.print()
         self.line("Try next", 0, "bold")
@@ -102,12 +105,13 @@ class Screen:
 
 
 def _next_commands(folder: DemoFolder) -> tuple[str, str, str]:
-    corpus, program = folder.config.corpus, _program()
-    text = "the [MASK] is raised if a key is missing."
+    corpus, text, own = folder.config.corpus, "the [MASK] is raised if a key is missing.", ""
     if corpus is not None:
-        samples = read_filled(folder)
-        text = str(samples[0]["text"]).replace('"', "'") if samples else "this is a [MASK]."
-    own = "" if corpus is None else " --budget 30m"
+        text, own = masked_text(folder).replace('"', "'"), " --budget 30m"
+    program = "litebert"
+    if not shutil.which(program):  # `make demo` installs it into a folder off the search path
+        beside = shutil.which(program, path=Path(sys.executable).parent)
+        program = beside or f"{sys.executable} -m litebert"
     return (
         f'{program} fill-mask --model {folder.model} "{text}"',
         f"{program} serve --model {folder.int8} --model {folder.model}",
@@ -115,18 +119,9 @@ def _next_commands(folder: DemoFolder) -> tuple[str, str, str]:
     )
 
 
-def _program() -> str:
-    """How to call litebert from here: `make demo` installs it into a folder off the search path."""
-    if shutil.which("litebert"):
-        return "litebert"
-    beside = shutil.which("litebert", path=Path(sys.executable).parent)
-    return beside or f"{sys.executable} -m litebert"
-
-
 def text(folder: DemoFolder, screen: Screen) -> None:
     """Show the collected text."""
-    documents = count_rows(folder.text)
-    size = f"{folder.text.stat().st_size / 1e6:.1f} MB, {documents:,} documents"
+    size = f"{folder.text.stat().st_size / 1e6:.1f} MB, {count_rows(folder.text):,} documents"
     screen.line(f"{folder.text}  {size}: language reference, docstrings")
 
 
@@ -167,12 +162,7 @@ def pretraining(folder: DemoFolder, screen: Screen) -> None:
 
 
 def text_curve(
-    points: Sequence[tuple[float, float]],
-    reference: float,
-    width: int = 60,
-    height: int = 8,
-    *,
-    ascii_only: bool = False,
+    points: Sequence[tuple[float, float]], reference: float, width: int, height: int = 8, *, ascii_only: bool = False
 ) -> list[str]:
     """Draw points (ascending x) and a level, as a broken line, in lines of text."""
     mark, dash, tick, side, corner, floor = "*-||+-" if ascii_only else "•┄┤│└─"
@@ -192,8 +182,7 @@ def text_curve(
         for number, row in enumerate(rows)
     ]
     left, right = f"{xs[0]:,.0f}", f"{xs[-1]:,.0f}"
-    lines += [f"     {corner}{floor * width}"]
-    lines += [f"      {left}{right:>{max(1, width - len(left))}}"]
+    lines += [f"     {corner}{floor * width}", f"      {left}{right:>{max(1, width - len(left))}}"]
     return [line.rstrip() for line in lines]
 
 
@@ -227,9 +216,8 @@ def task(folder: DemoFolder, screen: Screen) -> None:
 def finetuning(folder: DemoFolder, screen: Screen, run: Path) -> None:
     """Show how a fine-tuning went."""
     result = read_json(run / RESULT_FILE)
-    accuracy = number(result, "scores", "accuracy")
-    steps = f"{result['steps']:,} steps of 32 sentences"
-    screen.line(f"{run / 'model'}  dev accuracy {accuracy:.1%} after {steps}")
+    score = f"dev accuracy {number(result, 'scores', 'accuracy'):.1%}"
+    screen.line(f"{run / 'model'}  {score} after {result['steps']:,} steps of 32 sentences")
 
 
 def scores(folder: DemoFolder, screen: Screen) -> None:
@@ -264,19 +252,120 @@ def answer(folder: DemoFolder, screen: Screen) -> None:
     found = read_json(folder.answer)
     said = found["answer"]
     assert isinstance(said, dict), "the server answers with JSON"
+    first = said["results"][0]
     screen.line(f"$ {found['command']}", style="dim")
     screen.line(f'POST {found["path"]}  "{mapping(found, "request")["text"]}"')
-    first = said["results"][0]
     if "label" in first:
         best = sorted(first["scores"].items(), key=lambda item: -item[1])[:3]
         screen.line("-> " + ", ".join(f"{label} {share:.0%}" for label, share in best))
         screen.line(f"   it is from {found['from']} ({found['gold']})", style="dim")
     else:
         screen.line(f"-> {first['text']}")
-    took = f"answered over HTTP in {found['milliseconds']} ms"
-    screen.line(f"{took}; the server ended with status {found['exit_status']}")
+    ended = f"the server ended with status {found['exit_status']}"
+    screen.line(f"answered over HTTP in {found['milliseconds']} ms; {ended}")
 
 
 def written_page(folder: DemoFolder, screen: Screen) -> None:
     """Show where the page is."""
     screen.line(f"{folder.report}  curves, scores, samples and settings in one file")
+
+
+def headlines(folder: DemoFolder) -> list[tuple[str, str, str]]:
+    """Return the demo's figures in the order of its stages: name, figure, what to compare it to."""
+    found = pretraining_headlines(folder)
+    if folder.scores.is_file():
+        scores = read_json(folder.scores)
+        said = {key: number(scores, key, "accuracy") for key in _LABELLERS if key in scores}
+        sure = interval_in_percent(said["pretrained"], number(scores, "examples"))
+        note = f"{sure}; always the same {said['baseline']:.1%}, from random weights {said['untrained']:.1%}"
+        note += f", bag of words {said['words']:.1%}" if "words" in said else ""
+        found.append(("part of the text right", f"{said['pretrained']:.1%}", note))
+    exported, answer = read_json(folder.exported), read_json(folder.answer)
+    note = f"{number(exported, 'dev', 'after'):.1%} right" if exported["dev"] else "fills masks"
+    found.append(("int8 model", f"{number(exported, 'file_bytes') / 1e6:.2f} MB", note))
+    found.append(("answer over HTTP", f"{answer['milliseconds']} ms", str(answer["path"])))
+    return found
+
+
+def pretraining_headlines(folder: DemoFolder) -> list[tuple[str, str, str]]:
+    """Return the last dev scores of pretraining; none where there are no dev documents."""
+    dev = lines_with(RunFolder.open(folder.pretrain).metrics(), "dev_masked_loss")
+    if not dev:
+        return []
+
+    def last(key: str) -> float:
+        return number(dev[-1], f"dev_{key}")
+
+    words = f"of {last('predictions'):,.0f} in dev documents"
+    found = [
+        ("loss at [MASK]", f"{last('masked_loss'):.2f}", f"word frequencies alone {last('unigram_loss'):.2f}"),
+        ("masked words right", f"{last('mlm_accuracy'):.1%}", words),
+    ]
+    if pairs := last("sop_pairs"):
+        sure = f"{interval_in_percent(last('sop_accuracy'), pairs)}, of {pairs:,.0f} pairs"
+        note = f"{sure}; comparing their lengths alone {last('sop_length_rule'):.1%}"
+        found.append(("sentence order right", f"{last('sop_accuracy'):.1%}", note))
+    return found
+
+
+def labeller_rows(folder: DemoFolder) -> list[tuple[str, str, str]]:
+    """Return name, accuracy with its interval, and macro F1 of each; the fine-tuned model last."""
+    found = read_json(folder.scores)
+    rows = []
+    for key, name in _LABELLERS.items():
+        if key in found:
+            right, f1 = number(found, key, "accuracy"), number(found, key, "f1_macro")
+            sure = interval_in_percent(right, number(found, "examples"))
+            rows.append((name, f"{right:.1%} ({sure})", f"{f1:.1%}"))
+    return rows
+
+
+def read_filled(folder: DemoFolder) -> list[Record]:
+    """Return the masked texts with the words that the model put there."""
+    samples = read_json(folder.filled)["samples"]
+    assert isinstance(samples, list), "an earlier stage wrote it"
+    return samples
+
+
+def masked_text(folder: DemoFolder) -> str:
+    """Return a text with ``[MASK]`` to ask the model about."""
+    samples = read_filled(folder)
+    return str(samples[0]["text"]) if samples else "this is a [MASK]."
+
+
+def write_demo_report(folder: DemoFolder) -> None:
+    """Write ``report.html``: the way from text to answer with its curves, scores and samples."""
+    seconds, run, found = folder.seconds(), RunFolder.open(folder.pretrain), read_json(folder.answer)
+    times = [(name, f"{value:.1f}") for name, value in seconds.items()]
+    asked = [
+        ("server", str(found["command"])),
+        ("request", f"POST {found['path']} {json.dumps(found['request'], ensure_ascii=False)}"),
+        ("answer", json.dumps(found["answer"], ensure_ascii=False)),
+        ("time", f"{found['milliseconds']} ms over HTTP"),
+    ]
+    parts = [
+        tiles([(value, f"{name}; {note}") for name, value, note in headlines(folder)]),
+        "<h2>Pretraining</h2>",
+        pretraining_charts(list(run.metrics())),
+        samples_table(read_filled(folder)),
+        _labelled_task(folder),
+        table(("", ""), asked, title="One answered request"),
+        table(("stage", "seconds"), times, title="Stages", numeric=(1,), narrow=True),
+        settings(run.manifest()),
+    ]
+    subtitle = f"raw text to a served model in {sum(seconds.values()):.0f} s, in {folder.root}"
+    write_text(folder.report, page("litebert demo", subtitle, parts))
+
+
+def _labelled_task(folder: DemoFolder) -> str:
+    if not folder.scores.is_file():
+        return "<h2>Labelled task</h2><p>None could be cut from this text.</p>"
+    scores = read_json(folder.scores)
+    runs = {folder.finetune: "from the pretrained model", folder.untrained: "from random weights"}
+    headings = (f"on {scores['examples']} dev sentences", "accuracy", "macro F1")
+    return (
+        "<h2>Labelled task: which part does a sentence come from?</h2>"
+        + finetuning_charts([NamedLog.read(run, name) for run, name in runs.items()], scores, "accuracy")
+        + table(headings, labeller_rows(folder), numeric=(1, 2), narrow=True)
+        + confusion_table(scores)
+    )

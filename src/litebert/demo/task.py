@@ -86,16 +86,13 @@ def cut_task(parts: Sections, folder: Path) -> CutTask:
         if len(chosen) < 2:
             task = CutTask(reason=_reason(len(parts), len(usable)))
         else:
-            labels = tuple(label for label, _, _ in chosen)
-            train = {label: _spread(rows, MAX_TRAIN) for label, rows, _ in chosen}
-            dev = {label: _spread(rows, MAX_DEV) for label, _, rows in chosen}
-            train_documents = _write_rows(temporary / "train.jsonl", train)
-            dev_documents = _write_rows(temporary / "dev.jsonl", dev)
+            labels, train_rows, dev_rows = zip(*chosen, strict=True)
+            train, train_documents = _write_rows(temporary / "train.jsonl", labels, train_rows, MAX_TRAIN)
+            dev, dev_documents = _write_rows(temporary / "dev.jsonl", labels, dev_rows, MAX_DEV)
             # A JSON list of strings is also one of TOML.
             text = _TASK_FILE.format(labels=json.dumps(labels, ensure_ascii=False))
             (temporary / "task.toml").write_text(text, encoding="utf-8")
-            num_train, num_dev = (tuple(map(len, rows.values())) for rows in (train, dev))
-            task = CutTask(labels, num_train, num_dev, train_documents, dev_documents)
+            task = CutTask(labels, train, dev, train_documents, dev_documents)
         write_json(temporary / "cut.json", asdict(task))
     return task
 
@@ -199,18 +196,15 @@ def _new_sentences(sentences: Sequence[str], seen: set[str]) -> list[str]:
     return found
 
 
-def _spread(rows: Sequence[Row], most: int) -> list[Row]:
-    """Return at most ``most`` rows, evenly spread."""
-    count = min(len(rows), most)
-    return [rows[number * len(rows) // count] for number in range(count)]
-
-
-def _write_rows(path: Path, rows_by_label: dict[str, list[Row]]) -> int:
-    """Write a split as JSON lines; from how many documents it comes."""
-    rows = [
-        {"text": sentence, "part": label, "document": document}
-        for label, found in rows_by_label.items()
-        for document, sentence in found
-    ]
-    write_json_lines(path, rows)
-    return len({row["document"] for row in rows})
+def _write_rows(
+    path: Path, labels: Sequence[str], rows: Sequence[Sequence[Row]], most: int
+) -> tuple[tuple[int, ...], int]:
+    """Write at most ``most`` rows of each label, evenly spread; how many, and from how many documents they come."""
+    counts = tuple(min(len(found), most) for found in rows)
+    lines = []
+    for label, found, count in zip(labels, rows, counts, strict=True):
+        for number in range(count):
+            document, sentence = found[number * len(found) // count]
+            lines.append({"text": sentence, "part": label, "document": document})
+    write_json_lines(path, lines)
+    return counts, len({line["document"] for line in lines})

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from litebert.common.progress import format_duration
 from litebert.common.runs import BASELINES, MISTAKES_FILE, RESULT_FILE, RunFolder
-from litebert.report.charts import Series, chart
 from litebert.report.log import Record, lines_with, mapping, number, points, read_if_there, smoothed
-from litebert.report.page import events_table, page, settings, side_by_side, table, tiles
+from litebert.report.page import Series, chart, events_table, page, settings, side_by_side, table, tiles
 from litebert.tasks.base import Form
 from litebert.tasks.forms.kinds import FORMS
 
@@ -115,9 +114,9 @@ def _best(logs: Sequence[NamedLog], result: Record, metric: str) -> NamedLog:
 def _subtitle(manifest: Record, result: Record) -> str:
     config = mapping(manifest, "config")
     start = "random weights, shape of " if config.get("start") == "random" else ""
-    parts = [f"{result.get('task') or config.get('task')}", f"from {start}{config.get('model')}"]
-    parts.append(f"created {manifest.get('created', '?')}")
-    return " · ".join(parts if result else [*parts, "not finished"])
+    task, created = result.get("task") or config.get("task"), manifest.get("created", "?")
+    text = f"{task} · from {start}{config.get('model')} · created {created}"
+    return text if result else f"{text} · not finished"
 
 
 def _score_figures(logs: Sequence[NamedLog], result: Record, metric: str) -> list[tuple[str, str]]:
@@ -134,8 +133,7 @@ def _score_figures(logs: Sequence[NamedLog], result: Record, metric: str) -> lis
         label = "baseline that looks at no text" if name == "baseline" else name
         found.append((f"{number(beside, metric):.4g}", label))
     if seeds:
-        spread = number(result, "spread", metric)
-        found.append((f"{spread:.3g}", "largest minus smallest of the seeds"))
+        found.append((f"{number(result, 'spread', metric):.3g}", "largest minus smallest of the seeds"))
     return found
 
 
@@ -143,17 +141,13 @@ def _cost_figures(logs: Sequence[NamedLog]) -> list[tuple[str, str]]:
     steps = [lines for log in logs if (lines := lines_with(log.records, "loss"))]
     if not steps:
         return []
-
-    def total(key: str) -> float:
-        return sum(number(lines[-1], key) for lines in steps)
-
-    seconds, tokens = total("elapsed_s"), total("tokens")
+    count, tokens, seconds = (sum(number(s[-1], key) for s in steps) for key in ("step", "tokens", "elapsed_s"))
     evaluating = sum(value for log in logs for _, value in points(log.records, "eval_s"))
     rate = tokens / max(1e-9, seconds - min(evaluating, 0.99 * seconds))
     share = min(1.0, evaluating / max(1e-9, seconds))
     together = f", {len(logs)} seeds together" if len(logs) > 1 else ""
     return [
-        (f"{total('step'):,.0f}", f"steps{together}"),
+        (f"{count:,.0f}", f"steps{together}"),
         (f"{tokens / 1e6:,.2f} M", "tokens, without padding"),
         (f"{rate:,.0f}", "tokens per second of training"),
         (format_duration(seconds), f"of training, {share:.0%} of it for dev scores"),
@@ -168,7 +162,7 @@ def _score_tables(result: Record, metric: str) -> list[str]:
     compared |= {k: mapping(v) for k, v in mapping(result, "other_scores").items()}
     scores = [[name, *(_figure(of.get(name)) for of in compared.values())] for name in compared["dev"]]
     by_seed = _rows(result, "by_seed")
-    names = [name for name in by_seed[0] if name != "seed"] if by_seed else []
+    names = [name for row in by_seed[:1] for name in row if name != "seed"]
     seeds = [[f"{number(r, 'seed'):.0f}", *(_figure(r.get(name)) for name in names)] for r in by_seed]
     depths = [[depth, _figure(score)] for depth, score in mapping(result, "exit_scores").items()]
     return [
@@ -238,8 +232,11 @@ def confusion_table(content: Record) -> str:
         return ""
     labels, rows = [html.escape(str(label)) for label in confusion["labels"]], []
     for row, counts in enumerate(confusion["matrix"]):
-        total = sum(counts)
-        cells = "".join(_cell(count, total, row == i) for i, count in enumerate(counts))
+        cells, total = "", sum(counts)
+        for column, count in enumerate(counts):
+            share, colour = count / (total or 1), "var(--c3)" if row == column else "var(--c2)"
+            style = f'style="background:color-mix(in srgb, {colour} {55 * share:.0f}%, transparent)"'
+            cells += f'<td class="n" {style}>{count:,} <span class="dim">{share:.0%}</span></td>'
         rows.append(f"<tr><th>{labels[row]}</th>{cells}<td class='n'>{total:,}</td></tr>")
     head = "".join(f"<th>{label}</th>" for label in labels)
     return (
@@ -249,21 +246,11 @@ def confusion_table(content: Record) -> str:
     )
 
 
-def _cell(count: int, total: int, is_right: bool) -> str:
-    share = count / total if total else 0.0
-    colour = "var(--c3)" if is_right else "var(--c2)"
-    return (
-        f'<td class="n" style="background:color-mix(in srgb, {colour} {55 * share:.0f}%, '
-        f'transparent)">{count:,} <span class="dim">{share:.0%}</span></td>'
-    )
-
-
 def classes_table(content: Record) -> str:
     """Precision, recall and F1 of each class, label or type of entity."""
     names = ("precision", "recall", "f1", "count")
     rows = [[str(row.get("class")), *(_figure(row.get(name)) for name in names)] for row in _rows(content, "classes")]
-    headings = [f"on {_split(content)}", *names]
-    return table(headings, rows, title="Classes", numeric=range(1, 5))
+    return table([f"on {_split(content)}", *names], rows, title="Classes", numeric=range(1, 5))
 
 
 def mistakes_table(content: Record) -> str:

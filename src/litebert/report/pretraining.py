@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean, median_high
 
 from litebert.common.progress import format_duration
 from litebert.common.runs import SAMPLES_FILE, RunFolder
 from litebert.common.statistics import wilson_interval
-from litebert.report.charts import Series, chart
 from litebert.report.log import Record, lines_with, mapping, number, points, read_if_there, smoothed
-from litebert.report.page import events_table, page, settings, side_by_side, table, tiles
+from litebert.report.page import Series, chart, events_table, page, settings, side_by_side, table, tiles
 
 _ACCURACIES = (
     ("mlm_accuracy", "predictions", "words predicted", "", ""),
@@ -62,7 +61,7 @@ def samples_table(samples: Sequence[Record]) -> str:
 def pretraining_charts(records: Sequence[Record]) -> str:
     """The curves of a run's log; settings that never change are left out."""
     train, bag = points(records, "mlm_loss"), points(records, "bag_loss")
-    left = [number(line, "step") for line in records if line.get("event") == "left_plateau"]
+    left = [(number(line, "step"), "left the plateau") for line in records if line.get("event") == "left_plateau"]
     loss = [
         Series("training, each line of the log", train, faint=True),
         Series("training, smoothed", smoothed(train)),
@@ -85,7 +84,7 @@ def pretraining_charts(records: Sequence[Record]) -> str:
         Series("bag of words, no model", points(records, "dev_probe_words"), dashed=True),
     ]
     figures = [
-        chart("Masked-word loss (nats)", loss, [(step, "left the plateau") for step in left]),
+        chart("Masked-word loss (nats)", loss, left),
         chart("Bag-of-words loss of [CLS] (nats)", bags),
         chart("Accuracy on dev documents", accuracy),
         chart("Linear probes of frozen states", probes),
@@ -105,13 +104,12 @@ def pretraining_charts(records: Sequence[Record]) -> str:
 
 
 def _subtitle(manifest: Record, steps: Sequence[Record]) -> str:
-    preset = mapping(manifest, "config", "model").get("preset")
-    parts = [str(preset or "model"), f"created {manifest.get('created', '?')}"]
-    if steps:
-        last = steps[-1]
-        parts += [f"{last['step']:,} steps", f"{number(last, 'tokens') / 1e6:,.1f} M tokens"]
-        parts.append(f"{format_duration(number(last, 'elapsed_s'))} of training")
-    return " · ".join(parts)
+    preset = mapping(manifest, "config", "model").get("preset") or "model"
+    text = f"{preset} · created {manifest.get('created', '?')}"
+    if not steps:
+        return text
+    last, took = steps[-1], format_duration(number(steps[-1], "elapsed_s"))
+    return f"{text} · {last['step']:,} steps · {number(last, 'tokens') / 1e6:,.1f} M tokens · {took} of training"
 
 
 def _dev_figures(dev: Sequence[Record]) -> list[tuple[str, str]]:
@@ -123,10 +121,9 @@ def _dev_figures(dev: Sequence[Record]) -> list[tuple[str, str]]:
         if last.get(f"dev_{key}") is not None:
             share, count = number(last, f"dev_{key}"), number(last, f"dev_{count_key}")
             low, high = wilson_interval(share, count)
-            interval = f"95 % interval {low:.1%} to {high:.1%}"
             if last.get(f"dev_{rule_key}") is not None:
                 label += f" ({rule} {number(last, f'dev_{rule_key}'):.1%})"
-            found.append((f"{share:.1%}", f"{label}; {interval}, of {count:,.0f}"))
+            found.append((f"{share:.1%}", f"{label}; 95 % interval {low:.1%} to {high:.1%}, of {count:,.0f}"))
     if last.get("dev_probe_cls") is not None:
         beside = f"bag of words {number(last, 'dev_probe_words'):.3f}"
         found.append((f"{number(last, 'dev_probe_cls'):.3f}", f"probe of [CLS] ({beside})"))
@@ -136,10 +133,7 @@ def _dev_figures(dev: Sequence[Record]) -> list[tuple[str, str]]:
 def _rates(steps: Sequence[Record]) -> list[tuple[str, str]]:
     if not steps:
         return []
-    rate = statistics.median_high(number(step, "tokens_per_s") for step in steps)
-    share = statistics.median_high(number(step, "gemm_share") for step in steps)
-    waits = statistics.fmean(number(step, "wait_share") for step in steps)
-    found = [(f"{rate:,.0f}", "tokens per second (median)")]
-    if share:
-        found.append((f"{share:.0%}", "of the machine's GEMM rate"))
-    return [*found, (f"{waits:.1%}", "of the time waiting for data")]
+    rate, share = (median_high(number(step, key) for step in steps) for key in ("tokens_per_s", "gemm_share"))
+    waits = fmean(number(step, "wait_share") for step in steps)
+    machine = [(f"{share:.0%}", "of the machine's GEMM rate")] if share else []
+    return [(f"{rate:,.0f}", "tokens per second (median)"), *machine, (f"{waits:.1%}", "of the time waiting for data")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -81,17 +82,11 @@ def settings_text(settings: Mapping[str, object]) -> str:
 def _run_folders(folder: Path) -> Iterator[Path]:
     for name, inner, files in os.walk(folder):
         inner[:] = [n for n in inner if n not in _INSIDE_A_RUN and not n.startswith(".")]
-        if MANIFEST_FILE in files and _is_run(Path(name)):
-            inner[:] = [n for n in inner if not n.startswith("seed-")]  # parts of this run
-            yield Path(name)
-
-
-def _is_run(path: Path) -> bool:
-    """Whether a manifest is that of a run, not of a corpus."""
-    try:
-        return "argv" in read_json(path / MANIFEST_FILE)
-    except DataError:
-        return True
+        with suppress(DataError):  # a damaged one is told about
+            if MANIFEST_FILE not in files or "argv" not in read_json(Path(name, MANIFEST_FILE)):
+                continue  # that of a corpus
+        inner[:] = [n for n in inner if not n.startswith("seed-")]  # parts of this run
+        yield Path(name)
 
 
 def _summary(path: Path, root: Path) -> RunSummary:
@@ -105,7 +100,7 @@ def _summary(path: Path, root: Path) -> RunSummary:
         return RunSummary(name, "damaged", str(error))
     tuned = is_finetuning(manifest)
     finished = bool(result) or (not tuned and (path / "model" / "config.json").is_file())
-    last = next((r.get("event") for r in reversed(records) if r.get("event")), "")
+    last = next((r["event"] for r in reversed(records) if r.get("event")), "")
     state = "finished" if finished else "interrupted" if last == "interrupted" else "unfinished"
     metric, best = _best_figure(records, result, settings, tuned=tuned)
     written = max(file.stat().st_mtime for file in path.iterdir() if file.is_file())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from litebert.common.errors import DataError
 from litebert.common.runs import RunFolder
-from litebert.report.charts import Series, chart, ticks
+from litebert.report.page import Series, chart, ticks
 from litebert.report.write import write_report
 
 
