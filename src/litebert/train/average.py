@@ -11,8 +11,8 @@ from torch import Tensor, nn
 class WeightAverage:
     """``average = d * average + (1 - d) * weights`` after every step, with d up to ``decay``.
 
-    Sharded weights have sharded averages. Make it when the weights are those of the start, or
-    restored; give it back what a checkpoint held by copying into ``tensors``.
+    Sharded weights have sharded averages. Make it when the weights are those of the start, or restored; give it back
+    what a checkpoint held by copying into ``tensors``.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:

@@ -26,8 +26,7 @@ from litebert.dist.replica import copy_into, whole
 STATE_FILE = "state.json"
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
-AVERAGE_FILE = "average.safetensors"
-"""Only in runs that average their weights."""
+AVERAGE_FILE = "average.safetensors"  # only in runs that average their weights
 
 _NAME = re.compile(r"step-(\d+)")
 
@@ -42,8 +41,7 @@ class Checkpoint:
 
     path: Path
     step: int
-    state: Mapping[str, Any]
-    """as :func:`save` got it, with ``step``, checksums of the ``files`` and its own"""
+    state: Mapping[str, Any]  # as :func:`save` got it, with ``step``, checksums of the ``files`` and its own
 
     def tensors(self, file: str) -> dict[str, Tensor]:
         """Read one of the files of tensors."""
@@ -56,8 +54,8 @@ class Checkpoint:
 def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, object]) -> Path:
     """Write ``folder/step-N`` whole or not at all.
 
-    ``tensors`` is file name -> tensors by name; ``state`` is JSON values, to which the checksums
-    of all files and its own are added.
+    ``tensors`` is file name -> tensors by name; ``state`` is JSON values, to which the checksums of all files and its
+    own are added.
     """
     target = folder / f"step-{step}"
     with _writing(target, "written", "the earlier ones are"), atomic_folder(target, replace=True) as temporary:

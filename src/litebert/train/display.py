@@ -23,18 +23,13 @@ class StatusLine:
     'step 100 (50%), eta 1:00 | loss 6.52'
     """
 
-    share: float
-    """of the run that is done"""
+    share: float  # of the run that is done
     step: int
     eta_s: float
-    figures: tuple[str, ...] = ()
-    """losses, accuracies and rates, most important first"""
-    stage: str = ""
-    """settings that change while training"""
-    dev: str = ""
-    """the latest evaluation"""
-    title: str = ""
-    """what is trained, if not one model is pretrained"""
+    figures: tuple[str, ...] = ()  # losses, accuracies and rates, most important first
+    stage: str = ""  # settings that change while training
+    dev: str = ""  # the latest evaluation
+    title: str = ""  # what is trained, if not one model is pretrained
 
     def line(self) -> str:
         """The moment in one line."""

@@ -34,18 +34,15 @@ _DRAWN_BATCHES = 32
 class StageEstimate:
     """What a step costs while one stage of the curricula lasts."""
 
-    from_share: float
-    """of the run"""
+    from_share: float  # of the run
     layers: int
     length: int
     batch_size: int
     mask_rate: float
-    micro_batches: int
-    """per step, over all processes"""
+    micro_batches: int  # per step, over all processes
     tokens_per_step: int
     flops_per_step: float
-    step_s: float
-    """expected duration of a step, from a measurement of part of one"""
+    step_s: float  # expected duration of a step, from a measurement of part of one
 
 
 @dataclass(frozen=True)
@@ -57,14 +54,10 @@ class DryRun:
     memory: Memory
     stages: tuple[StageEstimate, ...]
     learning_rate: float
-    gemm_rate: float | None
-    """operations per second of large matrix products here; None if the machine was busy"""
-    gemm_share: float | None
-    """share of it that training reached in the measurement"""
-    tokens_per_s: float
-    """in the last stage"""
-    bound: Bound
-    """what ends the run"""
+    gemm_rate: float | None  # operations per second of large matrix products here; None if the machine was busy
+    gemm_share: float | None  # share of it that training reached in the measurement
+    tokens_per_s: float  # in the last stage
+    bound: Bound  # what ends the run
     expected_steps: int
     expected_tokens: int
     expected_s: float
@@ -128,8 +121,8 @@ class _Bench:
     def measure(self, share: float) -> tuple[StageEstimate, float]:
         """The costs of a step at a share of the run, and operations per second."""
         objective, stage = self.config.objective, stage_at(self.config, self.shape, share)
-        # One batch may be a short left-over of its buffer: costs are means over many, each with
-        # the share of it that a step has.
+        # One batch may be a short left-over of its buffer: costs are means over many, each with the share of it that a
+        # step has.
         parts = self._draw(stage)
         batch = max((batch for batch, _ in parts), key=lambda batch: batch.num_tokens)
         measured = rows_of(batch, 0, max(1, batch.input_ids.size // _MEASURED_TOKENS))

@@ -16,19 +16,14 @@ from litebert.common.errors import ConfigError, suggestion
 from litebert.model.config import ModelConfig
 from litebert.model.counts import GPU_SLICE_ELEMENTS, count_parameters
 
-BYTES_PER_TOKEN = 4.5
-"""English text per token of the official vocabulary of 30,000 (Wikipedia and novels)."""
-TOKENIZE_BYTES_PER_S = 5e6
-"""Text that one core turns into shards per second, sentence splitting included."""
+BYTES_PER_TOKEN = 4.5  # English text per token of the official vocabulary of 30,000 (Wikipedia and novels)
+TOKENIZE_BYTES_PER_S = 5e6  # text that one core turns into shards per second, sentence splitting included
 MASK_RATE = 0.15
-MEMORY_SHARE = 0.9
-"""Share of a device's memory that an estimate may use."""
+MEMORY_SHARE = 0.9  # share of a device's memory that an estimate may use
 DOUBLING_EFFICIENCY = 0.965
-"""What remains when the number of machines doubles, besides the time to communicate: the slowest
-machine sets the pace. Fitted to AWS' ALBERT-base on 1, 2, 4, 8 machines of 8 V100: 144, 75, 38, 20
-hours."""
-OVERLAP_SHARE = 0.5
-"""Share of the computing time during which gradients of layers with own parameters can travel."""
+"""What remains when the number of machines doubles, besides the time to communicate: the slowest machine sets the pace.
+Fitted to AWS' ALBERT-base on 1, 2, 4, 8 machines of 8 V100: 144, 75, 38, 20 hours."""
+OVERLAP_SHARE = 0.5  # share of the computing time during which gradients of layers with own parameters can travel
 
 
 def step_flops(model: ModelConfig, rows: int, length: int, predictions: int, layers: int | None = None) -> float:
@@ -52,8 +47,8 @@ def step_flops(model: ModelConfig, rows: int, length: int, predictions: int, lay
 def measured_gemm_rate(device: str = "cpu", in_bfloat16: bool = False, seconds: float = 0.3) -> float | None:
     """Operations per second of large matrix products: the practical peak.
 
-    Only products that had the machine to themselves count, whose threads computed for nearly all
-    of the time; None if there was none: a lower rate would make everything look fast.
+    Only products that had the machine to themselves count, whose threads computed for nearly all of the time; None if
+    there was none: a lower rate would make everything look fast.
     """
     import torch
 
@@ -107,8 +102,8 @@ class Memory:
             slice_elements: logits that the loss holds at a time; None: all of them.
         """
         blocks = model.num_layers * model.inner_group_num
-        # Kept for the backward pass of a block: its input, q, k, v, the mixture and its projection,
-        # two sums and two norms (10 H), and the feed-forward before and after the activation.
+        # Kept for the backward pass of a block: its input, q, k, v, the mixture and its projection, two sums and two
+        # norms (10 H), and the feed-forward before and after the activation.
         block = tokens * (10 * model.hidden_size + 2 * model.ffn) * activation_bytes
         kept = tokens * model.hidden_size * activation_bytes
         layers = blocks * kept + block if recompute else blocks * block
@@ -117,8 +112,8 @@ class Memory:
             logits = min(logits, max(slice_elements, model.vocab_size))
         words = 2 * logits * 4  # scores and their gradient
         share = -(-4 * parameters // shards)
-        # A block that every layer uses is gathered once and stays for the whole step, and so do
-        # its gradients until they are scattered: sharding saves the optimizer's state.
+        # A block that every layer uses is gathered once and stays for the whole step, and so do its gradients until
+        # they are scattered: sharding saves the optimizer's state.
         gathered = 4 * parameters if shards > 1 else 0
         return cls(share + gathered, share + gathered, 2 * share, layers + words)
 
@@ -183,27 +178,19 @@ class TrainingEstimate:
 
     parameters: int
     flops_per_step: float
-    compute_s: float
-    """per step"""
-    communication_s: float
-    """per step, that nothing hides"""
+    compute_s: float  # per step
+    communication_s: float  # per step, that nothing hides
     step_s: float
     hours: float
     gpu_hours: float
-    micro_batch_size: int
-    """examples on a device at once"""
-    accumulation: int
-    """micro-batches per device and step"""
-    recompute: bool
-    """whether activations must be recomputed to fit"""
-    memory: Memory
-    """per device"""
-    traffic_bytes: float
-    """sent by each device per step"""
+    micro_batch_size: int  # examples on a device at once
+    accumulation: int  # micro-batches per device and step
+    recompute: bool  # whether activations must be recomputed to fit
+    memory: Memory  # per device
+    traffic_bytes: float  # sent by each device per step
     checkpoint_bytes: int
     tokens: int
-    epochs: float | None
-    """passes over the text; like what follows, None if its size is not known"""
+    epochs: float | None  # passes over the text; like what follows, None if its size is not known
     shard_bytes: float | None
     prepare_core_hours: float | None
 
@@ -229,8 +216,8 @@ def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> Trainin
         gbit = run.network_gbit or device.network_gbit_s
         bytes_per_s, hop_s = min(gbit * 1e9 / 8, bytes_per_s), 20e-6
     transfer_s = traffic / bytes_per_s + 2 * hop_s * math.log2(gpus)
-    # A block that all layers share has its gradient only when the backward pass is over, so
-    # nothing hides the time to send it; but it is as small as one layer.
+    # A block that all layers share has its gradient only when the backward pass is over, so nothing hides the time to
+    # send it; but it is as small as one layer.
     hidden_s = 0.0 if model.sharing == "all" else OVERLAP_SHARE * compute_s
     communication_s = max(0.0, transfer_s - hidden_s)
     step_s = compute_s + communication_s
@@ -261,8 +248,8 @@ def estimate_training(model: ModelConfig, gpus: int, run: ClusterRun) -> Trainin
 def traffic_bytes(parameters: int, processes: int) -> float:
     """Bytes that each process sends in a step, by ring algorithms in float32.
 
-    DDP: an all-reduce of the gradients. FSDP: an all-gather of the weights and a reduce-scatter of
-    the gradients, which together send the same. With sharing, each shared tensor counts once.
+    DDP: an all-reduce of the gradients. FSDP: an all-gather of the weights and a reduce-scatter of the gradients, which
+    together send the same. With sharing, each shared tensor counts once.
     """
     return 2 * (processes - 1) / processes * 4 * parameters
 

@@ -41,27 +41,21 @@ _PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data", "teacher")
 class Step(Generic[T]):
     """What this process computes in one step."""
 
-    batches: Sequence[T]
-    """this process's micro-batches, at least one"""
+    batches: Sequence[T]  # this process's micro-batches, at least one
     loss_of: Callable[[nn.Module, T], tuple[Tensor, Tensor]]
     """the loss of one, divided by the step's global counts, and sums to be reported"""
-    seeds: Sequence[int]
-    """of the dropout of each micro-batch"""
+    seeds: Sequence[int]  # of the dropout of each micro-batch
     lr_factor: float
-    tokens: int
-    """over all processes, without padding"""
-    rests: Sequence[Tensor] = ()
-    """parameters that the step leaves alone, decay and optimizer state included"""
+    tokens: int  # over all processes, without padding
+    rests: Sequence[Tensor] = ()  # parameters that the step leaves alone, decay and optimizer state included
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a step gave, the same on every process."""
 
-    sums: Sequence[float]
-    """what ``loss_of`` reports, over all micro-batches of all processes"""
-    grad_norm: float
-    """before clipping; not finite if nothing was updated"""
+    sums: Sequence[float]  # what ``loss_of`` reports, over all micro-batches of all processes
+    grad_norm: float  # before clipping; not finite if nothing was updated
     seconds: float
 
 
@@ -101,8 +95,7 @@ class Cadence:
     evaluate_steps: int
     save_steps: int = 0
     save_s: float = math.inf
-    max_nonfinite: int = 10
-    """stop after this many steps in a row whose loss or gradient was not finite"""
+    max_nonfinite: int = 10  # stop after this many steps in a row whose loss or gradient was not finite
 
 
 @contextmanager
@@ -259,8 +252,8 @@ def accumulate(
 ) -> Tensor:
     """Run forward and backward of all micro-batches; then gradients are summed over processes.
 
-    The arguments are those of :class:`Step`; returns the sum of the statistics over this process's
-    micro-batches. With a seed for each one's dropout a resumed run needs no stored generator.
+    The arguments are those of :class:`Step`; returns the sum of the statistics over this process's micro-batches. With
+    a seed for each one's dropout a resumed run needs no stored generator.
     """
     total: Tensor | None = None
     for number, (micro_batch, seed) in enumerate(zip(micro_batches, seeds, strict=True)):
@@ -277,8 +270,8 @@ def accumulate(
 def update(parameters: Iterable[Tensor], optimizers: Sequence[Optimizer], clip_norm: float, *, loss: float) -> float:
     """Clip the gradients to a global norm and update, unless loss or gradients are not finite.
 
-    Gradients and loss are the same on every process (they were summed), so all decide alike.
-    Returns the gradients' global norm before clipping; not finite if nothing was updated.
+    Gradients and loss are the same on every process (they were summed), so all decide alike. Returns the gradients'
+    global norm before clipping; not finite if nothing was updated.
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
     norm = float(whole(torch.nn.utils.get_total_norm(gradients)))

@@ -40,13 +40,10 @@ class ProbeScore:
 
     weights: Weights
     features: Features
-    score: float
-    """accuracy on the dev examples, or Pearson's correlation for numbers"""
-    low: float | None = None
-    """lower end of Wilson's 95 % interval of an accuracy"""
+    score: float  # accuracy on the dev examples, or Pearson's correlation for numbers
+    low: float | None = None  # lower end of Wilson's 95 % interval of an accuracy
     high: float | None = None
-    scores: dict[str, float] = field(default_factory=dict)
-    """the task's official scores"""
+    scores: dict[str, float] = field(default_factory=dict)  # the task's official scores
 
 
 @dataclass(frozen=True)
@@ -55,12 +52,9 @@ class ProbeResult:
 
     model: str
     task: str
-    metric: Literal["accuracy", "pearson"]
-    """what ``score`` is"""
-    main_metric: str
-    """the task's own choice among ``scores``"""
-    split: str
-    """that was scored"""
+    metric: Literal["accuracy", "pearson"]  # what ``score`` is
+    main_metric: str  # the task's own choice among ``scores``
+    split: str  # that was scored
     train_examples: int
     dev_examples: int
     probes: tuple[ProbeScore, ...]

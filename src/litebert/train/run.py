@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 RunKind = Literal["pretraining", "fine-tuning"]
 
-_EARLY = ("random",)
-"""What may be in a run folder before its manifest: a comparison with random weights runs first."""
+_EARLY = ("random",)  # what may be in a run folder before its manifest: a comparison with random weights runs first
 
 
 @dataclass
@@ -42,12 +41,9 @@ class TrainState:
     """Where a run stands: what a checkpoint stores besides weights and optimizer."""
 
     step: int = 0
-    tokens: int = 0
-    """tokens trained on, without padding"""
-    elapsed_s: float = 0.0
-    """time in the training loop, over all resumes"""
-    nonfinite_total: int = 0
-    """steps without an update because loss or gradient were not finite"""
+    tokens: int = 0  # tokens trained on, without padding
+    elapsed_s: float = 0.0  # time in the training loop, over all resumes
+    nonfinite_total: int = 0  # steps without an update because loss or gradient were not finite
     nonfinite_in_a_row: int = 0
 
     def kept_steps(self) -> list[int]:

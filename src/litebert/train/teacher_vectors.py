@@ -22,10 +22,8 @@ from litebert.tasks.forms.rows import pair_row, single_row
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.pretraining.objective import inputs_of
 
-TO_ALIGN = 4096
-"""Texts that tell how to turn a teacher's vectors."""
-_LONGEST = 128
-"""Tokens that a model in pretraining reads of a text."""
+TO_ALIGN = 4096  # texts that tell how to turn a teacher's vectors
+_LONGEST = 128  # tokens that a model in pretraining reads of a text
 _AT_ONCE = 64
 _FITTED_AT_ONCE = 1 << 14
 
@@ -33,8 +31,8 @@ _FITTED_AT_ONCE = 1 << 14
 def stored_texts(path: Path) -> Iterator[tuple[str, str | None, FloatArray]]:
     """Read texts and their vectors of length 1 from a file; rows without a vector are left out.
 
-    It has the columns text and embedding, as `litebert embed --out` writes them, and text_pair
-    where a vector is that of two texts read together.
+    It has the columns text and embedding, as `litebert embed --out` writes them, and text_pair where a vector is that
+    of two texts read together.
     """
     size = None
     with progress("reading the teacher's vectors", count_rows(path), "rows") as bar:
@@ -79,8 +77,8 @@ def _direction(value: object) -> FloatArray | None:
 def fitted(vectors: FloatArray, size: int) -> FloatArray:
     """Return vectors [N, D] of length 1 in as many numbers as the student has, float32 [N, size].
 
-    Larger ones are turned into their principal directions (those of most length) and cut there,
-    smaller ones get zeros: cosines stay, or nearly (decision 0017).
+    Larger ones are turned into their principal directions (those of most length) and cut there, smaller ones get zeros:
+    cosines stay, or nearly (decision 0017).
     """
     missing = size - vectors.shape[1]
     if missing >= 0:
@@ -96,8 +94,8 @@ def fitted(vectors: FloatArray, size: int) -> FloatArray:
 def aligned(wanted: FloatArray, own: FloatArray) -> FloatArray:
     """Return the wanted vectors turned towards what the student says of the first texts already.
 
-    A turn keeps every cosine between texts, and the student does not have to learn it: the best
-    one (Procrustes) by how the vectors vary around their means; where they do not, none.
+    A turn keeps every cosine between texts, and the student does not have to learn it: the best one (Procrustes) by how
+    the vectors vary around their means; where they do not, none.
     """
     sample = wanted[: len(own)].astype(np.float64)
     product = (sample - sample.mean(0)).T @ (own - own.mean(0))

@@ -1,8 +1,8 @@
 """How many threads compute: a training that waits for its own threads goes on with fewer.
 
-On a shared machine the threads of a step wait for the one whose core another process has, and a
-small model gains nothing from a second one. Neither shows in processor time (a waiting thread may
-spin), so rates are compared: now and then some steps run with half or twice the threads.
+On a shared machine the threads of a step wait for the one whose core another process has, and a small model gains
+nothing from a second one. Neither shows in processor time (a waiting thread may spin), so rates are compared: now and
+then some steps run with half or twice the threads.
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ import torch
 from litebert.predict.backend import Threads, num_threads
 
 SLICE_S = 0.25
-SLICES = 3
-"""Slices of each number of threads in a trial, taking turns."""
+SLICES = 3  # slices of each number of threads in a trial, taking turns
 FIRST_TRIAL_S = 3.0
 LONGEST_PAUSE_S = 120.0
-SHARE_OF_TRIALS = 0.04
-"""Most of the time that may pass in trials."""
+SHARE_OF_TRIALS = 0.04  # most of the time that may pass in trials
 FEWER_FROM, MORE_FROM = 0.98, 1.10
 """Rate, compared with that of the usual number, from which fewer or more threads are taken."""
 HOPELESS = 0.8
-"""A rival below this share of the usual rate in the first turn is given up: with a large model a
-step may take many seconds, and as many again with half the threads."""
-DROP = 0.7
-"""A rate below this share of that in the last trial calls for another one."""
+"""A rival below this share of the usual rate in the first turn is given up: with a large model a step may take many
+seconds, and as many again with half the threads."""
+DROP = 0.7  # a rate below this share of that in the last trial calls for another one
 
 
 @contextmanager
@@ -46,8 +43,8 @@ def thread_limit(threads: Threads) -> Iterator[None]:
 class ThreadWatch:
     """Finds the number of threads, up to ``limit``, with the highest rate, from steps as they come.
 
-    ``use`` sets the number for the steps that follow; ``tell`` hears that another number than
-    before has become the usual one.
+    ``use`` sets the number for the steps that follow; ``tell`` hears that another number than before has become the
+    usual one.
     """
 
     def __init__(self, limit: int, use: Callable[[int], None], tell: Callable[[int], None] = lambda n: None) -> None:

@@ -25,8 +25,7 @@ _GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
 class Tracker(NamedTuple):
     """One place that shows the numbers of a run; ``metrics.jsonl`` stays the truth."""
 
-    log: Callable[[int, dict[str, float]], object]
-    """takes a step and its numbers, by their grouped names"""
+    log: Callable[[int, dict[str, float]], object]  # takes a step and its numbers, by their grouped names
     close: Callable[[], object]
 
 

@@ -87,8 +87,8 @@ bag) alone, joins the step; 0: never"""
 class Curriculum:
     """Settings that change while training: tables of [share of the run, value] rows.
 
-    On the command line `--curriculum.layers 0 2 0.5 4` is a table of two rows; the flag with
-    nothing after it empties the table of a recipe.
+    On the command line `--curriculum.layers 0 2 0.5 4` is a table of two rows; the flag with nothing after it empties
+    the table of a recipe.
     """
 
     layers: Table = ()
@@ -167,8 +167,8 @@ class Checkpoints:
 class PretrainConfig:
     """Everything that decides a pretraining run.
 
-    The run ends when the first of steps, tokens and budget is used up; progress, which drives the
-    schedule and the curricula, is the largest of the shares used.
+    The run ends when the first of steps, tokens and budget is used up; progress, which drives the schedule and the
+    curricula, is the largest of the shares used.
     """
 
     data: Path

@@ -20,17 +20,14 @@ class Stage:
     """The settings that hold at some moment of a run."""
 
     layers: int
-    length: int
-    """longest example in tokens"""
-    batch_size: int
-    """examples of full length per step"""
+    length: int  # longest example in tokens
+    batch_size: int  # examples of full length per step
     micro_batch_size: int
     mask_rate: float
     lr_factor: float = 1.0
     bag_factor: float = 1.0
     sentence_factor: float = 1.0
-    task: Task | None = None
-    """None: that of the configuration"""
+    task: Task | None = None  # None: that of the configuration
     trainable: Trainable = "all"
 
     @property
@@ -48,8 +45,8 @@ def progress_share(config: PretrainConfig, step: int, tokens: int, elapsed_s: fl
 def stage_at(config: PretrainConfig, model: ModelConfig, share: float) -> Stage:
     """The settings at a share of the run.
 
-    The token budget of a micro-batch, ``micro_batch_size * length`` of the config, holds at every
-    length: short examples come in larger micro-batches.
+    The token budget of a micro-batch, ``micro_batch_size * length`` of the config, holds at every length: short
+    examples come in larger micro-batches.
     """
     table = config.curriculum
     length = round(value_at(table.length, share, config.examples.length))

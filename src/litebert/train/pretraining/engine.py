@@ -33,8 +33,7 @@ from litebert.train.pretraining.results import write_results
 from litebert.train.probe import LiveProbe
 from litebert.train.run import Run
 
-SLOW_STEP_S = 30.0
-"""Slower steps are announced: the recipe is probably not made for this machine."""
+SLOW_STEP_S = 30.0  # slower steps are announced: the recipe is probably not made for this machine
 _WORDS = ("encoder.embeddings.word.", "encoder.embeddings.projection.", "mlm.")
 """What goes on learning while the rest of the weights rests (`curriculum.trainable`)."""
 
@@ -44,16 +43,12 @@ class PretrainResult:
     """How a run ended."""
 
     run: Path
-    model: Path | None
-    """the model folder; None if the run was interrupted"""
+    model: Path | None  # the model folder; None if the run was interrupted
     step: int
     tokens: int
-    elapsed_s: float
-    """time in the training loop"""
-    scores: evaluate.Scores | None
-    """the evaluation at the end; None without dev documents or if interrupted"""
-    interrupted_by: int = 0
-    """signal that stopped the run, 0 if it came to its end"""
+    elapsed_s: float  # time in the training loop
+    scores: evaluate.Scores | None  # the evaluation at the end; None without dev documents or if interrupted
+    interrupted_by: int = 0  # signal that stopped the run, 0 if it came to its end
 
 
 def pretrain(config: PretrainConfig, *, quiet: bool = False) -> PretrainResult:
@@ -137,8 +132,8 @@ class Pretraining:
         with closing(self.feed), closing(self.pairs):
             signum = self.loop.train()
         if not signum:
-            # A run may be too short for its last stage. The state is left alone: the checkpoint
-            # is written already, and a run that is resumed at its end comes here again.
+            # A run may be too short for its last stage. The state is left alone: the checkpoint is written already, and
+            # a run that is resumed at its end comes here again.
             self._deepen(self.shape.num_layers)
         if not signum and self.dev.has_documents:
             try:

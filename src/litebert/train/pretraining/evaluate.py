@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from litebert.common.signals import StopRequest
 from litebert.data.batches.example import Batch, ExampleConfig, MaskConfig, Rules, Task, Vocabulary
 from litebert.data.batches.loader import Loader
-from litebert.data.batches.surface import length_rule, overlap_rule
+from litebert.data.batches.pairs import length_rule, overlap_rule
 from litebert.data.corpus.shards import ShardSet
 from litebert.dist.replica import Replica
 from litebert.model.config import IGNORED_LABEL
@@ -36,14 +36,11 @@ EVALUATION_SEED = 20190926
 class Scores:
     """What an evaluation found. Accuracies are shares; losses are nats per token."""
 
-    mlm_loss: float
-    """over all predicted tokens"""
+    mlm_loss: float  # over all predicted tokens
     mlm_accuracy: float
-    masked_loss: float
-    """where the input is [MASK]: nothing to copy there"""
+    masked_loss: float  # where the input is [MASK]: nothing to copy there
     masked_accuracy: float
-    unigram_loss: float
-    """where the input is [MASK], of a model that knows nothing but word frequencies"""
+    unigram_loss: float  # where the input is [MASK], of a model that knows nothing but word frequencies
     sop_accuracy: float | None = None
     nsp_accuracy: float | None = None
     predictions: int = 0
@@ -51,8 +48,7 @@ class Scores:
     nsp_pairs: int = 0
     sop_length_rule: float | None = None
     """what "the first segment is longer, so they are swapped" reaches on the SOP pairs"""
-    nsp_overlap_rule: float | None = None
-    """what "few words in common" reaches on the NSP pairs with the best threshold"""
+    nsp_overlap_rule: float | None = None  # what "few words in common" reaches on the NSP pairs with the best threshold
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,7 @@ class FinalEvaluation:
     """The evaluation at the end of a run, which a resumed run need not repeat."""
 
     step: int
-    examples: int
-    """of each kind that were asked for"""
+    examples: int  # of each kind that were asked for
     scores: Scores
 
 
@@ -72,14 +67,11 @@ class RunState(TrainState):
     best_value: float | None = None
     best_step: int | None = None
     best_metric: Metric | None = None
-    left_plateau_step: int | None = None
-    """when the model was first better than word frequencies"""
+    left_plateau_step: int | None = None  # when the model was first better than word frequencies
     plateau_reported: bool = False
-    depth: int = 0
-    """layers that have run at once so far"""
+    depth: int = 0  # layers that have run at once so far
     feed: FeedPosition = field(default_factory=FeedPosition)
-    pairs: FeedPosition = field(default_factory=FeedPosition)
-    """where the batches of short pairs stand"""
+    pairs: FeedPosition = field(default_factory=FeedPosition)  # where the batches of short pairs stand
     final: FinalEvaluation | None = None
 
     def kept_steps(self) -> list[int]:
@@ -146,8 +138,7 @@ class DevSet:
         return rule(self.batches(task, num_examples))
 
 
-NEVER = StopRequest()
-"""For an evaluation that no signal ends."""
+NEVER = StopRequest()  # for an evaluation that no signal ends
 
 
 class EvaluationStopped(Exception):
@@ -204,8 +195,8 @@ def _sums_of(
 ) -> Tensor:
     """Run a batch, predicting words only where asked for; float64 sums, else 0 for the words.
 
-    Right and all pairs; loss, right and all predictions; where the input is [MASK] loss, right,
-    loss of the unigram model and all.
+    Right and all pairs; loss, right and all predictions; where the input is [MASK] loss, right, loss of the unigram
+    model and all.
     """
     device = inputs[0].device
     positions = torch.from_numpy(batch.masked_positions).to(device) if words else None

@@ -20,12 +20,9 @@ from litebert.train.pretraining.curriculum import Stage
 class FeedPosition:
     """Where the data stands: all that a checkpoint needs to know of it."""
 
-    stage: int = 0
-    """how often length, micro-batch size or task have changed; each stage has its own order"""
-    batch: int = 0
-    """global micro-batches of this stage that are used up"""
-    length: int = 0
-    """0 before the first step"""
+    stage: int = 0  # how often length, micro-batch size or task have changed; each stage has its own order
+    batch: int = 0  # global micro-batches of this stage that are used up
+    length: int = 0  # 0 before the first step
     micro_batch_size: int = 0
     task: Task | None = None
 
@@ -33,9 +30,9 @@ class FeedPosition:
 class Feed:
     """Hands out the micro-batches of each step; ranks together see the same global batches.
 
-    A step of k micro-batches uses k positions. If the number of processes divides k, each process
-    takes every R-th one; else each takes its rows of every one. ``accumulation`` is the number of
-    shares that each of these is cut into, in the same order.
+    A step of k micro-batches uses k positions. If the number of processes divides k, each process takes every R-th one;
+    else each takes its rows of every one. ``accumulation`` is the number of shares that each of these is cut into, in
+    the same order.
     """
 
     def __init__(
@@ -142,8 +139,8 @@ def shares_of(batch: Batch, num_shares: int) -> list[Batch]:
 def rows_of(batch: Batch, share: int, num_shares: int) -> Batch:
     """One of ``num_shares`` nearly equal shares of a batch's rows.
 
-    A share without rows becomes one row without labels and address: it costs a little and changes
-    nothing, and the process still takes share in what all processes do together.
+    A share without rows becomes one row without labels and address: it costs a little and changes nothing, and the
+    process still takes share in what all processes do together.
     """
     num_rows, length = batch.input_ids.shape
     first, last = num_rows * share // num_shares, num_rows * (share + 1) // num_shares

@@ -14,8 +14,7 @@ from litebert.train.pretraining.objective import STATISTICS, Bag
 if TYPE_CHECKING:
     from litebert.train.pretraining.evaluate import RunState, Scores
 
-MARGIN_NATS = 0.1
-"""How far below the unigram loss a model must be to have left the plateau."""
+MARGIN_NATS = 0.1  # how far below the unigram loss a model must be to have left the plateau
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,7 @@ class StepWork:
     wait_s: float
     flops: float
     bag: Bag | None = None
-    short: Stage | None = None
-    """of the batches of short pairs in it"""
+    short: Stage | None = None  # of the batches of short pairs in it
     taught: int = 0
 
 
@@ -96,8 +94,8 @@ def watch_plateau(
 ) -> tuple[str, str] | None:
     """Update the state with an evaluation; an event's name and a line for people, if any.
 
-    A model at the plateau predicts by word frequency alone. Only places where the input is [MASK]
-    count: at the others a model may copy what it sees, which is not understanding either.
+    A model at the plateau predicts by word frequency alone. Only places where the input is [MASK] count: at the others
+    a model may copy what it sees, which is not understanding either.
     """
     if state.left_plateau_step is not None:
         return None

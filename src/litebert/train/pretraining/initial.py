@@ -20,22 +20,14 @@ from litebert.model.sharing import SharingPlan
 
 SHORTEST_WAVE_TOKENS = 2.86
 LONGEST_WAVE_TOKENS = 512.0
-POSITION_TO_WORD = 2.5
-"""Amplitude of the positions' waves in standard deviations of the words: positions prevail."""
-PEAK_SCORE = 8.0
-"""Attention score of the neighbour by position alone: a weight e^8 times that of the others."""
-USED_WAVES = 0.4
-"""Share of the waves, shortest first, that heads compare: long ones tell neighbours little."""
-WINDOW = 2
-"""Tokens to each side that count, the second half as much as the first."""
-MOST_CONTEXTS = 2048
-"""Columns of the counts on each side: the most frequent pieces."""
-MOST_TOKENS = 10_000_000
-"""Tokens that are counted; more change little."""
-CONTEXT_POWER = 0.75
-"""Frequent contexts weigh less than their share."""
-ROUNDS = 4
-"""Of the power iteration, enough for spectra as flat as those of words."""
+POSITION_TO_WORD = 2.5  # amplitude of the positions' waves in standard deviations of the words: positions prevail
+PEAK_SCORE = 8.0  # attention score of the neighbour by position alone: a weight e^8 times that of the others
+USED_WAVES = 0.4  # share of the waves, shortest first, that heads compare: long ones tell neighbours little
+WINDOW = 2  # tokens to each side that count, the second half as much as the first
+MOST_CONTEXTS = 2048  # columns of the counts on each side: the most frequent pieces
+MOST_TOKENS = 10_000_000  # tokens that are counted; more change little
+CONTEXT_POWER = 0.75  # frequent contexts weigh less than their share
+ROUNDS = 4  # of the power iteration, enough for spectra as flat as those of words
 _COUNTED_AT_ONCE = 2_000_000
 _ROWS_AT_ONCE = 8192
 _SETS = ("attention", "feed_forward", "norms")
@@ -83,8 +75,8 @@ def look_at_neighbours(encoder: Encoder, generator: torch.Generator, most_heads:
 def new_sets(plan: SharingPlan, before: int, after: int) -> Iterator[tuple[str, int, int]]:
     """The parameter sets that begin to run when ``before`` layers become ``after``.
 
-    Yields (kind, set, set it begins as). The new layers repeat the old ones from the first on, as
-    a block that all layers share does; a set that has run already stays as it is.
+    Yields (kind, set, set it begins as). The new layers repeat the old ones from the first on, as a block that all
+    layers share does; a set that has run already stays as it is.
 
     >>> from litebert.model.sharing import plan
     >>> list(new_sets(plan("ffn", 3), 2, 3))
@@ -183,9 +175,9 @@ def start_from_contexts(
 ) -> None:
     """Fill a word table [V, E] from the training text; pieces that do not occur stay as drawn.
 
-    A fresh table says nothing about words, so the first thing a training learns is which are alike.
-    Counts say so in seconds: pointwise mutual information of pieces that stand near each other,
-    factorised (Levy and Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization").
+    A fresh table says nothing about words, so the first thing a training learns is which are alike. Counts say so in
+    seconds: pointwise mutual information of pieces that stand near each other, factorised (Levy and Goldberg 2014,
+    "Neural Word Embedding as Implicit Matrix Factorization").
     """
     counts = context_counts(corpora, words.num_embeddings)
     vectors, is_known = context_vectors(counts, words.embedding_dim, generator)
@@ -212,9 +204,9 @@ def context_counts(corpora: Sequence[ShardSet], vocab_size: int) -> Tensor:
 def context_vectors(counts: Tensor, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Vectors [V, width] of standard deviation 1 and which pieces have one, from [V, contexts].
 
-    The counts are used up: beside a large vocabulary there is no room for another such table.
-    The directions are those of the largest singular values, all made equally wide: what few words
-    share would drown in what all do. Lengths are halfway to equal.
+    The counts are used up: beside a large vocabulary there is no room for another such table. The directions are those
+    of the largest singular values, all made equally wide: what few words share would drown in what all do. Lengths are
+    halfway to equal.
     """
     shares = counts.sum(0) ** CONTEXT_POWER
     information = counts.div_(counts.sum(1, keepdim=True)).div_(shares / shares.sum()).log_()

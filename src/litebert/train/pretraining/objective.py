@@ -67,12 +67,9 @@ class Bag:
     """The bag-of-words loss: [CLS] predicts the words of its example (Ma et al., 2401.11248)."""
 
     weight: float
-    num_examples: int
-    """of the step over all micro-batches and processes"""
-    piece_weights_V: Tensor
-    """float32, see :func:`piece_weights`"""
-    masked_only: bool = False
-    """only the masked words are in the bag"""
+    num_examples: int  # of the step over all micro-batches and processes
+    piece_weights_V: Tensor  # float32, see :func:`piece_weights`
+    masked_only: bool = False  # only the masked words are in the bag
 
     def inputs(self, batch: Batch) -> dict[str, Tensor]:
         """The words of each example as they were before masking, and their shares: both [B, S].
@@ -93,8 +90,8 @@ class Bag:
 def piece_weights(counts: np.ndarray, special_ids: Sequence[int], frequency: float, exponent: float = 0.5) -> Tensor:
     """How much each piece counts in a bag: min(1, (frequency / its own) ** exponent); float32 [V].
 
-    ``counts``, int64 [V], is how often each occurs in the training text. Frequent pieces say little
-    of an example; specials say nothing and get 0.
+    ``counts``, int64 [V], is how often each occurs in the training text. Frequent pieces say little of an example;
+    specials say nothing and get 0.
     """
     own = np.maximum(counts, 1) / max(1, counts.sum())
     weights = np.minimum(1.0, (frequency / own) ** exponent)
@@ -107,16 +104,13 @@ class PretrainingLoss:
     """Weighted sums divided by counts over the whole step, so that any split of it agrees."""
 
     objective: Objective
-    num_predictions: int
-    """of the step over all micro-batches and processes, as the other numbers"""
-    num_pairs: int
-    """with a label; 0 without a sentence task"""
+    num_predictions: int  # of the step over all micro-batches and processes, as the other numbers
+    num_pairs: int  # with a label; 0 without a sentence task
     stage: Stage
     device: torch.device
     precision: Precision = "float32"
     bag: Bag | None = None
-    num_taught: int = 0
-    """texts that a teacher has a vector for"""
+    num_taught: int = 0  # texts that a teacher has a vector for
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss to differentiate, and the sums named in ``STATISTICS``, float64."""

@@ -21,19 +21,16 @@ from litebert.train.pretraining.config import MOST_EXAMPLES
 from litebert.train.pretraining.evaluate import DevSet, Scores, evaluate
 from litebert.train.pretraining.setup import check_vocabulary, documents_to_evaluate, verify_corpora
 
-TOGETHER = "together"
-"""What the scores over several corpora are called."""
+TOGETHER = "together"  # what the scores over several corpora are called
 
 
 @dataclass(frozen=True)
 class CorpusScores:
     """What a model knows of one corpus, or of all together, by one reading of the rules."""
 
-    corpus: str
-    """folder of the shards, or "together": documents of all by their number of tokens"""
+    corpus: str  # folder of the shards, or "together": documents of all by their number of tokens
     rules: Rules
-    length: int
-    """longest example in tokens"""
+    length: int  # longest example in tokens
     scores: Scores
 
     def record(self) -> dict[str, object]:

@@ -31,8 +31,8 @@ from litebert.train.teacher_vectors import TaughtTexts
 _FREE_SETTINGS = ("hidden_dropout", "attention_dropout")
 """What may differ from the model that continued pretraining starts from."""
 _FREE_IF_SHARED = ("num_layers", "sharing", "num_groups")
-"""What else may differ where one layer repeats: the paper starts deep models from shallow ones, and
-every layer of its own may begin as that layer."""
+"""What else may differ where one layer repeats: the paper starts deep models from shallow ones, and every layer of its
+own may begin as that layer."""
 
 _FIXED_SETTINGS = (
     *("seed", "weights", "optimizer.name", "optimizer.bias_correction"),
@@ -45,8 +45,7 @@ _FIXED_SETTINGS = (
 class Corpora:
     """The opened shards of a run."""
 
-    train: tuple[tuple[ShardSet, float], ...]
-    """with their weights"""
+    train: tuple[tuple[ShardSet, float], ...]  # with their weights
     dev: tuple[ShardSet, ...]
     tokenizer: Tokenizer
     tokenizer_folder: Path
