@@ -14,7 +14,7 @@ from litebert.common.delimited import Dialect, NumberedRecords
 from litebert.common.errors import ConfigError, DataError, InputError, MissingFileError, suggestion
 from litebert.common.files import write_json_lines
 from litebert.common.rows import RowFormat, describe_table, read_rows_or_errors, row_format
-from litebert.tasks.base import Example, Examples, Form, Predictions, Value
+from litebert.tasks.base import Example, Examples, Form, Predictions, Scores, Value
 from litebert.tasks.custom_config import CustomConfig, form_kind
 from litebert.tasks.forms.kinds import FORMS
 from litebert.tasks.forms.requests import UNKNOWN_LABEL, Cells, Columns, RowError, split_cell
@@ -26,15 +26,11 @@ from litebert.tasks.task_data import require_gold, score_by_row
 
 @dataclass(frozen=True)
 class CustomTask:
-    """A task that a TOML file describes; ``folder`` is the file's, with the data files.
-
-    ``data`` is another place to look for them, where labels are to be found in the files.
-    """
+    """A task that a TOML file describes."""
 
     config: CustomConfig
-    folder: Path
-    data: Path | None = None
-
+    folder: Path  # of the file, with the data files
+    data: Path | None = None  # another place to look for them, where labels are to be found in the files
     eval_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
 
@@ -51,22 +47,19 @@ class CustomTask:
     @property
     def form(self) -> Form:
         """Features and decoding of the kind."""
-        config = self.config
-        kind = form_kind(config.kind)
+        config, kind = self.config, form_kind(self.config.kind)
         labels = tuple(self.label_counts) if FORMS[kind].needs_labels else ()
         if kind == "token_classification":
             check_tags(labels, f"task {self.name}")
-        return FORMS[kind](labels=labels).changed(
-            may_be_unanswerable=config.unanswerable, score_range=config.score_range
-        )
+        form = FORMS[kind](labels=labels)
+        return form.changed(may_be_unanswerable=config.unanswerable, score_range=config.score_range)
 
     @cached_property
     def label_counts(self) -> Mapping[str, int]:
         """The labels in their order; how many rows (or words) have each, where they were found."""
         if self.config.labels:
             return dict.fromkeys(self.config.labels, 0)
-        path = self._file(self.data or self.folder, "train")
-        column = self.config.columns.label
+        path, column = self._file(self.data or self.folder, "train"), self.config.columns.label
         assert column is not None, "the task file was checked for it"
         found, num_rows, columns = Counter[str](), 0, dict[str, None]()
         for _, row in self.rows(path):
@@ -129,9 +122,7 @@ class CustomTask:
         is_cut = self.config.files.dev is None and split in ("train", "dev") and path != data
         training, form, config = split == "train", self.form, self.config
         columns = asdict(config.columns if training else config.dev_columns or config.columns)
-        examples = []
-        found: set[str] = set()
-        num_rows, unknown = 0, Counter[str]()
+        examples, found, num_rows, unknown = list[Example](), set[str](), 0, Counter[str]()
         for index, (number, row) in enumerate(self.rows(path)):
             if isinstance(row, DataError):
                 problems.add(path, number, "malformed row", str(row))
@@ -161,10 +152,8 @@ class CustomTask:
         if not examples:
             last = problems.problems[-1].line() if len(problems) else "the file has no rows"
             part = f" (its {split} part)" if is_cut else ""
-            raise DataError(
-                f"task {self.name}: no usable row in {path}{part} (columns: "
-                f"{', '.join(sorted(found))}); last fault: {last}"
-            )
+            names = ", ".join(sorted(found))
+            raise DataError(f"task {self.name}: no usable row in {path}{part} (columns: {names}); last fault: {last}")
         if split == "dev" and config.files.corpus is not None:
             examples += self._documents(data, columns, problems)
         return examples
@@ -202,25 +191,22 @@ class CustomTask:
         return Dialect(self.config.files.delimiter, self.config.files.encoding)
 
     def _format(self, path: Path, by_name: bool = False) -> RowFormat:
-        tags = self.config.kind == "token_classification"
         given = self.config.files.format
-        text = given or ("conll" if tags else "csv")
-        return row_format(path, text) if by_name or given is None else given
+        usual: RowFormat = "conll" if self.config.kind == "token_classification" else "csv"
+        return row_format(path, given or usual) if by_name or given is None else given
 
     def _names_in(self, value: object) -> tuple[str, ...]:
         """Return the labels in a cell."""
-        if self.config.kind in ("multi_label", "token_classification"):
-            separator = self.config.label_separator if self.config.kind == "multi_label" else None
-            return split_cell(value, separator)
+        if self.config.kind == "multi_label":
+            return split_cell(value, self.config.label_separator)
+        if self.config.kind == "token_classification":
+            return split_cell(value, None)
         return ("" if value is None else str(value).strip(),)
 
     def _is_dev(self, example: Example) -> bool:
-        """Whether a row of a file that is cut belongs to dev: a function of its text and the seed.
-
-        Questions about one passage stay together.
-        """
+        """Whether a row of a file that is cut belongs to dev: a function of its text and the seed."""
         texts = [example.text or " ".join(example.words)]
-        if self.config.kind not in ("span_extraction", "multiple_choice"):
+        if self.config.kind not in ("span_extraction", "multiple_choice"):  # questions on a passage stay together
             texts.append(example.text_pair or "")
         files = self.config.files
         key = "\0".join([str(files.split_seed), *(" ".join(text.split()) for text in texts)])
@@ -238,7 +224,7 @@ class CustomTask:
             reason = f"labels that are not numbers ({named}); check columns.label"
         raise DataError(f'{path}: {total:,} of {num_rows:,} rows have {reason}, or set other_labels = "skip"')
 
-    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> Scores:
         """Return the metrics of the kind."""
         require_gold(examples, f"task {self.name}: row", "label")
         scores = self.form.score(examples, predictions)
@@ -249,22 +235,13 @@ class CustomTask:
 
     def write_predictions(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write JSON lines with ``id``, ``prediction`` and what the form says beside it."""
-        form = self.form
-        rows = [
-            {"id": p.id, "prediction": form.written(p), **form.describe(e, p)}
-            for e, p in zip(examples, predictions, strict=True)
-        ]
-        path = folder / f"{split}-predictions.jsonl"
+        form, path, pairs = self.form, folder / f"{split}-predictions.jsonl", zip(examples, predictions, strict=True)
+        rows = [{"id": p.id, "prediction": form.written(p), **form.describe(e, p)} for e, p in pairs]
         write_json_lines(path, rows)
         return [path]
 
-    def score_file(
-        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
-    ) -> dict[str, float]:
-        """Score a file with ``id`` (row from 0) and ``prediction`` in the labels' own words.
-
-        A number is the index of an option from 0, as :meth:`write_predictions` writes it.
-        """
+    def score_file(self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems) -> Scores:
+        """Score a file with ``id`` (row from 0) and ``prediction``: labels in their own words, options as written."""
         form, separator = self.form, self.config.label_separator
 
         def read(value: object, example: Example) -> Value:

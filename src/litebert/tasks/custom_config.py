@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -33,8 +33,8 @@ class CustomFiles:
     test: str | None = None
     """Rows without labels to predict."""
     dev_share: float = 0.1
-    """Share of ``train`` that is dev where there is no ``dev``, by a hash of each row's text: a row
-    stays where it is when others are added."""
+    """Share of ``train`` that is dev where there is no ``dev``, by a hash of each row's text: a row stays where it is
+    when others are added."""
     split_seed: int = 0
     """Another number cuts ``train`` in another way."""
     corpus: str | None = None
@@ -113,8 +113,9 @@ class CustomConfig:
         files, is_tagged = config.files, config.kind == "token_classification"
         if is_tagged and (files.format or row_format(files.train, "conll")) == "conll":
             # Its columns have names of their own.
-            named = {key: value for key, value in asdict(config.columns).items() if value}
-            columns = CustomColumns(**({"words": "words", "label": "tags"} | named))
+            columns = replace(
+                config.columns, words=config.columns.words or "words", label=config.columns.label or "tags"
+            )
             config = replace(config, columns=columns)
         config.check(str(path))
         return config
@@ -122,9 +123,8 @@ class CustomConfig:
     def check(self, source: str) -> None:
         """Raise ConfigError if the kind needs something that is not there."""
         form = FORMS[form_kind(self.kind)]
-        files = self.files
-        Dialect(files.delimiter, files.encoding).check(source)
-        check_range(files, "0 or more and less than 1", "dev_share", table="files")
+        Dialect(self.files.delimiter, self.files.encoding).check(source)
+        check_range(self.files, "0 or more and less than 1", "dev_share", table="files")
         if self.metric in LOWER_IS_BETTER:
             raise ConfigError(f"{source}: of '{self.metric}' less is better; use negative_mse")
         for column in (*form.columns, *(("text_pair",) if self.kind == PAIRS else ())):
@@ -154,9 +154,8 @@ class CustomConfig:
                 raise ConfigError(f"{source}: columns.label needs score_range = [lowest, highest], such as [0, 5]")
         judged = self.dev_columns or self.columns
         if not judged.text_pair or (self.dev_columns and not self.files.dev):
-            raise ConfigError(
-                f"{source}: dev needs pairs to score by: files.dev, with columns.text_pair (or dev_columns.text_pair)"
-            )
+            needed = "files.dev, with columns.text_pair (or dev_columns.text_pair)"
+            raise ConfigError(f"{source}: dev needs pairs to score by: {needed}")
 
 
 def form_kind(kind: CustomKind) -> Kind:

@@ -1,7 +1,4 @@
-"""Classification, correlation and tagging metrics, equal to scikit-learn's and scipy's.
-
-With numpy alone: neither library is a dependency; the parity tests hold them against both.
-"""
+"""Classification, correlation and tagging metrics with numpy alone, equal to scikit-learn's and scipy's."""
 
 from __future__ import annotations
 
@@ -42,8 +39,7 @@ def matthews(gold: Values, predicted: Values) -> float:
     classes, codes = np.unique(np.stack(_aligned(gold, predicted)), return_inverse=True)
     gold_codes, predicted_codes = codes.reshape(2, -1)
     confusion = np.array(confusion_matrix(gold_codes, predicted_codes, len(classes)), np.float64)
-    gold_counts, predicted_counts = confusion.sum(axis=1), confusion.sum(axis=0)
-    total = float(confusion.sum())
+    gold_counts, predicted_counts, total = confusion.sum(axis=1), confusion.sum(axis=0), float(confusion.sum())
     covariance = float(np.trace(confusion)) * total - gold_counts @ predicted_counts
     gold_spread = total**2 - gold_counts @ gold_counts
     predicted_spread = total**2 - predicted_counts @ predicted_counts
@@ -78,11 +74,7 @@ def multi_label_scores(gold: Floats, predicted: Floats) -> dict[str, float]:
 
 
 def retrieval_scores(ranks: Sequence[Sequence[float]]) -> dict[str, float]:
-    """Return means over queries, of the ranks (from 1) at which each one's documents stand.
-
-    ``recall_at_k`` is the share of its documents among the first k, ``mrr`` one by the rank of the
-    first of them, ``ndcg_at_10`` the gain of those among the first ten by the best there could be.
-    """
+    """Return recall, MRR and nDCG as means over queries, of the ranks (from 1) at which each one's documents stand."""
     found = {f"recall_at_{k}": [sum(r <= k for r in own) / len(own) for own in ranks] for k in (1, 10, 100)}
     found["mrr"] = [1 / min(own) for own in ranks]
     found["ndcg_at_10"] = [_gain(own) / _gain(range(1, len(own) + 1)) for own in ranks]
@@ -101,8 +93,7 @@ def check_tags(tags: Sequence[str], source: str) -> None:
     """Refuse tags with the prefix at their end: they would be scored as something else."""
     parts = [tag.rpartition("-") for tag in tags if "-" in tag]
     if any(first not in _PREFIXES and last in _PREFIXES for first, _, last in parts):
-        shown = ", ".join(tags[:4])
-        raise DataError(f"{source}: tags such as {shown}: write B-PER, not PER-B")
+        raise DataError(f"{source}: tags such as {', '.join(tags[:4])}: write B-PER, not PER-B")
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
@@ -157,9 +148,7 @@ def confusion_matrix(gold: Values, predicted: Values, num_labels: int) -> list[l
 
 def _mean_ranks(values: Values) -> Floats:
     _, codes, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
-    last = np.cumsum(counts).astype(np.float64)
-    ranks: Floats = (last - (counts - 1) / 2)[codes]
-    return ranks
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[codes], np.float64)
 
 
 def _aligned(gold: Values, predicted: Values) -> tuple[Floats, Floats]:

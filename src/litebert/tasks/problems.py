@@ -26,8 +26,7 @@ class RowProblem:
     def line(self) -> str:
         """Return the problem as one line for people."""
         detail = f": {self.detail}" if self.detail else ""
-        fate = "kept" if self.kept else "skipped"
-        return f"{self.file}:{self.row}: {self.reason}{detail} ({fate})"
+        return f"{self.file}:{self.row}: {self.reason}{detail} ({'kept' if self.kept else 'skipped'})"
 
 
 class RowProblems:
@@ -42,11 +41,7 @@ class RowProblems:
         return len(self.problems)
 
     def add(self, path: Path, row: int, reason: str, detail: str = "", kept: bool = False) -> None:
-        """Note a bad row, or stop at it when strict.
-
-        Rows are lines (or questions, in nested files) from 1; a reason has the same words for the
-        same fault; an example that is ``kept`` is used nevertheless.
-        """
+        """Note a bad row (a line or question, from 1), or stop at it when strict; a ``kept`` one is used anyhow."""
         if self.strict:
             what = f"{reason}: {detail}" if detail else reason
             raise DataError(f"{path}:{row}: {what}; fix the row or run without --strict")
@@ -55,11 +50,8 @@ class RowProblems:
             self.problems.append(RowProblem(str(path), row, reason, detail, kept))
 
     def check_text(self, path: Path, row: int, text: str, what: str, training: bool) -> bool:
-        """Check that a text is neither empty nor absurdly long; return whether to use the row.
-
-        In training such a row is left out; in evaluation it is kept, because the official scripts count every row.
-        """
-        # Splitting is only worth its time where that many words could be.
+        """Check that a text is neither empty nor absurdly long; return whether to use the row."""
+        # In evaluation every row is kept: the official scripts count it. Only a long text is worth splitting.
         num_words = len(text.split()) if len(text) > 2 * MAX_WORDS else 0
         if num_words > MAX_WORDS:
             detail = f"{num_words:,} words, more than {MAX_WORDS:,}"

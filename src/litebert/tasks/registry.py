@@ -16,10 +16,7 @@ TASK_NAMES = (*GLUE_TASKS, *SQUAD_TASKS, *RACE_TASKS)
 
 
 def find_task(name: str, data: Path | None = None) -> Task:
-    """Return a benchmark task by name, or the task that a TOML file describes.
-
-    ``data`` is where its files are, if not beside it: labels may have to be found in them.
-    """
+    """Return a benchmark task by name, or the task that a TOML file describes; ``data``: where its files are."""
     known: dict[str, Task] = {**GLUE_TASKS, **SQUAD_TASKS, **RACE_TASKS}
     if name in known:
         return known[name]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from litebert.common.errors import InputError, MissingFileError
 from litebert.common.rng import rng
-from litebert.tasks.base import Example, Examples, Features, Form, Outputs, Prediction, Task
+from litebert.tasks.base import Example, Examples, Features, Form, Outputs, Prediction, Predictions, Said, Scores, Task
 from litebert.tasks.metrics import precision_recall_f1
 from litebert.tasks.problems import RowProblems
 from litebert.text.coverage import Coverage
@@ -45,8 +45,7 @@ class TaskSplit:
 
     def coverage(self, tokenizer: Tokenizer) -> Coverage:
         """Count the tokens that the vocabulary does not know."""
-        rows = (row.ids for feature in self.features for row in feature.rows)
-        return Coverage.of(rows, tokenizer)
+        return Coverage.of((row.ids for feature in self.features for row in feature.rows), tokenizer)
 
     def fingerprint(self) -> str:
         """Hash of the ids and targets, so that a resumed run can tell that its data changed."""
@@ -71,17 +70,14 @@ def _chosen(total: int, count: int, purpose: str) -> list[int]:
     return sorted(rng(0, purpose).permutation(total)[:count].tolist())
 
 
-def score_split(task: Task, split: TaskSplit, outputs: Sequence[Outputs]) -> tuple[dict[str, float], list[Prediction]]:
+def score_split(task: Task, split: TaskSplit, outputs: Said) -> tuple[Scores, list[Prediction]]:
     """Decode outputs and return the official scores and the predictions."""
     predictions = task.form.decode(split.examples, split.features, outputs)
     return task.score(split.examples, predictions), predictions
 
 
 def read_splits(task: Task, data: Path, split: str | None, problems: RowProblems) -> list[tuple[str, list[Example]]]:
-    """Read one split or, without its name, all that have labels.
-
-    Of those only the first must exist (MNLI has a second one); a file is one split.
-    """
+    """Read one split or, without its name, all with labels, of which only the first must exist; a file is one split."""
     first, *others = task.eval_splits
     found = [(split or first, task.read(data, split or first, problems))]
     for name in () if split is not None or data.is_file() else others:
@@ -104,10 +100,7 @@ def are_unnamed(labels: Sequence[str]) -> bool:
 def label_order(
     found: Sequence[str], wanted: Sequence[str], task: str, model: str = "the model"
 ) -> tuple[int, ...] | None:
-    """Return at which output of a model each label of a task stands; None: in the task's order.
-
-    ``found`` are the model's labels in the order of its outputs; those without names are taken
-    to be in the task's order. An InputError says that they are other labels, or not as many.
+    """Return at which output of a model each label of a task stands; None: in the task's order, also if without names.
 
     >>> label_order(("yes", "no"), ("no", "yes"), "mine")
     (1, 0)
@@ -131,7 +124,7 @@ def in_order(outputs: Outputs, order: Sequence[int] | None) -> Outputs:
     return {k: v[..., list(order)] if k in by_label else v for k, v in outputs.items()}
 
 
-def scores_by_class(form: Form, examples: Examples, predictions: Sequence[Prediction]) -> list[dict[str, object]]:
+def scores_by_class(form: Form, examples: Examples, predictions: Predictions) -> list[dict[str, object]]:
     """Return precision, recall, F1 and the number of each class, label or type of entity."""
     right, said, gold = Counter[object](), Counter[object](), Counter[object]()
     for example, prediction in zip(examples, predictions, strict=True):
@@ -147,14 +140,11 @@ def scores_by_class(form: Form, examples: Examples, predictions: Sequence[Predic
 
 
 def worst_mistakes(
-    form: Form, examples: Examples, predictions: Sequence[Prediction], count: int = 20
+    form: Form, examples: Examples, predictions: Predictions, count: int = 20
 ) -> list[dict[str, object]]:
     """Return the wrong predictions the model was surest of, worst first."""
-    judged = [
-        (form.badness(example, prediction), example, prediction)
-        for example, prediction in zip(examples, predictions, strict=True)
-        if example.gold is not None
-    ]
+    pairs = zip(examples, predictions, strict=True)
+    judged = [(form.badness(e, p), e, p) for e, p in pairs if e.gold is not None]
     ranked = sorted((one for one in judged if one[0] > 0), key=lambda one: -one[0])
     return [
         {

@@ -11,6 +11,9 @@ from litebert.common.errors import DataError
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+Golds = Mapping[str, Sequence[str]]
+Texts = Mapping[str, str]
+Numbers = Mapping[str, float]
 
 
 def normalize_answer(text: str) -> str:
@@ -33,26 +36,18 @@ def token_f1(gold: str, predicted: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def squad1_scores(golds: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
-    """Return ``exact_match`` and ``f1`` in percent, as the v1.1 script does.
-
-    The best of a question's gold answers counts; a question without a prediction scores 0.
-    """
+def squad1_scores(golds: Golds, predictions: Texts) -> dict[str, float]:
+    """Return ``exact_match`` and ``f1`` by each question's best gold in percent, as the v1.1 script; unanswered: 0."""
     exact = f1 = 0.0
     for question, answers in golds.items():
-        predicted = predictions.get(question)
-        if predicted is None or not answers:
-            continue
-        exact += max(exact_match(answer, predicted) for answer in answers)
-        f1 += max(token_f1(answer, predicted) for answer in answers)
+        if answers and (predicted := predictions.get(question)) is not None:
+            exact += max(exact_match(answer, predicted) for answer in answers)
+            f1 += max(token_f1(answer, predicted) for answer in answers)
     return {"exact_match": 100.0 * exact / len(golds), "f1": 100.0 * f1 / len(golds)}
 
 
 def squad2_scores(
-    golds: Mapping[str, Sequence[str]],
-    predictions: Mapping[str, str],
-    no_answer: Mapping[str, float] | None = None,
-    threshold: float = 1.0,
+    golds: Golds, predictions: Texts, no_answer: Numbers | None = None, threshold: float = 1.0
 ) -> dict[str, float]:
     """Return the figures of the v2.0 script, in percent.
 
@@ -77,11 +72,8 @@ def squad2_scores(
         if not questions:
             continue
         for name, found in raw.items():
-            total = sum(
-                found[question] if odds[question] <= threshold else float(not answerable[question])
-                for question in questions
-            )
-            scores[f"{prefix}{name}"] = 100.0 * total / len(questions)
+            kept = (found[q] if odds[q] <= threshold else float(not answerable[q]) for q in questions)
+            scores[f"{prefix}{name}"] = 100.0 * sum(kept) / len(questions)
         scores[f"{prefix}total"] = len(questions)
     if no_answer is not None:
         for name, found in raw.items():
@@ -91,21 +83,13 @@ def squad2_scores(
 
 
 def best_no_answer_threshold(
-    scores: Mapping[str, float],
-    predictions: Mapping[str, str],
-    no_answer: Mapping[str, float],
-    answerable: Mapping[str, bool],
+    scores: Numbers, predictions: Texts, no_answer: Numbers, answerable: Mapping[str, bool]
 ) -> tuple[float, float]:
-    """Return the best score in percent over all thresholds, and the threshold that gives it.
-
-    Questions are answered in the order of their odds: each answered one adds its score if it is
-    answerable, and costs 1 if it is not and the prediction is not empty.
-    """
+    """Return the best score in percent over all thresholds, and the threshold that gives it."""
     current = best = float(sum(not value for value in answerable.values()))
     best_threshold = 0.0
-    for question in sorted(no_answer, key=no_answer.__getitem__):
-        if question not in scores:
-            continue
+    # In the order of their odds each answered question adds its score; one without answer costs 1 if it is given one.
+    for question in sorted((q for q in no_answer if q in scores), key=no_answer.__getitem__):
         if answerable[question]:
             current += scores[question]
         elif predictions[question]:
@@ -123,9 +107,6 @@ def _f1_with_empty(gold: str, predicted: str) -> float:
 
 
 def _require(golds: Mapping[str, object], given: Mapping[str, object], what: str) -> None:
-    missing = [question for question in golds if question not in given]
-    if missing:
-        raise DataError(
-            f"{len(missing):,} of {len(golds):,} questions have no {what} (first: {missing[0]}); "
-            "give one for each question"
-        )
+    if missing := [question for question in golds if question not in given]:
+        few = f"{len(missing):,} of {len(golds):,} questions have no {what} (first: {missing[0]})"
+        raise DataError(f"{few}; give one for each question")

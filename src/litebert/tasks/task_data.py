@@ -8,7 +8,7 @@ from pathlib import Path
 from litebert.common.errors import DataError, MissingFileError
 from litebert.common.files import COMPRESSIONS, plain_suffix, read_json
 from litebert.common.rows import read_rows
-from litebert.tasks.base import Example, Examples, Prediction, Task, Value
+from litebert.tasks.base import Example, Examples, Prediction, Scores, Task, Value
 from litebert.tasks.problems import RowProblems
 
 ReadPrediction = Callable[[object, Example], Value]
@@ -20,28 +20,21 @@ def with_compressions(name: str) -> tuple[str, ...]:
 
 
 def find_file(data: Path, names: Sequence[str], what: str, folders: Sequence[str] = ()) -> Path:
-    """Return the first file that exists, in ``data`` itself or one of its sub-folders.
-
-    ``names`` are best first, and compressed files are found too; if ``data`` is a file, it is taken
-    as it is. A MissingFileError says that the folder is there, the file (``what``) is not.
-    """
+    """Return ``data`` if it is a file, else the first that exists there or in its sub-folders, perhaps compressed."""
     if data.is_file():
         return data
     if not data.is_dir():
         raise DataError(f"data folder {data} does not exist")
+    candidates = [candidate for name in names for candidate in with_compressions(name)]
     for folder in (data, *(data / name for name in folders)):
-        for name in names:
-            for candidate in with_compressions(name):
-                if (folder / candidate).is_file():
-                    return folder / candidate
+        for candidate in candidates:
+            if (folder / candidate).is_file():
+                return folder / candidate
     raise MissingFileError(f"{data} has no {what}: expected {' or '.join(names)}")
 
 
 def read_predictions(path: Path) -> dict[str, object]:
-    """Return id -> prediction of a ``.json``, ``.jsonl``, ``.tsv`` or ``.csv`` file.
-
-    JSON lines and tables have a column ``index`` or ``id`` and a column ``prediction``.
-    """
+    """Return id -> prediction of a JSON file, or of rows with columns ``index`` (or ``id``) and ``prediction``."""
     if plain_suffix(path) == ".json":
         return read_json(path)
     predictions: dict[str, object] = {}
@@ -62,20 +55,16 @@ def require_gold(examples: Examples, row: str, gold: str) -> None:
             raise DataError(f"{row} {example.id} has no {gold}, so nothing to score")
 
 
-def score_by_row(
-    task: Task, file: Path, data: Path, split: str, problems: RowProblems, read: ReadPrediction
-) -> dict[str, float]:
+def score_by_row(task: Task, file: Path, data: Path, split: str, problems: RowProblems, read: ReadPrediction) -> Scores:
     """Score a predictions file by its rows; ``read`` makes a prediction's value of one of them.
 
     Each example needs one, and none may be left over but those for rows that were skipped as bad.
     """
     examples, found = task.read(data, split, problems), read_predictions(file)
-    missing = [example.id for example in examples if example.id not in found]
-    if missing:
-        raise DataError(
-            f"{file}: {len(missing):,} of {len(examples):,} examples have no prediction (first: {missing[0]})"
-        )
     known = {example.id for example in examples}
+    if missing := [example.id for example in examples if example.id not in found]:
+        many = f"{len(missing):,} of {len(examples):,}"
+        raise DataError(f"{file}: {many} examples have no prediction (first: {missing[0]})")
     left_over = [id for id in found if id not in known]
     if len(left_over) > problems.num_skipped:
         raise DataError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from litebert.common.errors import DataError
 from litebert.common.files import READ_ERRORS, open_binary, write_text
 from litebert.tasks import metrics
-from litebert.tasks.base import Example, Examples, Form, Prediction, Predictions
+from litebert.tasks.base import Example, Examples, Form, Predictions, Scores
 from litebert.tasks.forms.requests import RowError, finite_number, label_index
 from litebert.tasks.forms.texts import ClassificationForm, RegressionForm, gold_and_predicted
 from litebert.tasks.problems import RowProblems
@@ -72,8 +72,7 @@ class GlueTask:
         examples = []
         for index, (row, cells) in enumerate(lines):
             if len(cells) < num_needed:
-                detail = f"{len(cells)} of {num_needed} columns"
-                problems.add(path, row, "missing column", detail)
+                problems.add(path, row, "missing column", f"{len(cells)} of {num_needed} columns")
                 continue
             pair = None if text_pair is None else cells[text_pair]
             texts = [cells[text]] if pair is None else [cells[text], pair]
@@ -83,13 +82,13 @@ class GlueTask:
             if label is None or gold is not None or is_hidden:  # a test split needs no label
                 examples.append(Example(str(index), cells[text], pair, gold=gold))
             else:
-                expected = self._expected("a number from 0 to 5")
-                problems.add(path, row, "unknown label", f"{cells[label]!r} is not {expected}")
+                detail = f"{cells[label]!r} is not {self._expected('a number from 0 to 5')}"
+                problems.add(path, row, "unknown label", detail)
         if not examples:
             raise DataError(f"{path} has no usable row; {len(problems):,} rows are bad")
         return examples
 
-    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> Scores:
         """Return the leaderboard's metrics as fractions (correlations from -1 to 1)."""
         require_gold(examples, f"{self.name}: row", "label")
         gold, predicted = gold_and_predicted(examples, predictions)
@@ -100,21 +99,23 @@ class GlueTask:
         files = self.leaderboard or (f"{self.folder}.tsv",)
         names = dict(zip(self.test_splits, files, strict=True))
         path = folder / names.get(split, f"{self.folder}-{split}.tsv")
-        rows = (f"{p.id}\t{self._written(p, split in names)}\n" for p in predictions)
-        write_text(path, "index\tprediction\n" + "".join(rows))
+        rows = ["index\tprediction\n"]
+        for prediction in predictions:
+            value = self.form.written(prediction)
+            if split in names and isinstance(value, float):  # the leaderboard takes no score outside its range
+                value = f"{min(max(value, 0.0), _LARGEST_SCORE):.3f}"
+            rows.append(f"{prediction.id}\t{value}\n")
+        write_text(path, "".join(rows))
         return [path]
 
-    def score_file(
-        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
-    ) -> dict[str, float]:
+    def score_file(self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems) -> Scores:
         """Score a leaderboard table against a file with labels, row by row."""
         return score_by_row(self, file, data, split, problems, self._predicted)
 
     def _predicted(self, value: object, example: Example) -> int | float:
         answer = self._parse(str(value))
         if answer is None:
-            expected = self._expected("a number")
-            raise DataError(f"prediction {value!r} for row {example.id} is not {expected}")
+            raise DataError(f"prediction {value!r} for row {example.id} is not {self._expected('a number')}")
         return answer
 
     def _file(self, data: Path, split: str) -> Path:
@@ -134,20 +135,10 @@ class GlueTask:
     def _expected(self, number: str) -> str:
         return f"one of {', '.join(self.labels)}" if self.labels else number
 
-    def _written(self, prediction: Prediction, for_leaderboard: bool) -> str:
-        """Return a prediction as text; a score for the leaderboard is cut to its range."""
-        value = self.form.written(prediction)
-        if for_leaderboard and isinstance(value, float):
-            return f"{min(max(value, 0.0), _LARGEST_SCORE):.3f}"
-        return str(value)
-
 
 def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield ``(line number, cells)`` of a tab-separated file as GLUE distributes it.
-
-    Quotation marks are text, even unbalanced ones; only a line feed ends a row, because sentences
-    contain other characters that Python takes for line ends.
-    """
+    """Yield ``(line number, cells)`` of a tab-separated file as GLUE distributes it: quotation marks are text."""
+    # Only a line feed ends a row: sentences contain other characters that Python takes for line ends.
     try:
         with open_binary(path) as stream:
             for number, line in enumerate(stream, start=1):
@@ -155,8 +146,7 @@ def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
                     raise DataError(f"{path}:{number}: not UTF-8 text: {error.reason}") from None
-                text = text.rstrip("\r\n")
-                if text:
+                if text := text.rstrip("\r\n"):
                     yield number, text.split("\t")
     except READ_ERRORS as error:
         raise DataError(f"{path} cannot be read: {error}") from None
@@ -175,25 +165,19 @@ _PAIR = (("sentence1",), ("sentence2",))
 GLUE_TASKS: dict[str, GlueTask] = {
     task.name: task
     for task in (
-        GlueTask("cola", "CoLA", _BINARY, *_SINGLE, ("label",), ("matthews", "accuracy"),
-                 headerless=(3, 1)),
+        GlueTask("cola", "CoLA", _BINARY, *_SINGLE, ("label",), ("matthews", "accuracy"), headerless=(3, 1)),
         GlueTask("sst2", "SST-2", _BINARY, *_SINGLE, ("label",), ("accuracy",)),
-        GlueTask("mrpc", "MRPC", _BINARY, ("#1 String",), ("#2 String",), ("Quality",),
-                 ("accuracy", "f1")),
+        GlueTask("mrpc", "MRPC", _BINARY, ("#1 String",), ("#2 String",), ("Quality",), ("accuracy", "f1")),
         GlueTask("stsb", "STS-B", (), *_PAIR, ("score",), ("pearson", "spearman")),
-        GlueTask("qqp", "QQP", _BINARY, ("question1",), ("question2",), ("is_duplicate",),
-                 ("accuracy", "f1")),
+        GlueTask("qqp", "QQP", _BINARY, ("question1",), ("question2",), ("is_duplicate",), ("accuracy", "f1")),
         GlueTask("mnli", "MNLI", _NLI, *_PAIR, ("gold_label",), ("accuracy",),
-                 eval_splits=("dev_matched", "dev_mismatched"),
-                 test_splits=("test_matched", "test_mismatched"),
+                 eval_splits=("dev_matched", "dev_mismatched"), test_splits=("test_matched", "test_mismatched"),
                  leaderboard=("MNLI-m.tsv", "MNLI-mm.tsv")),
-        GlueTask("qnli", "QNLI", _ENTAILMENT, ("question",), ("sentence",), ("label",),
-                 ("accuracy",)),
+        GlueTask("qnli", "QNLI", _ENTAILMENT, ("question",), ("sentence",), ("label",), ("accuracy",)),
         GlueTask("rte", "RTE", _ENTAILMENT, *_PAIR, ("label",), ("accuracy",)),
         GlueTask("wnli", "WNLI", _BINARY, *_PAIR, ("label",), ("accuracy",)),
         GlueTask("ax", "AX", _NLI, ("sentence1", "Premise"), ("sentence2", "Hypothesis"),
-                 ("gold_label", "label", "Label"), ("matthews", "accuracy"),
-                 eval_splits=("test",)),
+                 ("gold_label", "label", "Label"), ("matthews", "accuracy"), eval_splits=("test",)),
     )
 }  # fmt: skip
 """The diagnostic set ``ax`` is for models fine-tuned on MNLI and has no training data."""

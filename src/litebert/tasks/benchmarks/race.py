@@ -10,7 +10,7 @@ from string import ascii_uppercase
 from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
 from litebert.common.rows import read_rows
-from litebert.tasks.base import Example, Examples, Predictions
+from litebert.tasks.base import Example, Examples, Predictions, Scores
 from litebert.tasks.forms.texts import ChoiceForm, gold_and_predicted, option_index
 from litebert.tasks.metrics import accuracy
 from litebert.tasks.problems import RowProblems
@@ -33,20 +33,16 @@ class RaceTask:
     test_splits: tuple[str, ...] = ()  # none: the answers of the test split are public
 
     def read(self, data: Path, split: str, problems: RowProblems) -> list[Example]:
-        """Read ``<split>/<level>/*.txt``, ``<split>.<level>.jsonl`` or a file; rows are lines.
-
-        A file may hold both levels: passages whose id names another one are left out.
-        """
-        examples: list[Example] = []
-        wanted = (*self.levels, "")
+        """Read ``<split>/<level>/*.txt``, ``<split>.<level>.jsonl`` or a file; rows are lines."""
+        examples: list[Example] = []  # without those of another level, which a file may hold too
         for path, row, level, passage in self._passages(data, split):
             found = _examples(path, row, level, passage, problems, split == "train")
-            examples += (example for example in found if example.group in wanted)
+            examples += (example for example in found if example.group in (*self.levels, ""))
         if not examples:
             raise DataError(f"{data} has no usable RACE question in its {split} split")
         return examples
 
-    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
+    def score(self, examples: Examples, predictions: Predictions) -> Scores:
         """Return the accuracy over all questions and over each level, as fractions."""
         require_gold(examples, "RACE question", "answer")
         gold, predicted = gold_and_predicted(examples, predictions)
@@ -63,9 +59,7 @@ class RaceTask:
         write_json(folder / "predictions.json", letters)
         return [folder / "predictions.json"]
 
-    def score_file(
-        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
-    ) -> dict[str, float]:
+    def score_file(self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems) -> Scores:
         """Score ``{"middle13.txt-0": "A", ...}`` (or indices from 0) against the gold letters."""
         return score_by_row(self, file, data, split, problems, _predicted)
 
@@ -81,9 +75,8 @@ class RaceTask:
                 f"{data} has no RACE {split} split: expected {split}/{{{levels}}}/*.txt or {split}.{{{levels}}}.jsonl"
             )
         for path, level in files:
-            is_raw = path.suffix == ".txt"
-            for row, passage in [(1, read_json(path))] if is_raw else read_rows(path, "jsonl"):
-                yield path, row, level, passage
+            rows = [(1, read_json(path))] if path.suffix == ".txt" else read_rows(path, "jsonl")
+            yield from ((path, row, level, passage) for row, passage in rows)
 
 
 RACE_TASKS: dict[str, RaceTask] = {

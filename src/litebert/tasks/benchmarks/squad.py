@@ -10,7 +10,7 @@ from pathlib import Path
 from litebert.common.errors import DataError
 from litebert.common.files import read_json, write_json
 from litebert.common.limits import machine_memory
-from litebert.tasks.base import Answer, Example, Examples, Predictions
+from litebert.tasks.base import Answer, Example, Examples, Predictions, Scores
 from litebert.tasks.forms.requests import RowError
 from litebert.tasks.forms.spans import SpanForm, gold_texts
 from litebert.tasks.problems import RowProblems
@@ -18,6 +18,9 @@ from litebert.tasks.squad_metrics import squad1_scores, squad2_scores
 from litebert.tasks.task_data import find_file, read_predictions, require_gold
 
 _FOLDERS = ("squad", "SQuAD")
+_GOLD_KEYS = frozenset({"answers", "is_impossible"})
+_Question = tuple[int, object, Mapping[str, object]]
+"""Its number from 1, the passage, and the question as it stands in the file."""
 
 
 @dataclass(frozen=True)
@@ -42,34 +45,25 @@ class SquadTask:
         examples = []
         for asked in rows:
             try:
-                examples += self._examples(path, asked, has_gold, problems, training)
+                examples.append(self._example(path, asked, has_gold, problems, training))
             except RowError as error:
                 problems.add(path, asked[0], error.reason, error.detail)
-        if not examples:
+        if not any(examples):
             raise DataError(f"{path} has no usable question; {len(problems):,} are bad")
-        return examples
+        return [example for example in examples if example is not None]
 
-    def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Return the official figures in percent.
-
-        For 2.0 ``exact`` and ``f1`` use the form's fixed threshold: nothing is tuned. The
-        ``best_`` figures tune the threshold on these very examples, as published results do.
-        """
+    def score(self, examples: Examples, predictions: Predictions) -> Scores:
+        """Return the official figures in percent; of 2.0 only ``best_`` ones tune the threshold, on these examples."""
         require_gold(examples, "question", "gold answers")
         scores = self.form.score(examples, predictions)
         if not self.form.may_be_unanswerable:
             return scores
-        golds = {example.id: gold_texts(example) for example in examples}
         odds = {p.id: p.no_answer or 0.0 for p in predictions}
-        tuned = squad2_scores(golds, _best_spans(predictions), odds)
+        tuned = squad2_scores({e.id: gold_texts(e) for e in examples}, _best_spans(predictions), odds)
         return {**scores, **{name: tuned[name] for name in tuned if name.startswith("best_")}}
 
     def write_predictions(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
-        """Write ``predictions.json`` and ``nbest.json``, for 2.0 also the odds.
-
-        For 2.0 ``predictions.json`` holds "" where no answer is likelier than the threshold;
-        ``answers.json`` always answers, so that with ``null_odds.json`` thresholds can be tuned.
-        """
+        """Write ``predictions.json`` and ``nbest.json``; for 2.0 also all answers and the odds, to tune thresholds."""
         files: dict[str, object] = {
             "predictions.json": {p.id: p.value for p in predictions},
             "nbest.json": {p.id: [asdict(span) for span in p.spans] for p in predictions},
@@ -81,9 +75,7 @@ class SquadTask:
             write_json(folder / name, values)
         return [folder / name for name in files]
 
-    def score_file(
-        self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems
-    ) -> dict[str, float]:
+    def score_file(self, file: Path, data: Path, split: str, null_odds: Path | None, problems: RowProblems) -> Scores:
         """Return exactly what the official script prints for these files."""
         path = self._file(data, split)
         golds = {}
@@ -101,25 +93,32 @@ class SquadTask:
             answers[id] = text
         if not self.form.may_be_unanswerable:
             return squad1_scores(golds, answers)
-        return squad2_scores(golds, answers, None if null_odds is None else _read_odds(null_odds))
+        if null_odds is None:
+            return squad2_scores(golds, answers)
+        odds = {}
+        for id, value in read_json(null_odds).items():
+            if not isinstance(value, (int, float)):
+                raise DataError(f"{null_odds}: the odds of {id} are {value!r}; expected a number")
+            odds[id] = float(value)
+        return squad2_scores(golds, answers, odds)
 
     def _file(self, data: Path, split: str) -> Path:
         names = (f"{split}-{self.file_version}.json", f"{split}.json")
         return find_file(data, names, f"{self.name} {split} split", _FOLDERS)
 
-    def _examples(
+    def _example(
         self, path: Path, asked: _Question, has_gold: bool, problems: RowProblems, training: bool
-    ) -> list[Example]:
-        """Return the example of one question, or none if it is unusable (which is noted)."""
+    ) -> Example | None:
+        """Return the example of a question; None if it is unusable (which is noted)."""
         row, context, question = asked
         if not isinstance(context, str):
             raise RowError("missing column", "context of its paragraph")
         id, text = _text(question, "id"), _text(question, "question")
-        for part, what in ((text, "question"), (context, "passage")):
-            if not problems.check_text(path, row, part, what, training):
-                return []
+        parts = {"question": text, "passage": context}
+        if not all(problems.check_text(path, row, part, what, training) for what, part in parts.items()):
+            return None
         if not has_gold:
-            return [Example(id, context, text)]
+            return Example(id, context, text)
         if not _GOLD_KEYS & question.keys():
             raise RowError("missing column", f"answers (question {id})")
         answers = tuple(_locate_answer(context, answer) for answer in _answers(question))
@@ -128,24 +127,17 @@ class SquadTask:
             detail = f"{lost[0].text!r} (question {id})"
             problems.add(path, row, "answer not in its passage", detail, kept=not training)
             if training:
-                return []
+                return None
         impossible = bool(question.get("is_impossible", False)) or not answers
         if impossible and not self.form.may_be_unanswerable:
             raise RowError("question without answer", f"question {id}")
-        return [Example(id, context, text, gold=() if impossible else answers)]
+        return Example(id, context, text, gold=() if impossible else answers)
 
 
 SQUAD_TASKS: dict[str, SquadTask] = {
     "squad1": SquadTask("squad1", SpanForm(), "v1.1"),
     "squad2": SquadTask("squad2", SpanForm(may_be_unanswerable=True), "v2.0", max_length=512, main_metric="best_f1"),
 }
-
-
-_GOLD_KEYS = frozenset({"answers", "is_impossible"})
-
-
-_Question = tuple[int, object, Mapping[str, object]]
-"""Its number from 1, the passage, and the question as it stands in the file."""
 
 
 def _questions(path: Path) -> Iterator[_Question]:
@@ -184,10 +176,8 @@ def _answers(question: Mapping[str, object]) -> tuple[Answer, ...]:
         listed = _list(question.get("answers") or [])
     except TypeError:
         raise RowError("missing column", "answers as a list of {text, answer_start}") from None
-    starts = [answer.get("answer_start") for answer in listed]
     return tuple(
-        Answer(_text(answer, "text"), start if isinstance(start, int) else -1)
-        for answer, start in zip(listed, starts, strict=True)
+        Answer(_text(one, "text"), start if isinstance(start := one.get("answer_start"), int) else -1) for one in listed
     )
 
 
@@ -203,12 +193,3 @@ def _locate_answer(context: str, answer: Answer) -> Answer:
 def _best_spans(predictions: Predictions) -> dict[str, str]:
     """Return an answer to every question, also where none is likelier."""
     return {p.id: p.spans[0].text if p.spans else "" for p in predictions}
-
-
-def _read_odds(path: Path) -> dict[str, float]:
-    odds = {}
-    for id, value in read_json(path).items():
-        if not isinstance(value, (int, float)):
-            raise DataError(f"{path}: the odds of {id} are {value!r}; expected a number")
-        odds[id] = float(value)
-    return odds

@@ -81,9 +81,7 @@ class Cells:
         """Return a list from one cell (a text is cut at spaces), or from a column for each."""
         columns = self.columns[name]
         names = (columns,) if isinstance(columns, str) else columns or ()
-        if len(names) == 1:
-            return split_cell(self._cell(names[0]), None)
-        return self.each(name)
+        return split_cell(self._cell(names[0]), None) if len(names) == 1 else self.each(name)
 
     def each(self, name: str) -> tuple[str, ...]:
         """Return the texts of several columns, one each; none if the task names no such column."""
