@@ -33,8 +33,8 @@ class CustomFiles:
     test: str | None = None
     """Rows without labels to predict."""
     dev_share: float = 0.1
-    """Share of ``train`` that is dev where there is no ``dev``, by a hash of each row's text: a row stays where it is
-    when others are added."""
+    """Share of ``train`` that is dev where there is no ``dev``, by a hash of each row's text: a row
+    stays where it is when others are added."""
     split_seed: int = 0
     """Another number cuts ``train`` in another way."""
     corpus: str | None = None

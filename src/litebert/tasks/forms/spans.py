@@ -56,7 +56,7 @@ class SpanForm(Form):
         return Example(id, required_text(record, "context"), required_text(record, "question"))
 
     def features(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> Features:
-        """Return ``[CLS] question [SEP] window [SEP]`` for each window; without the whole answer its target is [CLS]."""
+        """Return ``[CLS] question [SEP] window [SEP]`` per window; without the whole answer its target is [CLS]."""
         questions = encode_unique((e.text_pair or "" for e in examples), tokenizer)
         longest = min(self.max_question_length, max_length // 2)
         features: list[Feature] = []
