@@ -96,18 +96,14 @@ def first_batch(lengths: Sequence[int], max_tokens: int, pads: bool = True) -> l
 
 
 def micro_batches(features: Sequence[Feature], max_tokens: int) -> list[list[int]]:
-    """Cut the features of a training step into micro-batches of equally many choices each.
-
-    Padded rows times length is at most ``max_tokens`` unless one feature alone is larger.
-    """
+    """Cut a step's features, apart by number of choices, into ``max_tokens`` with padding or one larger feature."""
     by_choices: dict[int, list[int]] = defaultdict(list)
     for index, feature in enumerate(features):
         by_choices[len(feature.rows)].append(index)
     cut: list[list[int]] = []
     for num_choices, members in by_choices.items():
         lengths = [len(features[index]) * num_choices for index in members]
-        batches = fill(lengths, max_tokens, max_padding=1)
-        cut += [[members[position] for position in batch] for batch in batches]
+        cut += [[members[at] for at in batch] for batch in fill(lengths, max_tokens, max_padding=1)]
     return cut
 
 

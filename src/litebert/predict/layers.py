@@ -101,10 +101,7 @@ def movements(backend: Backend, sequences: Sequence[Sequence[int]]) -> tuple[Lay
 
 
 def token_movements(states_SLH: FloatArray) -> tuple[Float64Array, Float64Array]:
-    """Distance and angle between input and output of each block; float64 [S, blocks] each.
-
-    ``states_SLH`` has the embeddings of S tokens, then the output of each block.
-    """
+    """Distance and angle [S, blocks] between input and output of each block; states: embeddings, then outputs."""
     states = states_SLH.astype(np.float64)
     before, after = states[:, :-1], states[:, 1:]
     return np.linalg.norm(after - before, axis=-1), angle_degrees(before, after)

@@ -148,18 +148,12 @@ class Predictor:
         return list(self.stream(asked))
 
     def stream(self, asked: Iterable[Question[Result]]) -> Iterator[Result]:
-        """Answer questions as they come, in order, in bounded memory: groups of them, sorted by length inside.
-
-        If an error ends the questions, those before it are answered first.
-        """
+        """Answer questions in order as they come, in bounded memory; if an error ends them, those before it first."""
         for group in _groups(asked):
             yield from self._answer(group)
 
     def _answer(self, group: Sequence[Question[Result]]) -> list[Result]:
-        """Answer a group; each question as soon as its last input has run.
-
-        What the model says (every word's logit at each mask, say) is far larger than the answers: it is not kept.
-        """
+        """Answer a group, each question once its last input has run: what the model says is too large to be kept."""
         features = [feature for question in group for feature in question.features]
         outputs = tuple(dict.fromkeys(name for question in group for name in question.outputs))
         owners = [index for index, question in enumerate(group) for _ in question.features]

@@ -60,10 +60,7 @@ class LayerPath:
 
 @dataclass(frozen=True)
 class Question(Generic[Result_co]):
-    """One thing to ask, ready for any batch.
-
-    The predictor and the server run the same questions; they differ only in who forms the batch.
-    """
+    """One thing to ask, ready for any batch: predictor and server differ only in who forms it."""
 
     features: Sequence[Feature]  # the model inputs, of one row each
     outputs: tuple[str, ...]  # the model outputs that `decode` reads

@@ -26,10 +26,7 @@ _STATES = frozenset(output.name for output in ENCODER_OUTPUTS)
 
 
 class TorchBackend:
-    """A torch model as it is, for instance in the middle of its training; :meth:`load` reads one.
-
-    It is run in evaluation mode and left in the mode it was in.
-    """
+    """A torch model as it is, perhaps in training: run in evaluation mode, left as it was; :meth:`load` reads one."""
 
     def __init__(self, model: nn.Module, head: Head | None = None, precision: Precision = "float32") -> None:
         """Wrap an encoder with or without a head; ``head`` if it is less than its class can do."""
@@ -101,10 +98,7 @@ class TorchBackend:
 
 
 def head_inputs(batch: PaddedBatch, device: torch.device, words: bool = True) -> HeadInputs:
-    """Return a batch as tensors; None spares the model work where there is nothing to say.
-
-    Without ``words`` none are asked for at the masked positions.
-    """
+    """Return a batch as tensors, None where that spares the model work; without ``words`` no mask is asked about."""
 
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(device)

@@ -188,10 +188,7 @@ class Server(uvicorn.Server):
             listener.listen(socket.SOMAXCONN)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop accepting, and let every connection finish.
-
-        Closing the port resets what queues there, so it is emptied right before.
-        """
+        """Let every connection finish; closing the port resets what queues there, so it is emptied right before."""
         self.stopping = True
         queued: list[socket.socket] = []
         for listener in sockets or ():

@@ -111,9 +111,8 @@ class Endpoints:
         if body.dimensions is not None and body.dimensions > size:
             raise InputError(f"dimensions is {body.dimensions}, and the vectors of {model.name} have {size}")
         texts = self._checked(self._texts(body.input, predictor), self._config.max_documents)
-        rule = replace(
-            predictor.purpose.vector_rule(body.pooling), normalize=body.normalize, dimensions=body.dimensions
-        )
+        rule = predictor.purpose.vector_rule(body.pooling)
+        rule = replace(rule, normalize=body.normalize, dimensions=body.dimensions)
         asked: list[Question[FloatArray]] = []
 
         def build() -> list[Question[FloatArray]]:
@@ -263,10 +262,7 @@ class Endpoints:
     async def _ask(
         self, request: Request, predictor: Predictor, texts: Sequence[str], build: Callable[[], list[Question[Result]]]
     ) -> list[Result]:
-        """Build questions and wait for their answers, at most as long as the settings allow.
-
-        A ClientLeftError says that nobody waits any more; what is queued of it is dropped.
-        """
+        """Build questions and wait for answers, not too long; if the client left (ClientLeftError) they are dropped."""
         num_tokens = _size(texts) // _CHARACTERS_PER_TOKEN
         async with asyncio.timeout(self._config.timeout_s or None):
             with self._batcher.admission(num_tokens):

@@ -202,10 +202,7 @@ class _JsonRequest(Request):
 
 
 def parse_body(body: bytes) -> object:
-    """Parse JSON; half a surrogate pair, which JSON can write and no encoding can, is none.
-
-    An HTTPException says that it holds too many values or fields.
-    """
+    """Parse JSON (half a surrogate pair is none); an HTTPException says that it holds too many values or fields."""
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:  # texts may hold as many
         values = (found for found in _STRUCTURE.finditer(body) if found[0][:1] != b'"')
         if any(islice(values, MAX_VALUES, None)):

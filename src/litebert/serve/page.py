@@ -54,10 +54,7 @@ def shape_of(config: ModelConfig, num_layers: int | None = None) -> dict[str, ob
 
 
 def write_page_model(source: Path | str, target: Path, name: str, depth: int | None = None) -> None:
-    """Write what a page needs of a model: the graph cut to what it asks, tokenizer, description.
-
-    An int8 file that is there is taken, then any ONNX file; others are exported to int8.
-    """
+    """Write what a page needs: graph (an int8 or other ONNX file, else exported to int8), tokenizer, description."""
     folder = ModelFolder(source)
     head = HEADS[folder.head]
     if not has_tokenizer(folder.path):
