@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import base64
 import html
+import math
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Literal
 
 from litebert.common.config import from_dict, load_toml, recipe_path
 from litebert.common.files import write_json, write_text
 from litebert.common.runs import RESULT_FILE
-from litebert.experiments.config import Exact, Experiment, experiment_names, load_experiment
-from litebert.experiments.judge import judge
+from litebert.experiments.config import Contrast, Exact, Experiment, Weights, experiment_names, load_experiment
 from litebert.experiments.plan import Assignment, Record, Records, Runs
 from litebert.model.config import PRESETS
 from litebert.model.counts import count_parameters
-from litebert.report.log import Points, read_if_there
+from litebert.report.log import read_if_there
 from litebert.report.page import markdown_table, page, table, tiles
 from litebert.report.plots import plot_curves
 from litebert.train.finetuning.config import Recipe
@@ -49,7 +50,10 @@ _NAMES = {
 }
 """Measures in the words of a table."""
 
+MOST_SEEDS = 1000
 Rows = list[list[str]]
+Values = Mapping[str, Mapping[int, float]]
+"""A measure: condition -> seed -> value."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,10 @@ class Result:
     command: str
     runs: int = 0
     seeds: int = 0
-    minutes: float = 0.0
-    """of training, one thread each"""
+    minutes: float = 0.0  # of training, one thread each
     tokens: float = 0.0
     note: str = ""
-    picture: str = ""
-    """file name beside it"""
+    picture: str = ""  # file name beside it
 
 
 def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result:
@@ -106,9 +108,8 @@ def conclude(name: str, request: Assignment, runs: Runs, command: str) -> Result
                 values.setdefault(condition, {})[seed] = measures[contrast.measure]
         verdict = judge(contrast, values)
         findings.append(Finding(contrast.claim, verdict.answer, verdict.describe()))
-    missing = ""
-    if not runs and len(request.data) < experiment.corpora and experiment.rows(request.scale):
-        missing = f"Not run: it needs {experiment.corpora} folders of --data. "
+    is_short = not runs and len(request.data) < experiment.corpora and experiment.rows(request.scale)
+    missing = f"Not run: it needs {experiment.corpora} folders of --data. " if is_short else ""
     once = {runs[key].key: measures for key, measures in found.items()}
     result = Result(
         name,
@@ -133,8 +134,7 @@ def write_evidence(out: Path, target: Path, records: Records) -> None:
     experiments = {name: load_experiment(name) for name in experiment_names()}
     results: dict[str, Result] = {}
     for name in experiments:
-        path = out / name / RESULT_FILE
-        values = read_if_there(path)
+        values = read_if_there(path := out / name / RESULT_FILE)
         if "tables" in values:  # before 0.2 a result had one: it is concluded again when asked for
             results[name] = from_dict(Result, values, str(path))
     rows = [row for name, one in experiments.items() for row in _summary(one, results.get(name))]
@@ -177,7 +177,7 @@ def _summary(experiment: Experiment, result: Result | None) -> Rows:
         return [[experiment.title, experiment.finding, "not run"]]
     if not experiment.exact:
         return [[experiment.title, one.claim, one.answer] for one in result.findings]
-    equal = [finding.answer == "holds" for finding in result.findings]
+    equal = [one.answer == "holds" for one in result.findings]
     claim = f"{sum(equal)} of {len(equal)} rows equal the paper's, without any run"
     return [[experiment.title, claim, "holds" if all(equal) else "does not hold"]]
 
@@ -198,9 +198,8 @@ def _tables(experiment: Experiment, found: Mapping[tuple[str, int], Mapping[str,
     ours = {}
     for condition in conditions:
         measured = [values for (name, _), values in found.items() if name == condition.name]
-        ours[condition.name] = {
-            name: _cell(name, [one[name] for one in measured if name in one]) for name in (*measures, *tasks)
-        }
+        cells = {name: [one[name] for one in measured if name in one] for name in (*measures, *tasks)}
+        ours[condition.name] = {name: _cell(name, values) for name, values in cells.items()}
     paper = {key: key for one in conditions for key in one.figures}
     tables = [_table("Ours", measures, ours), _table("Fine-tuned, % right on dev", tasks, ours)]
     tables.append(_table("The paper's", paper, {one.name: one.figures for one in conditions}))
@@ -248,15 +247,12 @@ def _draw(experiment: Experiment, records: Mapping[tuple[str, int], Record], fol
         if experiment.layers:
             from litebert.predict.layers import LayerAnalysis, plot_layers
 
-            stored = [{**records[name, 0].layers, "model": name} for name in rows]
-            analyses = [from_dict(LayerAnalysis, layers) for layers in stored]
+            analyses = [from_dict(LayerAnalysis, {**records[name, 0].layers, "model": name}) for name in rows]
             plot_layers(analyses, folder / PICTURE_FILE)
         else:
-            curves: dict[str, list[Points]] = {name: [] for name in rows}
-            for (name, _), record in records.items():
-                if name in curves:
-                    curves[name].append(record.curves[experiment.curve])
-            plot_curves(curves, folder / PICTURE_FILE, experiment.curve)
+            drawn = experiment.curve
+            curves = {row: [one.curves[drawn] for (name, _), one in records.items() if name == row] for row in rows}
+            plot_curves(curves, folder / PICTURE_FILE, drawn)
     except ModuleNotFoundError:
         return ""
     return PICTURE_FILE
@@ -265,15 +261,114 @@ def _draw(experiment: Experiment, records: Mapping[tuple[str, int], Record], fol
 def _page(experiment: Experiment, result: Result, folder: Path) -> str:
     verdicts = [(finding.claim, finding.answer, finding.detail) for finding in result.findings]
     figures = [(f"{result.runs}", "runs"), (f"{result.seeds}", "seeds")]
-    figures.append((f"{result.minutes:.0f}", "minutes of one thread"))
-    figures.append((f"{result.tokens / 1e6:.1f} M", "tokens"))
+    figures += [(f"{result.minutes:.0f}", "minutes of one thread"), (f"{result.tokens / 1e6:.1f} M", "tokens")]
     parts = [tiles(figures), table(("finding", "verdict", ""), verdicts, title="Verdicts")]
     parts += [table(one.heading, one.rows, title=one.title) for one in result.tables]
     if result.picture:
         data = base64.b64encode((folder / result.picture).read_bytes()).decode()
-        source = f"data:image/png;base64,{data}"
-        parts.append(f'<p><img alt="" style="max-width:100%" src="{source}"></p>')
+        parts.append(f'<p><img alt="" style="max-width:100%" src="data:image/png;base64,{data}"></p>')
     if result.note:
         parts.append(f"<p>{html.escape(result.note)}</p>")
     parts.append(f"<h2>Command</h2><pre>{html.escape(result.command)}</pre>")
     return page(experiment.title, experiment.finding, parts)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Mean of some differences and the 95 % interval of Student's t around it."""
+
+    mean: float
+    low: float
+    high: float
+    deviation: float  # standard deviation of one difference
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Interval:
+        """Of one value the interval is everything."""
+        mean, count = fmean(values), len(values)
+        if count < 2:
+            return cls(mean, -math.inf, math.inf, math.nan, count)
+        deviation = stdev(values)
+        half = half_width(deviation, count)
+        return cls(mean, mean - half, mean + half, deviation, count)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the runs say of a contrast."""
+
+    answer: Literal["holds", "does not hold", "cannot tell"]
+    interval: Interval | None  # None if nothing was measured
+    reason: str
+
+    def describe(self) -> str:
+        """Figures and reason as one line."""
+        found = self.interval
+        if found is None:
+            return self.reason
+        if found.count < 2:
+            return f"{found.mean:+.4g} of one seed; {self.reason}"
+        said = f"{found.mean:+.4g} ({found.low:+.4g} to {found.high:+.4g}, {found.count} seeds)"
+        return f"{said}; {self.reason}" if self.reason else said
+
+
+def half_width(deviation: float, count: int) -> float:
+    """Half of the 95 % interval of the mean of ``count`` values."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
+
+
+def judge(contrast: Contrast, values: Values) -> Verdict:
+    """The verdict on a contrast: seeds that all its conditions have are compared in pairs.
+
+    Holds: the whole interval on the paper's side, and the mean beyond the margin. Does not hold: the whole interval on
+    the other side. For "equal" the interval must lie within (outside) a third of the gap. All else cannot be told, and
+    how many seeds it would take is said.
+    """
+    differences = _sums(contrast.weights, values)
+    if not differences:
+        return Verdict("cannot tell", None, f"{contrast.measure} was not measured")
+    found = Interval.of([value - contrast.constant for value in differences])
+    if found.count < 2:
+        return Verdict("cannot tell", found, "an interval needs two seeds")
+    if contrast.expect == "equal":
+        return _judge_equality(contrast, found, values)
+    sign = 1.0 if contrast.expect == "above" else -1.0
+    low, high = sorted((sign * found.low, sign * found.high))
+    if low > 0 and sign * found.mean < contrast.margin:
+        return Verdict("cannot tell", found, f"on the paper's side, but less than the margin of {contrast.margin:g}")
+    if low > 0 or high < 0:
+        return Verdict("holds" if low > 0 else "does not hold", found, "")
+    return Verdict("cannot tell", found, _seeds_needed(found, abs(found.mean)))
+
+
+def _judge_equality(contrast: Contrast, found: Interval, values: Values) -> Verdict:
+    gap = Interval.of(_sums(contrast.gap, values) or [math.nan])
+    if not (gap.low > 0 or gap.high < 0):
+        return Verdict("cannot tell", found, "the gap to compare it with is not established")
+    bound = abs(gap.mean) / 3
+    beside = f"a third of the gap is {bound:.4g}"
+    if -bound < found.low and found.high < bound:
+        return Verdict("holds", found, beside)
+    if found.low > bound or found.high < -bound:
+        return Verdict("does not hold", found, beside)
+    needed = _seeds_needed(found, abs(bound - abs(found.mean)))
+    return Verdict("cannot tell", found, f"{beside}; {needed}")
+
+
+def _sums(weights: Weights, values: Values) -> list[float]:
+    """The weighted sum of each seed that all conditions have."""
+    seeds = set.intersection(*(set(values.get(name, ())) for name in weights))
+    return [sum(weight * values[name][seed] for name, weight in weights.items()) for seed in sorted(seeds)]
+
+
+def _seeds_needed(found: Interval, distance: float) -> str:
+    """How many seeds would tell, if mean and spread stayed as they are."""
+    count = found.count + 1
+    while count <= MOST_SEEDS and half_width(found.deviation, count) >= distance:
+        count += 1 + count // 50
+    if count > MOST_SEEDS:
+        return f"it would take more than {MOST_SEEDS:,} seeds"
+    return f"it would take about {count} seeds"

@@ -29,16 +29,11 @@ class Job:
     """A command of litebert to run, which goes on where it was if it is run again."""
 
     name: str
-    command: tuple[str, ...]
-    """arguments of Python"""
-    log: Path
-    """what it says; its folder exists"""
-    after: str | None = None
-    """the job that must have ended well before"""
-    cost: float = 1.0
-    """beside that of the others, for the time that is left"""
-    where: Path = field(default_factory=Path.cwd)
-    """folder that relative paths start from, on this machine and on any other"""
+    command: tuple[str, ...]  # arguments of Python
+    log: Path  # what it says; its folder exists
+    after: str | None = None  # the job that must have ended well before
+    cost: float = 1.0  # beside that of the others, for the time that is left
+    where: Path = field(default_factory=Path.cwd)  # where relative paths start, on this machine and on any other
 
 
 def execute(runs: Sequence[PlannedRun], workers: int, engine: EngineName, vocab_size: int) -> int:
@@ -50,8 +45,7 @@ def execute(runs: Sequence[PlannedRun], workers: int, engine: EngineName, vocab_
         write_json(run.folder / JOB_FILE, run.job())
         command = ("-m", "litebert.experiments.work", str(run.folder))
         start = None if run.start is None else run.start.key
-        cost = 1.0 + run.flops(vocab_size)
-        jobs.append(Job(run.key, command, run.folder / "log.txt", start, cost))
+        jobs.append(Job(run.key, command, run.folder / "log.txt", start, 1.0 + run.flops(vocab_size)))
     return run_jobs(jobs, workers, engine, done)
 
 
@@ -113,8 +107,7 @@ def _failure(job: Job, code: int) -> str:
 
 def run_job(job: Job, started: list[subprocess.Popen[bytes]] | None = None) -> int:
     """Run a job in a process of one thread; its exit status."""
-    command = [sys.executable, *job.command]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command, environment = [sys.executable, *job.command], {**os.environ, "OMP_NUM_THREADS": "1"}
     with (job.where / job.log).open("ab") as log:
         with interrupts_held():
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=job.where)

@@ -26,13 +26,9 @@ JOB_FILE = "job.json"
 MEASURES_FILE = "measures.json"
 LAYERS_FILE = "layers.json"
 PAPER_PIECES = 30_000
-_CURVES = ("dev_masked_loss", "dev_mlm_accuracy", "dev_sop_accuracy")
-"""What some experiment draws."""
-_IN_PROPORTION = (
-    "evaluation.every_steps", "evaluation.final_examples", "checkpoint.every_steps",
-)  # fmt: skip
+_CURVES = ("dev_masked_loss", "dev_mlm_accuracy", "dev_sop_accuracy")  # what some experiment draws
+_IN_PROPORTION = ("evaluation.every_steps", "evaluation.final_examples", "checkpoint.every_steps")
 """In a shorter run: as many evaluations and checkpoints, of fewer examples."""
-_OF_A_MACHINE = ("data", "extra_data", "out")
 _OTHER_SETTINGS = ("data", "extra_data", "dev_data", "out", "init_from", "resume", "threads")
 """No part of a run's hash: what lies in the folders, and the start's own hash, is."""
 
@@ -41,17 +37,13 @@ _OTHER_SETTINGS = ("data", "extra_data", "dev_data", "out", "init_from", "resume
 class Record:
     """A finished run, a line of JSON that spares other machines the run."""
 
-    key: str
-    """hash of everything that decides the run"""
+    key: str  # hash of everything that decides the run
     measures: dict[str, float]
-    curves: dict[str, Points] = field(default_factory=dict)
-    """metric -> (tokens, value) of each evaluation"""
-    layers: dict[str, object] = field(default_factory=dict)
-    """Figure 1 of its model, if it was measured"""
+    curves: dict[str, Points] = field(default_factory=dict)  # metric -> (tokens, value) of each evaluation
+    layers: dict[str, object] = field(default_factory=dict)  # Figure 1 of its model, if it was measured
 
 
-Records = dict[str, Record]
-"""By key."""
+Records = dict[str, Record]  # by key
 
 
 def read_records(path: Path) -> Records:
@@ -70,36 +62,27 @@ def write_records(path: Path, records: Records) -> None:
 class Assignment:
     """What a person asks of experiments, besides their names."""
 
-    out: Path
-    """folder of runs, tables and pages"""
+    out: Path  # folder of runs, tables and pages
     scale: Scale = "cpu"
-    data: tuple[Path, ...] = ()
-    """folders of shards; the first is the plain corpus, the others are more data"""
-    dev: tuple[Path, ...] = ()
-    """folders of shards of other text to measure on; default: the dev documents of the data"""
-    task_data: Path | None = None
-    """folder of fine-tuning tasks; without it none is run"""
-    tokens: int | None = None
-    """length of a run; default: the recipe's"""
-    seeds: int | None = None
-    """default: the experiment's"""
-    known: Records = field(default_factory=dict)
-    """runs that were made elsewhere"""
+    data: tuple[Path, ...] = ()  # folders of shards; the first is the plain corpus, the others are more data
+    dev: tuple[Path, ...] = ()  # shards of other text to measure on; default: the dev documents of the data
+    task_data: Path | None = None  # folder of fine-tuning tasks; without it none is run
+    tokens: int | None = None  # length of a run; default: the recipe's
+    seeds: int | None = None  # default: the experiment's
+    known: Records = field(default_factory=dict)  # runs that were made elsewhere
 
 
 @dataclass(frozen=True)
 class PlannedRun:
     """One pretraining with all that is measured of its model."""
 
-    key: str
-    """hash of everything that decides it"""
+    key: str  # hash of everything that decides it
     config: PretrainConfig
     start: PlannedRun | None
     tasks: tuple[str, ...]
     task_data: Path | None
     layers: bool
-    known: Record | None = None
-    """what another machine found"""
+    known: Record | None = None  # what another machine found
 
     @property
     def folder(self) -> Path:
@@ -144,8 +127,7 @@ class PlannedRun:
         return total
 
 
-Runs = dict[tuple[str, int], PlannedRun]
-"""By condition and seed."""
+Runs = dict[tuple[str, int], PlannedRun]  # by condition and seed
 
 
 def paper_config(experiment: Experiment, condition: str) -> tuple[PretrainConfig, ModelConfig]:
@@ -161,8 +143,7 @@ def plan_runs(experiment: Experiment, request: Assignment) -> Runs:
     runs: Runs = {}
     if len(request.data) < experiment.corpora:
         return runs
-    prints = [ShardSet.open(folder, "train").fingerprint for folder in request.data]
-    dev = [ShardSet.open(folder, "train").fingerprint for folder in request.dev]
+    prints, dev = ([ShardSet.open(one, "train").fingerprint for one in of] for of in (request.data, request.dev))
     for seed in range(request.seeds or experiment.seeds):
         for condition in experiment.conditions:
             variant = condition.at(request.scale)
@@ -175,8 +156,7 @@ def plan_runs(experiment: Experiment, request: Assignment) -> Runs:
             key = hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:16]
             config = replace(config, out=request.out / "runs" / key / "pretrain")
             tasks = experiment.tasks if request.task_data and condition.is_row else ()
-            layers = experiment.layers and condition.is_row
-            known = request.known.get(key)
+            layers, known = experiment.layers and condition.is_row, request.known.get(key)
             run = PlannedRun(key, config, start, tasks, request.task_data, layers, known)
             runs[condition.name, seed] = run
     return runs
@@ -222,14 +202,13 @@ def _config(
         decided |= {"dev_data": [str(folder) for folder in request.dev], "resume": "auto"}
     if start is not None:
         decided["init_from"] = str(start.model)
-    source = f"{experiment.title}, {condition.name}"
-    return from_dict(PretrainConfig, {**values, **decided}, source)
+    return from_dict(PretrainConfig, {**values, **decided}, f"{experiment.title}, {condition.name}")
 
 
 def write_recipe(folder: Path, name: str, config: PretrainConfig) -> Path:
     """Write what differs from the defaults as TOML, without the folders of a machine; its path."""
     path = folder / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}.toml"
-    write_text(path, "\n".join(_differing(config, _OF_A_MACHINE)) + "\n")
+    write_text(path, "\n".join(_differing(config, ("data", "extra_data", "out"))) + "\n")
     return path
 
 

@@ -32,8 +32,7 @@ from litebert.train.pretraining.engine import pretrain
 from litebert.train.pretraining.evaluate import Scores
 from litebert.train.pretraining.scoring import evaluate_pretraining
 
-TRAIN_EXAMPLES = 9000
-"""Of a task: as many as fit a run of minutes."""
+TRAIN_EXAMPLES = 9000  # of a task: as many as fit a run of minutes
 _LAYER_WINDOWS, _LAYER_TOKENS = 200, 62
 
 
@@ -41,8 +40,7 @@ def work(folder: Path) -> int:
     """Do the job of a folder, or what is left of it; the signal that stopped it, or 0."""
     job = read_json(folder / JOB_FILE)
     config = from_dict(PretrainConfig, job["pretrain"], str(folder))  # type: ignore[arg-type]
-    path = folder / MEASURES_FILE
-    found = read_if_there(path)
+    found = read_if_there(path := folder / MEASURES_FILE)
     if "masked_loss" not in found or not (config.out / "model").is_dir():
         result = pretrain(config, quiet=True)
         if result.interrupted_by:
@@ -108,30 +106,24 @@ def _layers(config: PretrainConfig, folder: Path) -> dict[str, object]:
     layers = movements(open_backend(config.out / "model"), sequences)
     analysis = LayerAnalysis(str(folder), sum(map(len, sequences)), layers)
     write_json(folder / LAYERS_FILE, asdict(analysis))
-    distances = [layer.distance.mean for layer in layers]
-    angles = [layer.angle_degrees.mean for layer in layers]
-    return {
-        "distance_step": float(np.abs(np.diff(distances)).mean()),
-        "angle_step": float(np.abs(np.diff(angles)).mean()),
-        "distance_least": min(distances),
-        "angle_least": min(angles),
-    }
+    moves = {"distance": [one.distance.mean for one in layers], "angle": [one.angle_degrees.mean for one in layers]}
+    steps = {f"{name}_step": float(np.abs(np.diff(found)).mean()) for name, found in moves.items()}
+    return {**steps, **{f"{name}_least": min(found) for name, found in moves.items()}}
 
 
 def _finetune(task: str, data: Path, config: PretrainConfig, folder: Path) -> FinetuneResult:
     """Fine-tune on a task; for the first seed beside a bag of words and random weights."""
-    return finetune(
-        FinetuneConfig(
-            task,
-            out=folder / "tasks" / task,
-            model=str(config.out / "model"),
-            data=data,
-            seed=config.seed,
-            baseline=("words", "random") if config.seed == 0 else (),
-            max_train_examples=TRAIN_EXAMPLES,
-            resume="auto",
-        )
+    run = FinetuneConfig(
+        task,
+        out=folder / "tasks" / task,
+        model=str(config.out / "model"),
+        data=data,
+        seed=config.seed,
+        baseline=("words", "random") if config.seed == 0 else (),
+        max_train_examples=TRAIN_EXAMPLES,
+        resume="auto",
     )
+    return finetune(run)
 
 
 def _follow(parent: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from litebert.common.errors import ConfigError
 from litebert.experiments.config import Contrast
-from litebert.experiments.judge import Interval, Values, judge
+from litebert.experiments.evidence import Interval, Values, judge
 
 WORSE = Contrast("a is worse", "loss", {"a": 1.0, "b": -1.0}, "above", margin=0.05)
 EQUAL = Contrast("a is b", "loss", {"a": 1, "b": -1}, "equal", gap={"all": 1, "none": -1})

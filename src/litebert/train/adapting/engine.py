@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from litebert.common.config import to_dict
 from litebert.common.errors import ConfigError, DataError
 from litebert.common.files import atomic_folder, read_json, write_json, write_text
 from litebert.common.ownership import keep_files, owned_folder
+from litebert.common.progress import say
 from litebert.common.rng import derived_seed
 from litebert.common.runs import MODEL_FOLDER
 from litebert.data.batches.example import ExampleConfig, Vocabulary
@@ -47,11 +47,8 @@ from litebert.train.threads import thread_limit
 
 SETTINGS_FILE = "adapt.json"
 FIGURES_FILE = "adapted.json"
-SAMPLE_EXAMPLES = 256
-"""Of the training text, to see how often each piece is predicted."""
-LEAST_SHARE = 1e-7
-"""Of all predictions: what is never predicted in the sample may be predicted elsewhere."""
-_TABLE, _BIAS = "encoder.embeddings.word.weight", "mlm.bias"
+SAMPLE_EXAMPLES = 256  # of the training text, to see how often each piece is predicted
+LEAST_SHARE = 1e-7  # of all predictions: what is never predicted in the sample may be predicted elsewhere
 _FREE = ("out", "steps", "tokens", "budget", "threads", "resume")
 """Settings that may change when a run is resumed."""
 
@@ -81,9 +78,9 @@ def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:
     tokenizer, shards = config.out / "tokenizer", config.out / "shards"
     with _owned(config, source), thread_limit(config.threads):
         if not tokenizer.is_dir():
-            _say(f"1 of 4: vocabulary; the model is {source}")
+            say(f"1 of 4: vocabulary; the model is {source}")
             _make_vocabulary(config, source, old, tokenizer)
-        _say("2 of 4: shards")
+        say("2 of 4: shards")
         language, column, dev = config.language, config.column, config.dev_input
         fraction = 0.02 if config.dev_fraction is None and not dev else config.dev_fraction
         prepare(PrepareConfig(config.input, tokenizer, shards, "auto", column, language, dev, fraction))
@@ -93,14 +90,13 @@ def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:
         start = source if config.keep_vocabulary else config.out / "start"
         if not start.is_dir():
             write_start(source, tokenizer, start, config.seed, shards)
-        _say(f"3 of 4: training; pieces {', '.join(f'{n:,} {k}' for k, n in pieces.items())}")
+        say(f"3 of 4: training; pieces {', '.join(f'{n:,} {k}' for k, n in pieces.items())}")
         trained = pretrain(config.training(str(start), shape.max_positions), quiet=quiet)
         if trained.model is None:
             return AdaptResult(trained, pieces, {})
-        _say("4 of 4: loss per character on the held-out text, before and after")
+        say("4 of 4: loss per character on the held-out text, before and after")
         models = {"before": source, "start": start, "after": trained.model}
-        measured = {name: _measured(model, shards) for name, model in models.items()}
-        losses = {name: found for name, found in measured.items() if found is not None}
+        losses = {name: found for name, model in models.items() if (found := _measured(model, shards)) is not None}
         result = AdaptResult(trained, pieces, losses, config.out / MODEL_FOLDER)
         _write_model(config, trained.model, result)
     return result
@@ -128,18 +124,15 @@ def describe_plan(config: AdaptConfig) -> str:
 @contextmanager
 def _owned(config: AdaptConfig, source: Path) -> Iterator[None]:
     """Own the folder; what an earlier call with other settings made is refused."""
+    out, file = config.out, config.out / SETTINGS_FILE
     named = [("--input", path) for path in (*config.input, *config.dev_input)]
-    keep_files(config.out, named)
-    read = [*named, ("--model", source), ("--tokenizer", config.tokenizer)]
+    keep_files(out, named)
     settings = {k: v for k, v in to_dict(config).items() if k not in _FREE}
-    file = config.out / SETTINGS_FILE
-    with owned_folder(config.out, lambda out: file.is_file(), read):
+    with owned_folder(out, lambda _: file.is_file(), [*named, ("--model", source), ("--tokenizer", config.tokenizer)]):
         # Until there is a vocabulary nothing is lost: the call may be corrected.
-        if file.is_file() and (config.out / "tokenizer").is_dir():
+        if file.is_file() and (out / "tokenizer").is_dir():
             if config.resume == "no":
-                raise DataError(
-                    f"{config.out} already holds an adaptation; go on with --resume auto or choose another --out"
-                )
+                raise DataError(f"{out} already holds an adaptation; go on with --resume auto or choose another --out")
             refuse_changes(file, read_json(file), settings)
         write_json(file, settings)
         yield
@@ -172,28 +165,22 @@ def _make_vocabulary(config: AdaptConfig, source: Path, old: Tokenizer, out: Pat
         learnt = train_tokenizer(settings)
     if config.add_pieces is not None:
         extended = extend_tokenizer(old, learnt, config.add_pieces)
-        _say(f"{extended.vocab_size - old.vocab_size:,} pieces added")
+        say(f"{extended.vocab_size - old.vocab_size:,} pieces added")
         with atomic_folder(out) as folder:
             extended.save(folder)
 
 
 def old_rows(new: Tokenizer, old: Tokenizer) -> list[list[int]]:
-    """For each new piece the rows of the old table that it starts from; none: nothing is known.
-
-    Special pieces are matched by their roles.
-    """
-    pieces, unknown = OldPieces(old), old.unk_id
-    rows = [[index for index in pieces.of(new, piece) if index != unknown] for piece in range(new.vocab_size)]
+    """The rows of the old table that each new piece starts from, none if unknown; special ones match by their roles."""
+    pieces = OldPieces(old)
+    rows = [[index for index in pieces.of(new, piece) if index != old.unk_id] for piece in range(new.vocab_size)]
     for piece, twin in zip(new.special_ids, old.special_ids, strict=True):
         rows[piece] = [twin]
     return rows
 
 
 def mean_rows(table: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
-    """A table whose rows are means of rows of another, in its type; of all where there are none.
-
-    A mean of one row is that row, to the bit.
-    """
+    """A table of means of another's rows, in its type: of one row that row, to the bit; of none the mean of all."""
     whole = table.double().mean(0)
     means = [table[list(found)].double().mean(0) if found else whole for found in rows]
     return torch.stack(means).to(table.dtype)
@@ -203,8 +190,7 @@ def mean_rows(table: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
 def fit_frequencies(model: PretrainingModel, shards: Path) -> None:
     """Shift the output bias so that each piece is predicted as often as it occurs in shards.
 
-    By the log of that ratio over a sample: what training would take long to do, for a bias moves
-    by no more than the learning rate in a step.
+    By the log of that ratio over a sample: training would take long, for a bias moves by the rate at most in a step.
     """
     text = ShardSet.open(shards, "train")
     vocabulary = Vocabulary.of(tokenizer_of([text]))
@@ -212,8 +198,7 @@ def fit_frequencies(model: PretrainingModel, shards: Path) -> None:
     sample = DevSet([text], text.unigram_counts(), settings, vocabulary, batch_size=32)
     predicted = torch.zeros(model.config.vocab_size, dtype=torch.float64)
     for batch in sample.batches("sop", SAMPLE_EXAMPLES):
-        places = torch.from_numpy(batch.masked_positions)
-        inputs = inputs_of(batch, torch.device("cpu"))
+        places, inputs = torch.from_numpy(batch.masked_positions), inputs_of(batch, torch.device("cpu"))
         places = places[inputs[0].flatten()[places] == vocabulary.mask_id]
         logits = model(*inputs, masked_positions_M=places).mlm_logits_MV
         predicted += logits.softmax(-1).double().sum(0)
@@ -225,15 +210,14 @@ def fit_frequencies(model: PretrainingModel, shards: Path) -> None:
 def write_start(source: Path, tokenizer: Path, out: Path, seed: int, shards: Path | None = None) -> None:
     """Write a model folder: the weights of another with a word table for another tokenizer.
 
-    Positions, segments, layers and heads stay; the bias of each word starts like its row, and is
-    then fitted to ``shards``. A model without a masked-word head gets a fresh one.
+    All else stays, or is new without a masked-word head; a word's bias starts like its row and is fitted to ``shards``.
     """
     generator = torch.Generator().manual_seed(derived_seed(seed, "initial weights"))
     old = load_model(source, "pretraining", new_head=True, generator=generator)
     assert isinstance(old, PretrainingModel), "asked for by the head's name"
     rows = old_rows(Tokenizer.load(tokenizer), Tokenizer.load(source))
     weights = old.state_dict()
-    weights |= {name: mean_rows(weights[name], rows) for name in (_TABLE, _BIAS)}
+    weights |= {name: mean_rows(weights[name], rows) for name in ("encoder.embeddings.word.weight", "mlm.bias")}
     model = PretrainingModel(replace(old.config, vocab_size=len(rows)))
     model.load_state_dict(weights)
     if shards is not None:
@@ -250,19 +234,13 @@ def _measured(model: Path, shards: Path) -> CharacterLoss | None:
 def _write_model(config: AdaptConfig, trained: Path, result: AdaptResult) -> None:
     """Write the figures, and the trained model with a card that says what was done."""
     run, losses = result.training, result.losses
-    values = {"pieces": result.pieces, "steps": run.step, "tokens": run.tokens}
-    figures = {name: asdict(found) for name, found in losses.items()}
-    write_json(config.out / FIGURES_FILE, {**values, **figures})
+    values: dict[str, object] = {"pieces": result.pieces, "steps": run.step, "tokens": run.tokens}
+    write_json(config.out / FIGURES_FILE, values | {name: asdict(found) for name, found in losses.items()})
     pieces = ", ".join(f"{number:,} {kind}" for kind, number in result.pieces.items())
     rows: dict[str, object] = {"from": f"`{config.model}`", "pieces": pieces}
     rows |= {name: found.describe() for name, found in losses.items()}
-    card = (trained / CARD_FILE).read_text(encoding="utf-8")
-    name = f"{config.out.resolve().name}/{MODEL_FOLDER}"
+    name, card = f"{config.out.resolve().name}/{MODEL_FOLDER}", (trained / CARD_FILE).read_text(encoding="utf-8")
     card = card.replace(f"{trained.parent.name}/{trained.name}", name)
     with atomic_folder(config.out / MODEL_FOLDER, replace=True) as folder:
         shutil.copytree(trained, folder, dirs_exist_ok=True)
         write_text(folder / CARD_FILE, card + pretraining_section(rows, "Adaptation"))
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

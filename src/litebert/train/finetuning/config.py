@@ -10,6 +10,7 @@ from typing import Literal
 from litebert.bundled import BUNDLED
 from litebert.common.config import check_range, load_toml, recipe_path
 from litebert.common.errors import ConfigError, suggestion
+from litebert.common.ownership import Inputs
 from litebert.common.runs import BASELINES
 from litebert.model.config import ModelConfig, Pooling, ScoreLoss
 from litebert.predict.backend import Threads, num_threads
@@ -88,8 +89,7 @@ order of the scores (cosent)"""
 sets, numbers, choices, texts to compare); or, for texts to compare, a Parquet file with the \
 columns text and embedding, as `litebert embed` writes it"""
     teacher_weight: float = 0.5
-    """share of the teacher in the loss, the rest is that of the labels; bare sentences learn from \
-the teacher alone"""
+    """share of the teacher in the loss, the rest is that of the labels; bare sentences learn from the teacher alone"""
     teacher_temperature: float = 2.0
     """softens the probabilities of classes and flags, the teacher's and the student's"""
     teacher_text: Path | None = None
@@ -135,9 +135,8 @@ may then stop there, and the mean dev score over the depths picks the weights (m
     def __post_init__(self) -> None:
         if self.steps is not None and self.epochs is not None:
             raise ConfigError(f"both --steps {self.steps} and --epochs {self.epochs}: give one")
-        steps = ("steps", "eval_every_steps", "log_every_steps", "patience")
-        examples = ("max_train_examples", "max_dev_examples", "max_scored_examples")
-        check_range(self, "1 or more", *steps, *examples)
+        check_range(self, "1 or more", "steps", "eval_every_steps", "log_every_steps", "patience")
+        check_range(self, "1 or more", "max_train_examples", "max_dev_examples", "max_scored_examples")
         check_range(self, "1 or more", "batch_size", "max_tokens", most=10_000_000)
         check_range(self, "8 or more", "max_length", most=1 << 20)
         check_range(self, "1 or more", "seeds", "keep_checkpoints", most=1_000)
@@ -151,29 +150,21 @@ may then stop there, and the mean dev score over the depths picks the weights (m
             raise ConfigError("the run itself starts from random weights: leave --baseline random")
         num_threads(self.threads)
         tracker_names(self.track)
-        positive = ("epochs", "lr", "lr_decay", "temperature", "teacher_temperature")
-        check_range(self, "more than 0", *positive)
+        check_range(self, "more than 0", "epochs", "lr", "lr_decay", "temperature", "teacher_temperature")
         check_range(self, "0 to 1", "teacher_weight")
         if self.teacher_text is not None and self.teacher is None:
             raise ConfigError(f"--teacher-text {self.teacher_text} needs a --teacher to label it")
-        shares = ("dropout", "classifier_dropout", "head_share")
-        check_range(self, "0 or more and less than 1", *shares)
+        check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout", "head_share")
 
     @property
-    def inputs(self) -> list[tuple[str, Path | str | None]]:
+    def inputs(self) -> Inputs:
         """What the run reads, by flag: none of it may lie in the run folder."""
-        return [
-            ("--model", self.model),
-            ("--data", self.data),
-            ("the task file", self.task),
-            ("--teacher", self.teacher),
-            ("--teacher-text", self.teacher_text),
-        ]
+        taught: Inputs = [("--teacher", self.teacher), ("--teacher-text", self.teacher_text)]
+        return [("--model", self.model), ("--data", self.data), ("the task file", self.task), *taught]
 
 
-PAPER_HIDDEN_SIZE = 768
-"""Models narrower than ALBERT-base learn with the small recipes."""
-
+PAPER_HIDDEN_SIZE = 768  # models narrower than ALBERT-base learn with the small recipes
+NUM_EVALUATIONS = 10  # on dev, evenly spread, where neither config nor recipe has an interval
 _FILE_OF_TASK = {name: name for name in TASK_NAMES} | {
     # RACE learns by the setting for v2 models, on which the row of Table 14 (race-v1) diverges.
     **dict.fromkeys(("race", "race-middle", "race-high"), "race-v2"),
@@ -214,10 +205,6 @@ def recipe_for(task: Task, shape: ModelConfig, *, is_pretrained: bool = True) ->
     else:
         name = _FILE_OF_TASK.get(task.name, f"base-{kind}")
     return load_toml(Recipe, recipe_path("finetune", name))
-
-
-NUM_EVALUATIONS = 10
-"""Evaluations on dev, evenly spread, where neither config nor recipe has an interval."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,6 @@ from litebert.train.finetuning.order import Batch, drawn_exit, exit_depths, shar
 from litebert.train.finetuning.results import FinetuneResult
 from litebert.train.finetuning.setup import TaskData
 from litebert.train.finetuning.teacher import with_teacher
-from litebert.train.finetuning.whiten import whiten_pooler
 from litebert.train.loop import Cadence, Loop, Outcome, Step, training_process
 from litebert.train.run import Run, owned_run
 
@@ -103,48 +102,43 @@ class FineTuning:
         stop: StopRequest,
         screen: Display,
     ) -> None:
-        self.config, self.data, self.process, self.screen = config, data, process, screen
-        self.baselines = baselines
+        self.config, self.data, self.process, self.screen, self.baselines = config, data, process, screen, baselines
+        features, max_tokens = data.train.features, config.max_tokens
         self.depths = exit_depths(load_config(config.model)) if config.train_exits else ()
-        self.settings = setup.resolve_settings(config, data)
+        self.settings = settings = setup.resolve_settings(config, data)
         identity, prints = setup.finetuning_identity(config), data.fingerprints()
         self.record = Run(config, setup.FinetuneState, identity, prints, 1, process, screen)
-        self.model, self.head = setup.build_task_model(config, self.settings, data)
+        self.model, self.head = setup.build_task_model(config, settings, data)
         self.model.to(process.device)
-        if self.settings.pooler == "whitened":
+        if settings.pooler == "whitened":
             if not (isinstance(self.model, LinearHead) and self.model.row.pooled):
                 raise ConfigError("a whitened pooler is for classes, scores and choices of texts")
-            pad_id, features = data.tokenizer.pad_id, data.train.features
-            whiten_pooler(self.model, features, pad_id, config.max_tokens, config.seed)
+            setup.whiten_pooler(self.model, features, data.tokenizer.pad_id, max_tokens, config.seed)
         taught = (config.teacher_weight, config.teacher_temperature)
-        device, precision = process.device, config.precision
-        self.loss = setup.TaskLoss(self.model, device, precision, config.max_tokens, *taught)
+        self.loss = setup.TaskLoss(self.model, process.device, config.precision, max_tokens, *taught)
         self.is_joint = isinstance(self.model, SentenceEncoder)
         self._check_views()
-        (self.smallest,) = self._share(data.train.features[:1], 0, 1)
+        (self.smallest,) = self._share(features[:1], 0, 1)
         if process.world_size > 1:
             self.loss.freeze_unused(self.smallest)
         self.replica = parallelize(self.loss, "ddp", process)
-        decay, correction = config.weight_decay, self.settings.bias_correction
-        adamw = OptimizerConfig("adamw", weight_decay=decay, bias_correction=correction)
+        adamw = OptimizerConfig("adamw", weight_decay=config.weight_decay, bias_correction=settings.bias_correction)
         named = list(self.model.named_parameters())
         num_sets = plan_of(self.model.config).num_sets.feed_forward  # type: ignore[arg-type]
-        rates = partial(setup.rate_factor, num_sets=num_sets, decay=self.settings.lr_decay)
-        optimizers = build_optimizers(named, adamw, self.settings.lr, rates)
+        rates = partial(setup.rate_factor, num_sets=num_sets, decay=settings.lr_decay)
+        optimizers = build_optimizers(named, adamw, settings.lr, rates)
         self.below_head = [p for n, p in named if setup.is_below_head(n) and p.requires_grad]
-        if self.settings.head_share and process.world_size > 1:
+        if settings.head_share and process.world_size > 1:
             raise ConfigError("head_share is for one process: leave it out under torchrun")
         self.state = self.record.restore(self.model, optimizers)
         # A joint batch sorts by length itself, and its texts should differ in more than length.
-        lengths = [0 if self.is_joint else len(feature) for feature in data.train.features]
-        self.order = BatchOrder(lengths, self.settings.batch_size, config.seed)
+        lengths = [0 if self.is_joint else len(feature) for feature in features]
+        self.order = BatchOrder(lengths, settings.batch_size, config.seed)
         self.scorer = results.Scorer(config, data, self.model, process)
         self.dev = data.evals[0].sample(config.max_dev_examples)
-        self.latest: dict[str, float] | None = None
-        """figures of the latest step; None if it was not finite"""
-        every, clip = self.settings.eval_every_steps, config.clip_norm
-        cadence = Cadence(config.log_every_steps, every, save_s=_SECONDS_BETWEEN_SAVES)
-        self.loop = Loop(self, self.record, self.replica, optimizers, clip, cadence, stop, config.threads)
+        self.latest: dict[str, float] | None = None  # figures of the latest step; None if it was not finite
+        cadence = Cadence(config.log_every_steps, settings.eval_every_steps, save_s=_SECONDS_BETWEEN_SAVES)
+        self.loop = Loop(self, self.record, self.replica, optimizers, config.clip_norm, cadence, stop, config.threads)
 
     def run(self) -> FinetuneResult:
         """Train to the end, evaluate the best weights, and write the result."""
@@ -152,18 +146,12 @@ class FineTuning:
             data, train, form = self.data, self.data.train, self.data.task.form
             self.record.event("recipe", fields=asdict(self.settings))
             self.process.on_main(lambda: data.problems.write(self.config.out / BAD_ROWS_FILE))
-            counts = {
-                "train_examples": len(train.examples),
-                "train_features": len(train.features),
-                "bad_rows": data.problems.counts(),
-                "labels": list(form.labels),
-                "found": list(data.found),
-            }
-            self.record.event("data", fields=counts)
+            counts = {"train_examples": len(train.examples), "train_features": len(train.features)}
+            found = {"labels": list(form.labels), "found": list(data.found)}
+            self.record.event("data", fields={**counts, "bad_rows": data.problems.counts(), **found})
             if answers := form.window_counts(train.examples, train.features):
                 self.record.event("answers", fields=answers)
-        module = self.replica.module_for_training
-        self.replica.rehearse(lambda: module(self.smallest, 1, None))
+        self.replica.rehearse(lambda: self.replica.module_for_training(self.smallest, 1, None))
         signum = self.loop.train()
         self.screen.close()
         if not signum:
@@ -173,10 +161,8 @@ class FineTuning:
 
     def share(self) -> float:
         """The share of the run that is done; all of it once patience is over."""
-        patience = self.config.patience
-        if patience is not None and self.state.evals_since_best >= patience:
-            return 1.0
-        return self.state.step / self.settings.steps
+        is_over = self.config.patience is not None and self.state.evals_since_best >= self.config.patience
+        return 1.0 if is_over else self.state.step / self.settings.steps
 
     def _check_views(self) -> None:
         """Refuse what would teach nothing, or not the same in several processes."""
@@ -211,20 +197,17 @@ class FineTuning:
 
         def loss_of(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
             loss = module(batch, max(1, int(num_labels)), early)
-            if not own:
-                loss = loss * 0.0
+            loss = loss if own else loss * 0.0
             return loss, loss.detach()[None]
 
-        seeds = [
-            derived_seed(config.seed, "fine-tuning dropout", step, number * world_size + rank)
-            for number in range(len(batches))
-        ]
+        places = range(rank, len(batches) * world_size, world_size)
+        seeds = [derived_seed(config.seed, "fine-tuning dropout", step, place) for place in places]
         return Step(batches, loss_of, seeds, self.lr_factor, int(num_tokens))
 
     def count(self, outcome: Outcome) -> None:
         """Note the figures of a step."""
-        lr = self.lr_factor * self.settings.lr
-        self.latest = {"loss": outcome.sums[0], "lr": lr, "grad_norm": outcome.grad_norm}
+        figures = {"loss": outcome.sums[0], "lr": self.lr_factor * self.settings.lr, "grad_norm": outcome.grad_norm}
+        self.latest = figures
 
     def describe_skipped(self, outcome: Outcome) -> dict[str, object]:
         """The loss of a step and the ids of its examples."""
@@ -237,14 +220,9 @@ class FineTuning:
         """The latest step, and where the run stands."""
         if self.latest is None:
             return None
-        state = self.state
-        return {
-            **self.latest,
-            "epoch": state.step / self.settings.steps_per_epoch,
-            "tokens": state.tokens,
-            "tokens_per_s": state.tokens / max(state.elapsed_s, 1e-9),
-            "elapsed_s": state.elapsed_s,
-        }
+        tokens, elapsed_s = self.state.tokens, self.state.elapsed_s
+        figures = {**self.latest, "epoch": self.state.step / self.settings.steps_per_epoch, "tokens": tokens}
+        return {**figures, "tokens_per_s": tokens / max(elapsed_s, 1e-9), "elapsed_s": elapsed_s}
 
     def status(self, share: float, eta_s: float) -> StatusLine | None:
         """The latest loss and the best score."""
@@ -263,12 +241,10 @@ class FineTuning:
     def evaluate(self, *, is_last: bool) -> bool:
         """Score the dev split; return whether these weights are among the best so far."""
         started, metric = time.monotonic(), self.data.task.main_metric
-        scores = self.scorer.scores(self.dev)
-        exits = self.scorer.by_depth(self.dev, self.depths)
-        seconds = time.monotonic() - started
+        scores, exits = self.scorer.scores(self.dev), self.scorer.by_depth(self.dev, self.depths)
         dev = {f"dev_{name}": value for name, value in scores.items()}
         dev |= {f"dev_{metric}_at_depth_{depth}": value for depth, value in exits.items()}
-        self.record.log(self.state.step, {**dev, "eval_s": seconds})
+        self.record.log(self.state.step, {**dev, "eval_s": time.monotonic() - started})
         # Weights for several depths must be good at all of them.
         score = fmean(exits.values()) if exits else scores[metric]
         return self.state.add(score, self.config.keep_checkpoints)
@@ -279,12 +255,9 @@ class FineTuning:
 
     def _finish(self) -> FinetuneResult:
         """Evaluate the best weights on every split with labels and write the result."""
-        config, data, state = self.config, self.data, self.state
-        dev = data.evals[0]
-        guesses = data.task.form.baseline(data.train.examples, dev.examples)
-        baseline = data.task.score(dev.examples, guesses)
-        beside = {"baseline": baseline}
-        beside |= {BASELINES[name]: found for name, found in self.baselines.items()}
+        config, data, state, dev = self.config, self.data, self.state, self.data.evals[0]
+        baseline = data.task.score(dev.examples, data.task.form.baseline(data.train.examples, dev.examples))
+        beside = {"baseline": baseline} | {BASELINES[name]: found for name, found in self.baselines.items()}
         by_split: dict[str, dict[str, float]] = {}
         for place, step in reversed(list(enumerate(state.kept_steps(), start=1))):
             self.model.load_state_dict(self.record.weights(step))

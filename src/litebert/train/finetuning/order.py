@@ -24,12 +24,10 @@ class JointBatch:
     """Features whose loss is over all of them together, in padded batches of like length."""
 
     padded: list[PaddedBatch]
-    places: IntArray
-    """[B * T], where each row stands among those of all padded batches"""
+    places: IntArray  # [B * T], where each row stands among those of all padded batches
     targets: npt.NDArray[np.generic]
     teacher: FloatArray | None
-    num_texts: int
-    """T, rows per feature"""
+    num_texts: int  # T, rows per feature
     num_labels: int
     num_tokens: int
 
@@ -70,17 +68,15 @@ def share_of(
     share = [pad(part, pad_id) for part in parts[rank:num_whole:world_size]]
     for part in parts[num_whole:]:
         if own := part[rank::world_size]:
-            every_row = range(rank, len(part), world_size)
-            share.append(_rows_of(pad(part, pad_id), pad(own, pad_id), every_row))
+            share.append(_rows_of(pad(part, pad_id), pad(own, pad_id), np.arange(rank, len(part), world_size)))
     return share
 
 
-def _rows_of(batch: PaddedBatch, counts: PaddedBatch, members: Sequence[int]) -> PaddedBatch:
+def _rows_of(batch: PaddedBatch, counts: PaddedBatch, chosen: IntArray) -> PaddedBatch:
     """Some features of a batch, padded as it is: a plain span loss is over padding too.
 
     ``counts`` is the same features collated by themselves, for the numbers of labels and tokens.
     """
-    chosen = np.asarray(members)
     rows = (chosen[:, None] * batch.num_choices + np.arange(batch.num_choices)).ravel()
     return replace(
         counts,

@@ -35,7 +35,15 @@ from litebert.tasks.task_file import TaskFile
 from litebert.train.finetuning.config import FinetuneConfig, Settings
 from litebert.train.finetuning.setup import TaskData, check_same_settings
 
+Scores = Mapping[str, float]
+
 _TOKENS_FACTOR = 2  # without gradients more fits
+_ABOUT = {
+    "words": "The bag of words is a linear model of word counts, without any pretraining.",
+    "random": "Random weights had the same fine-tuning, without any pretraining.",
+    "untrained": "Untrained are the mean vectors of the model it started from.",
+}
+"""What the columns beside the scores are, in a card."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +52,8 @@ class FinetuneResult:
 
     run: Path
     task: str
-    metric: str
-    """the score that picked the weights"""
-    model: Path | None = None
-    """folder of the best model; None if the run was interrupted"""
+    metric: str  # the score that picked the weights
+    model: Path | None = None  # folder of the best model; None if the run was interrupted
     scores: dict[str, float] = field(default_factory=dict)
     """official scores of the best weights on dev (medians over seeds, if several)"""
     other_scores: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -59,28 +65,19 @@ class FinetuneResult:
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     """scores of what was asked for besides: words, random (medians over seeds, if several)"""
     best_step: int = 0
-    """when the best weights were found"""
     steps: int = 0
     epochs: float = 0.0
     train_examples: int = 0
-    train_available: int = 0
-    """examples of the whole training split, of which those were learned from"""
+    train_available: int = 0  # of the whole split, of which those were learned from
     dev_examples: int = 0
-    dev_available: int = 0
-    """examples of the whole dev split, of which those were scored"""
-    tokens: int = 0
-    """tokens trained on, without padding"""
-    seconds: float = 0.0
-    """time in the training loop, evaluations included"""
+    dev_available: int = 0  # of the whole split, of which those were scored
+    tokens: int = 0  # trained on, without padding
+    seconds: float = 0.0  # in the training loop, evaluations included
     bad_rows: dict[str, int] = field(default_factory=dict)
-    seed: int = 0
-    """the seed, or the first of several"""
-    by_seed: tuple[dict[str, float], ...] = ()
-    """scores of each seed, if there were several"""
-    spread: dict[str, float] = field(default_factory=dict)
-    """largest minus smallest of each score over the seeds"""
-    interrupted_by: int = 0
-    """signal that stopped the run, 0 if it came to its end"""
+    seed: int = 0  # or the first of several
+    by_seed: tuple[dict[str, float], ...] = ()  # scores of each, if there were several
+    spread: dict[str, float] = field(default_factory=dict)  # largest minus smallest of each score over the seeds
+    interrupted_by: int = 0  # signal that stopped the run, 0 if it came to its end
 
 
 def earlier_result(config: FinetuneConfig) -> FinetuneResult | None:
@@ -91,9 +88,8 @@ def earlier_result(config: FinetuneConfig) -> FinetuneResult | None:
         return None
     if RunFolder.exists(config.out):
         check_same_settings(config)
-    if not path.is_file():
-        return None
-    return replace(from_dict(FinetuneResult, read_json(path), str(path)), run=config.out)
+    is_there = path.is_file()
+    return replace(from_dict(FinetuneResult, read_json(path), str(path)), run=config.out) if is_there else None
 
 
 def write_result(result: FinetuneResult) -> None:
@@ -109,8 +105,7 @@ def word_baselines(data: TaskData, names: Sequence[str]) -> dict[str, dict[str, 
         if (predictions := baseline_of(name, form, train, dev)) is not None:
             found[name] = data.task.score(dev, predictions)
         else:
-            kind = form.kind.replace("_", " ")
-            print(f"baseline {name}: does not apply to {kind}", file=sys.stderr)
+            print(f"baseline {name}: does not apply to {form.kind.replace('_', ' ')}", file=sys.stderr)
     return found
 
 
@@ -119,8 +114,7 @@ class Scorer:
 
     def __init__(self, config: FinetuneConfig, data: TaskData, model: nn.Module, process: Process) -> None:
         self.config, self.data, self.model, self.process = config, data, model, process
-        self.scale = data.scale
-        """that of what the model says; None once it is folded into the head"""
+        self.scale = data.scale  # that of what the model says; None once it is folded into the head
 
     def scores(
         self, split: TaskSplit, depth: int | None = None, out: Path | None = None, shown: bool = False
@@ -132,10 +126,10 @@ class Scorer:
             head, form = "encoder", form.changed(pooling=self.model.pooling)
         backend = TorchBackend(self.model, head, self.config.precision)
         own = split.features[process.rank :: process.world_size]
-        pad_id, most = data.tokenizer.pad_id, _TOKENS_FACTOR * self.config.max_tokens
-        title, is_seen = f"scoring {split.name}", shown and process.is_main
-        with progress(title, len(own), "input") if is_seen else nullcontext() as bar:
-            outputs = outputs_of(backend, form, own, pad_id, max_tokens=most, depth=depth, bar=bar)
+        most = _TOKENS_FACTOR * self.config.max_tokens
+        is_seen = shown and process.is_main
+        with progress(f"scoring {split.name}", len(own), "input") if is_seen else nullcontext() as bar:
+            outputs = outputs_of(backend, form, own, data.tokenizer.pad_id, max_tokens=most, depth=depth, bar=bar)
         parts = process.gather(outputs)
 
         def score() -> dict[str, float]:
@@ -152,8 +146,7 @@ class Scorer:
 
     def by_depth(self, split: TaskSplit, depths: tuple[int, ...]) -> dict[str, float]:
         """The main score at each depth."""
-        metric = self.data.task.main_metric
-        return {str(depth): self.scores(split, depth)[metric] for depth in depths}
+        return {str(depth): self.scores(split, depth)[self.data.task.main_metric] for depth in depths}
 
 
 def write_predictions(run: Path, data: TaskData, split: TaskSplit, predictions: Sequence[Prediction]) -> None:
@@ -164,9 +157,8 @@ def write_predictions(run: Path, data: TaskData, split: TaskSplit, predictions: 
         return
     values = {prediction.value for prediction in predictions}
     if form.needs_labels and len(values) == 1 and len({e.gold for e in split.examples}) > 1:
-        said = f"every {split.name} example gets the same answer, {form.named(None, *values)}"
-        remedy = "train longer (--epochs) or with another rate (--lr)"
-        print(f"warning: {said}; {remedy}", file=sys.stderr)
+        said = f"warning: every {split.name} example gets the same answer, {form.named(None, *values)}"
+        print(f"{said}; train longer (--epochs) or with another rate (--lr)", file=sys.stderr)
     content = {
         "split": split.name,
         "kind": form.kind,
@@ -183,14 +175,14 @@ def save_task_model(
     head: Head,
     data: TaskData,
     source: str,
-    scores: Mapping[str, float],
+    scores: Scores,
     about: str,
     depths: tuple[int, ...],
 ) -> None:
     """Write a model folder that says in ``task.json`` and its card which task it is for.
 
-    ``source`` is the folder or hub name of the model it came from, with the tokenizer's files;
-    ``scores`` are on dev, a tuned threshold among them; ``about`` is Markdown for the card.
+    ``source`` is what it came from, with the tokenizer's files; ``scores`` are on dev, a tuned threshold among them;
+    ``about`` is Markdown for the card.
     """
     form = data.task.form.fitted(data.train.examples)
     task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
@@ -216,18 +208,19 @@ def fine_tuning_section(
     config: FinetuneConfig,
     settings: Settings,
     data: TaskData,
-    scores: Mapping[str, float],
-    baselines: Mapping[str, Mapping[str, float]],
-    best_step: int,
+    scores: Scores,
+    baselines: Mapping[str, Scores],
+    step: int,
 ) -> str:
-    """Return Markdown that says how a task model came about; scores of the first split."""
-    dev = data.evals[0]
-    epochs = settings.steps / settings.steps_per_epoch
+    """Return Markdown that says how the task model of a step came about; scores of the first split."""
+    dev, epochs = data.evals[0], settings.steps / settings.steps_per_epoch
     rows = [(dev.name, "score", *baselines), ("---",) * (2 + len(baselines))]
     for name, value in scores.items():
         beside = (f"{of[name]:.4g}" if name in of else "" for of in baselines.values())
         rows.append((name, f"{value:.4g}", *beside))
     score_rows = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    about = [text for name, text in _ABOUT.items() if BASELINES[name] in baselines]
+    explained = " ".join(["The baseline looks at no text.", *about])
     named = ", ".join(f"`{label}`" for label in data.task.form.labels)
     labels = f"\nLabels: {named}.\n" if named else ""
     correction = "" if settings.bias_correction else " without bias correction"
@@ -239,7 +232,7 @@ Task `{data.task.name}` ({data.task.form.kind.replace("_", " ")}), from the {sta
 `{config.model}`; {_count(data, "train", len(data.train.examples))} training examples.
 {labels}
 Scores on {_count(data, dev.name, len(dev.examples))} examples of the {dev.name} split, which also
-picked these weights (step {best_step:,}). {_explained(baselines)}
+picked these weights (step {step:,}). {explained}
 
 {score_rows}
 
@@ -254,17 +247,6 @@ picked these weights (step {best_step:,}). {_explained(baselines)}
 | gradients clipped to | {config.clip_norm:g} |
 | seed | {config.seed} |
 """
-
-
-def _explained(baselines: Mapping[str, object]) -> str:
-    """Say what the columns beside the scores are."""
-    about = {
-        "words": "The bag of words is a linear model of word counts, without any pretraining.",
-        "random": "Random weights had the same fine-tuning, without any pretraining.",
-        "untrained": "Untrained are the mean vectors of the model it started from.",
-    }
-    named = [text for name, text in about.items() if BASELINES[name] in baselines]
-    return " ".join(["The baseline looks at no text.", *named])
 
 
 def _count(data: TaskData, split: str, used: int) -> str:
@@ -285,25 +267,23 @@ def summarize_seeds(run: Path, results: Sequence[FinetuneResult]) -> FinetuneRes
     assert best.model is not None, "finished runs have a model"
     with atomic_folder(run / "model", replace=True) as temporary:
         shutil.copytree(best.model, temporary, dirs_exist_ok=True)
+
+    def medians(scores: Sequence[Scores]) -> dict[str, float]:
+        return {name: statistics.median([float(s[name]) for s in scores]) for name in scores[0]}
+
     columns = {name: [float(r.scores[name]) for r in results] for name in results[0].scores}
-    splits = results[0].other_scores
-    others = {split: _medians([r.other_scores[split] for r in results]) for split in splits}
     summary = replace(
         results[0],
         run=run,
         model=run / "model",
-        scores=_medians([result.scores for result in results]),
-        other_scores=others,
-        exit_scores=_medians([result.exit_scores for result in results]),
+        scores=medians([r.scores for r in results]),
+        other_scores={name: medians([r.other_scores[name] for r in results]) for name in results[0].other_scores},
+        exit_scores=medians([r.exit_scores for r in results]),
         spread={name: max(values) - min(values) for name, values in columns.items()},
         by_seed=tuple({"seed": float(r.seed), **r.scores} for r in results),
         best_step=best.best_step,
-        tokens=sum(result.tokens for result in results),
-        seconds=round(sum(result.seconds for result in results), 3),
+        tokens=sum(r.tokens for r in results),
+        seconds=round(sum(r.seconds for r in results), 3),
     )
     write_result(summary)
     return summary
-
-
-def _medians(scores: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {name: statistics.median([float(s[name]) for s in scores]) for name in scores[0]}

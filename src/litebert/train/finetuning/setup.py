@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import ConfigError, DataError
-from litebert.common.rng import derived_seed
+from litebert.common.rng import derived_seed, rng
 from litebert.common.runs import RunFolder
 from litebert.common.statistics import interval_in_percent
 from litebert.dist.runtime import Precision, autocast
@@ -26,8 +26,10 @@ from litebert.model.encoder import Encoder
 from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import LinearHead, TaskModel, teacher_loss
 from litebert.model.similarity import SentenceEncoder, match_loss
+from litebert.predict.batches import micro_batches
+from litebert.predict.inputs import pad
 from litebert.predict.torch_backend import head_inputs
-from litebert.tasks.base import Example, FloatArray, Outputs, Task
+from litebert.tasks.base import Example, Feature, Outputs, Task
 from litebert.tasks.custom import CustomTask
 from litebert.tasks.problems import RowProblems
 from litebert.tasks.registry import data_folder, find_task
@@ -37,10 +39,12 @@ from litebert.train.finetuning.config import PAPER_HIDDEN_SIZE, FinetuneConfig, 
 from litebert.train.finetuning.order import Batch, JointBatch
 from litebert.train.run import TrainState, refuse_changes
 
-_FREE_SETTINGS = (
-    "out", "resume", "log_every_steps", "device", "max_tokens", "baseline", "allow_unknown",
-)  # fmt: skip
+_FREE_SETTINGS = ("out", "resume", "log_every_steps", "device", "max_tokens", "baseline", "allow_unknown")
 _DROPOUT_OF_VIEWS = 0.1  # what two views of one sentence differ by (SimCSE's)
+MOST_FEATURES = 4096  # whose states tell how they vary, for a whitened pooler
+_DEVIATION = 0.5  # of each number before the pooler's tanh, which hardly bends it
+_LEAST = 1e-3  # deviation of a direction at least: texts that are all the same have none
+_RIDGE = 0.01  # of the mean variance: what hardly varies is not blown up without bound
 FEW_EXAMPLES = 50  # a dev split of fewer says little: the interval is shown
 
 
@@ -62,12 +66,9 @@ class LabelScale:
 
     def standardized(self, split: TaskSplit) -> TaskSplit:
         """Return a split with targets to learn."""
-
-        def learned(label: object) -> FloatArray:
-            return ((np.asarray(label, np.float64) - self.mean) / self.deviation).astype(np.float32)
-
-        features = [replace(feature, target=learned(feature.target)) for feature in split.features]
-        return replace(split, features=features)
+        targets = ((np.asarray(feature.target, np.float64) - self.mean) / self.deviation for feature in split.features)
+        pairs = zip(split.features, targets, strict=True)
+        return replace(split, features=[replace(f, target=target.astype(np.float32)) for f, target in pairs])
 
     def restored(self, outputs: Outputs) -> Outputs:
         """Return what a model in training says on the user's scale."""
@@ -89,16 +90,12 @@ class TaskData:
     task: Task
     tokenizer: Tokenizer
     train: TaskSplit
-    evals: tuple[TaskSplit, ...]
-    """splits with labels; the first one picks the best checkpoint"""
+    evals: tuple[TaskSplit, ...]  # splits with labels; the first one picks the best checkpoint
     problems: RowProblems
     max_length: int
-    available: Mapping[str, int]
-    """usable examples of each split, before a subset was drawn"""
-    found: Sequence[str] = ()
-    """what the files turned out to hold, and what is doubtful about it, as lines for people"""
-    scale: LabelScale | None = None
-    """that of the training targets, where they are not the labels themselves"""
+    available: Mapping[str, int]  # usable examples of each split, before a subset was drawn
+    found: Sequence[str] = ()  # what the files turned out to hold, and what is doubtful about it, for people
+    scale: LabelScale | None = None  # that of the training targets, where they are not the labels themselves
 
     def report(self) -> list[str]:
         """Return lines for people: what was found in the files, bad rows, too small a dev set."""
@@ -123,8 +120,7 @@ def load_task_data(
     """Read and tokenise train and all splits with labels; one file of an own task is cut in two."""
     if data.is_file() and data.suffix != ".toml":
         if not isinstance(task, CustomTask):
-            needed = f"{task.name} needs the folder with its train and dev files"
-            raise ConfigError(f"--data {data} is a file; {needed}")
+            raise ConfigError(f"--data {data} is a file; {task.name} needs the folder with its train and dev files")
         task, data = task.of_one_file(data), task.folder
     problems = RowProblems(strict)
     usable = task.read(data, "train", problems)
@@ -132,8 +128,8 @@ def load_task_data(
     for name, found in (("train", usable), *evals):
         if missing := [example.id for example in found if example.gold is None]:
             raise DataError(
-                f"{data}: {len(missing):,} of {len(found):,} examples of {task.name}'s {name} "
-                f"split have no label (first: {missing[0]}); fine-tuning needs all of them"
+                f"{data}: {len(missing):,} of {len(found):,} examples of {task.name}'s {name} split have no label "
+                f"(first: {missing[0]}); fine-tuning needs all of them"
             )
 
     def split(name: str, examples: Sequence[Example]) -> TaskSplit:
@@ -165,16 +161,8 @@ def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:
             f"{config.model} has a tokenizer of {tokenizer.vocab_size} pieces for a model of "
             f"{shape.vocab_size}: it is not the model's own"
         )
-    data = load_task_data(
-        task,
-        data_folder(task, config.data),
-        tokenizer,
-        max_length,
-        config.max_train_examples,
-        config.strict,
-        config.max_scored_examples,
-        config.allow_unknown,
-    )
+    folder, most, scored = data_folder(task, config.data), config.max_train_examples, config.max_scored_examples
+    data = load_task_data(task, folder, tokenizer, max_length, most, config.strict, scored, config.allow_unknown)
     is_published = not isinstance(task, CustomTask) and shape.hidden_size >= PAPER_HIDDEN_SIZE
     if task.form.kind == "regression" and not is_published:
         scale = LabelScale.of(data.train.examples)
@@ -189,8 +177,7 @@ def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:
 class FinetuneState(TrainState):
     """Everything about a fine-tuning run that is neither weights nor optimizer."""
 
-    kept: tuple[tuple[float, ...], ...] = ()
-    """(score, step) of the best evaluations, best first"""
+    kept: tuple[tuple[float, ...], ...] = ()  # (score, step) of the best evaluations, best first
     evals_since_best: int = 0
 
     def kept_steps(self) -> list[int]:
@@ -215,9 +202,8 @@ def finetuning_identity(config: FinetuneConfig) -> dict[str, object]:
 
 def check_same_settings(config: FinetuneConfig) -> None:
     """Refuse to go on with the run in ``config.out`` if its settings were others."""
-    theirs = RunFolder.open(config.out).section("config")
     # Settings that the run's version did not have yet had what is their default now.
-    before = from_dict(FinetuneConfig, theirs, str(config.out))
+    before = from_dict(FinetuneConfig, RunFolder.open(config.out).section("config"), str(config.out))
     refuse_changes(config.out, _settings(before), _settings(config))
 
 
@@ -240,8 +226,7 @@ def build_task_model(config: FinetuneConfig, settings: Settings, data: TaskData)
     }
     num_labels = len(data.task.form.labels) or None
     if config.start == "random":
-        shape = load_config(config.model, overrides)
-        model = hf.build_model(shape, head, num_labels, generator)
+        model = hf.build_model(load_config(config.model, overrides), head, num_labels, generator)
     else:
         model = hf.load_model(
             config.model, head, new_head=True, num_labels=num_labels, overrides=overrides, generator=generator
@@ -249,6 +234,35 @@ def build_task_model(config: FinetuneConfig, settings: Settings, data: TaskData)
     if isinstance(model, Encoder):
         model = SentenceEncoder(model, settings.pooling, config.loss, config.temperature, config.symmetric)
     return model.train(), head
+
+
+@torch.no_grad()
+def whiten_pooler(model: LinearHead, features: Sequence[Feature], pad_id: int, max_tokens: int, seed: int) -> None:
+    """Give the pooler of a model weights that make the states of a task's texts uncorrelated and of equal size.
+
+    What tells texts of a task apart is often a small part of their states: a few directions have most of the variance,
+    and a new head learns from those first. Through a whitened pooler it learns from all directions alike, as a linear
+    probe does, and the layers below are left alone meanwhile.
+    """
+    pooler = model.encoder.pooler
+    is_training = model.training
+    model.eval()
+    chosen = rng(seed, "whitened pooler").permutation(len(features))[:MOST_FEATURES]
+    some = [features[int(index)] for index in chosen]
+    said = []
+    for members in micro_batches(some, max_tokens):
+        inputs = head_inputs(pad([some[i] for i in members], pad_id), pooler.weight.device)
+        said.append(model.unpooled(model.states(inputs), inputs).double())
+    model.train(is_training)
+    states_NH = torch.cat(said)
+    mean_H = states_NH.mean(0)
+    moved_NH = states_NH - mean_H
+    variances_H, directions_HH = torch.linalg.eigh(moved_NH.T @ moved_NH / len(moved_NH))
+    floor = _RIDGE * variances_H.mean()
+    factors_H = _DEVIATION / (variances_H.clamp(min=0) + floor).sqrt().clamp(min=_LEAST)
+    weight_HH = (directions_HH * factors_H) @ directions_HH.T
+    pooler.weight.copy_(weight_HH)
+    pooler.bias.copy_(-weight_HH @ mean_H)
 
 
 def is_below_head(name: str) -> bool:
@@ -259,8 +273,7 @@ def is_below_head(name: str) -> bool:
 def rate_factor(name: str, num_sets: int, decay: float) -> float:
     """Factor on the learning rate of a parameter of a task model: 1 for the head and its pooler.
 
-    The last of ``num_sets`` sets of layers gets ``decay``, the one below it ``decay ** 2`` and on,
-    the embeddings one power more than the first set.
+    The last of the sets of layers gets ``decay``, the one below it its square and on, the embeddings one power more.
     """
     if not is_below_head(name):
         return 1.0
@@ -318,8 +331,7 @@ class TaskLoss(nn.Module):
         model = self.model
         assert isinstance(model, SentenceEncoder), "only vectors are compared with each other"
         encode: Callable[..., Tensor] = model.vectors
-        num_padded = sum(part.input_ids.size for part in batch.padded)
-        if self.max_tokens is not None and num_padded > self.max_tokens:
+        if self.max_tokens is not None and sum(part.input_ids.size for part in batch.padded) > self.max_tokens:
             encode = partial(checkpoint, model.vectors, use_reentrant=False)
         parts = [encode(head_inputs(part, self.device), num_layers) for part in batch.padded]
         vectors = torch.cat(parts)[torch.from_numpy(batch.places).to(self.device)]

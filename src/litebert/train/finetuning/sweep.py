@@ -56,17 +56,12 @@ class SweepRow:
     """One line of the table."""
 
     task: str
-    settings: dict[str, object]
-    """what the grid chose"""
+    settings: dict[str, object]  # what the grid chose
     metric: str = ""
-    median: float | None = None
-    """of the metric on dev, over the seeds; None if the run failed"""
-    spread: float = 0.0
-    """largest minus smallest over the seeds"""
-    baseline: float | None = None
-    """of always saying the same"""
-    seconds: float = 0.0
-    """time in training loops, all seeds"""
+    median: float | None = None  # of the metric on dev, over the seeds; None if the run failed
+    spread: float = 0.0  # largest minus smallest over the seeds
+    baseline: float | None = None  # of always saying the same
+    seconds: float = 0.0  # time in training loops, all seeds
     tokens: int = 0
     failure: str = ""
 
@@ -76,11 +71,13 @@ def owned_sweep(config: SweepConfig, process: Process) -> Iterator[None]:
     """Own the folder of a sweep: process 0 does, and all processes stop if it is refused."""
     files = [("the task file", task) for task in config.tasks]
     inputs: Inputs = [("--model", config.model), ("--data", config.data), *files]
+    mark = config.out / SWEEP_FILE
     with ExitStack() as held:
 
         def own() -> None:
-            held.enter_context(owned_folder(config.out, _is_sweep, inputs))
-            write_json(config.out / SWEEP_FILE, to_dict(config))
+            owned = owned_folder(config.out, lambda _: mark.is_file() and "tasks" in read_json(mark), inputs)
+            held.enter_context(owned)
+            write_json(mark, to_dict(config))
 
         process.on_main(own)
         yield
@@ -112,11 +109,6 @@ def sweep(config: SweepConfig, run: Callable[[FinetuneConfig], FinetuneResult]) 
     return rows, 0
 
 
-def _is_sweep(out: Path) -> bool:
-    mark = out / SWEEP_FILE
-    return mark.is_file() and "tasks" in read_json(mark)
-
-
 def combinations(grid: Sequence[str]) -> list[dict[str, object]]:
     """Return every combination of the grid's values; one empty one without a grid."""
     known = [f.name for f in fields(FinetuneConfig) if f.name not in _DECIDED_BY_THE_SWEEP]
@@ -125,8 +117,7 @@ def combinations(grid: Sequence[str]) -> list[dict[str, object]]:
         name, _, values = axis.partition("=")
         name = name.strip().replace("-", "_")
         if not values:
-            usage = "SETTING=VALUE,VALUE, such as lr=1e-4,3e-4"
-            raise ConfigError(f"--grid {axis!r} should be {usage}")
+            raise ConfigError(f"--grid {axis!r} should be SETTING=VALUE,VALUE, such as lr=1e-4,3e-4")
         if name not in known:
             raise ConfigError(f"--grid: unknown setting '{name}'.{suggestion(name, known)}")
         axes.append([(name, _value(text.strip())) for text in values.split(",")])
@@ -154,10 +145,8 @@ def _start_of(config: SweepConfig, task: str, settings: Mapping[str, object]) ->
     starts = dict(entry.partition("=")[::2] for entry in config.start_from)
     for name, start in starts.items():
         if name not in config.tasks or not start:
-            raise ConfigError(
-                f"--start-from {name}={start}: write TASK=TASK or TASK=FOLDER, for a task of the "
-                f"sweep: {', '.join(config.tasks)}"
-            )
+            usage = f"write TASK=TASK or TASK=FOLDER, for a task of the sweep: {', '.join(config.tasks)}"
+            raise ConfigError(f"--start-from {name}={start}: {usage}")
     start = starts.get(task, config.model)
     if task not in starts or start not in config.tasks:
         return start
@@ -180,9 +169,8 @@ def sweep_table(rows: Sequence[SweepRow]) -> str:
         settings = [_short(row.settings.get(name, "")) for name in names]
         figures = [f"failed: {row.failure}", "", "", "", "", ""]
         if row.median is not None:
-            baseline = "" if row.baseline is None else f"{row.baseline:.4g}"
-            figures = [row.metric, f"{row.median:.4g}", f"{row.spread:.3g}", baseline]
-            figures += [f"{row.seconds:,.0f}", f"{row.tokens:,}"]
+            baseline, cost = "" if row.baseline is None else f"{row.baseline:.4g}", f"{row.seconds:,.0f}"
+            figures = [row.metric, f"{row.median:.4g}", f"{row.spread:.3g}", baseline, cost, f"{row.tokens:,}"]
         lines.append(f"| {' | '.join([row.task, *settings, *figures])} |")
     if shared:
         lines += ["", f"All runs: {', '.join(shared)}."]

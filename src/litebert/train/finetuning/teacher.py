@@ -34,8 +34,7 @@ def with_teacher(config: FinetuneConfig, data: TaskData) -> TaskData:
         return data
     task, form = data.task, data.task.form
     if form.kind not in _KINDS:
-        kind = form.kind.replace("_", " ")
-        raise ConfigError(f"--teacher: not for {kind}; it is for {', '.join(_KINDS)}")
+        raise ConfigError(f"--teacher: not for {form.kind.replace('_', ' ')}; it is for {', '.join(_KINDS)}")
     if isinstance(form, SimilarityForm):
         return replace(data, train=_with_vectors(config, form, data))
     unlabelled = [] if config.teacher_text is None else _unlabelled(task, config.teacher_text)
@@ -45,11 +44,8 @@ def with_teacher(config: FinetuneConfig, data: TaskData) -> TaskData:
     if unlabelled:
         # The teacher's word is their label.
         own = form.features(unlabelled, data.tokenizer, data.max_length)
-        told = form.decode(unlabelled, own, said[-len(unlabelled) :])
-        named = [
-            replace(example, gold=prediction.value)  # type: ignore[arg-type]
-            for example, prediction in zip(unlabelled, told, strict=True)
-        ]
+        told = zip(unlabelled, form.decode(unlabelled, own, said[-len(unlabelled) :]), strict=True)
+        named = [replace(example, gold=answer.value) for example, answer in told]  # type: ignore[arg-type]
         split = TaskSplit.make(form, "train", named, data.tokenizer, data.max_length)
         if data.scale is not None:
             split = data.scale.standardized(split)
@@ -59,8 +55,7 @@ def with_teacher(config: FinetuneConfig, data: TaskData) -> TaskData:
     logits = [outputs["logits"] for outputs in said]
     if data.scale is not None:
         logits = [(value - data.scale.mean) / data.scale.deviation for value in logits]
-    by_example = [np.asarray(value, np.float32) for value in logits]
-    taught = [replace(feature, teacher=by_example[feature.example]) for feature in features]
+    taught = [replace(f, teacher=np.asarray(logits[f.example], np.float32)) for f in features]
     return replace(data, train=TaskSplit("train", examples, taught))
 
 

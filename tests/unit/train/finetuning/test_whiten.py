@@ -11,8 +11,8 @@ from litebert.model.heads import SequenceClassifier
 from litebert.predict.inputs import pad
 from litebert.predict.torch_backend import head_inputs
 from litebert.tasks.base import Feature, Row
-from litebert.train.finetuning import whiten
-from litebert.train.finetuning.whiten import whiten_pooler
+from litebert.train.finetuning import setup
+from litebert.train.finetuning.setup import whiten_pooler
 
 SHAPE = ModelConfig(vocab_size=60, hidden_size=64, num_layers=2, hidden_dropout=0.1)
 
@@ -33,8 +33,8 @@ def before_tanh(model: SequenceClassifier, texts: list[Feature]) -> torch.Tensor
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_every_direction_is_of_equal_size(pooling: Pooling, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whiten, "_RIDGE", 1e-9)
-    monkeypatch.setattr(whiten, "_LEAST", 1e-6)
+    monkeypatch.setattr(setup, "_RIDGE", 1e-9)
+    monkeypatch.setattr(setup, "_LEAST", 1e-6)
     shape = ModelConfig(**{**vars(SHAPE), "pooling": pooling})
     model = SequenceClassifier(shape, generator=torch.Generator().manual_seed(0)).train()
     texts = features(600)
@@ -55,13 +55,13 @@ def test_texts_that_are_all_the_same_give_finite_weights() -> None:
 
 
 def test_many_texts_are_represented_by_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whiten, "MOST_FEATURES", 20)
+    monkeypatch.setattr(setup, "MOST_FEATURES", 20)
     seen: list[int] = []
 
     def batches(some: list[Feature], most: int) -> list[list[int]]:
         seen.append(len(some))
         return [[0, 1, 2]]
 
-    monkeypatch.setattr(whiten, "micro_batches", batches)
+    monkeypatch.setattr(setup, "micro_batches", batches)
     whiten_pooler(SequenceClassifier(SHAPE), features(50), pad_id=0, max_tokens=512, seed=0)
     assert seen == [20]
