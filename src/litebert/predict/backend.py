@@ -21,8 +21,7 @@ Device = Literal["auto", "cpu", "cuda"]
 Threads = Literal["auto"] | int
 """Threads of the processor; auto: as many as there are cores, in a training as many as help."""
 
-ONNX_FILES = ("model.onnx", "onnx/model.onnx")
-"""Where an ONNX model is looked for inside a folder, as Optimum lays it out."""
+ONNX_FILES = ("model.onnx", "onnx/model.onnx")  # where one is looked for inside a folder, as Optimum lays it out
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from litebert.text.words import words_in
 WINDOW_CHARACTERS = 256  # a stretch that is read at once ends with the word that reaches so far
 WINDOWS = 1024  # stretches that are measured at most, the first ones
 HIDDEN_SHARE = 0.15  # of the words of a stretch, at least one
-UNKNOWN_NATS = float(np.log(150_000))
-"""What each character of an unknown piece costs besides the piece: any character of Unicode."""
+UNKNOWN_NATS = float(np.log(150_000))  # of each character of an unknown piece, besides the piece: any of Unicode
 _SEED = 20190926
 
 

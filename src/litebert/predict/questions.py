@@ -119,8 +119,7 @@ def order(first: str, second: str, reader: Reader) -> Question[SentenceOrder]:
         raise InputError("sentence order needs two sentences; one of them is empty")
     _check_length(len(ids[0]) + len(ids[1]) + 3, reader)
     feature = Feature(0, (pair_row(ids[0], ids[1], reader.tokenizer, reader.max_length),))
-    # Label 0 of the head means in order, label 1 swapped.
-    logits = "sop_logits"
+    logits = "sop_logits"  # label 0 of the head means in order, label 1 swapped
     return Question([feature], (logits,), lambda said: SentenceOrder(*softmax(said[0][logits]).tolist()))
 
 
@@ -157,8 +156,7 @@ def _candidates(logits_V: FloatArray, tokenizer: Tokenizer, top_k: int) -> list[
     candidates = []
     for token_id, score in zip(best.tolist(), scores.tolist(), strict=True):
         begins_word, word = tokenizer.spell(token_id)
-        word = word or tokenizer.id_to_piece(token_id)
-        candidates.append(Candidate(word, token_id, score, not begins_word))
+        candidates.append(Candidate(word or tokenizer.id_to_piece(token_id), token_id, score, not begins_word))
     return candidates
 
 

@@ -55,8 +55,7 @@ _ERRORS: dict[int | str, dict[str, object]] = {
     )
 }
 
-# Instead of what pydantic says.
-_SAID = {"string_too_short": "the text is empty", "too_short": "the list is empty"}
+_SAID = {"string_too_short": "the text is empty", "too_short": "the list is empty"}  # not what pydantic says
 
 _PAGE_HEADERS = {
     # WebAssembly runs the model in the page; its code comes from here like the rest.
@@ -256,6 +255,5 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unforeseen(request: Request, error: Exception) -> Response:
-        number = REQUEST_ID.get()
-        text = f"the server failed; its log says why, under {number}"
-        return error_response(500, "internal", text, {"X-Request-ID": number})
+        text = f"the server failed; its log says why, under {REQUEST_ID.get()}"
+        return error_response(500, "internal", text, {"X-Request-ID": REQUEST_ID.get()})

@@ -20,8 +20,7 @@ from litebert.tasks.base import Feature, Outputs
 
 Result = TypeVar("Result")
 
-# What an input counts in the queue at least: the bound is on work, and a call is work too.
-_LEAST_COST = 16
+_LEAST_COST = 16  # what an input counts in the queue: the bound is on work, and a call is work too
 
 
 class QueueFullError(LitebertError):

@@ -19,10 +19,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from litebert.common.errors import ConfigError
 from litebert.serve.config import ServeConfig
 
-# Connections that the event loop takes from the listening socket before it does anything else.
-_ACCEPTED_AT_ONCE = 64
-# Files beside the connections: models, logs, threads, and what was just accepted.
-_RESERVED_FILES = 64 + _ACCEPTED_AT_ONCE
+_ACCEPTED_AT_ONCE = 64  # connections that the event loop takes from the listening socket before anything else
+_RESERVED_FILES = 64 + _ACCEPTED_AT_ONCE  # beside the connections: models, logs, threads, what was just accepted
 # How long a kept connection may ask once more when the server stops: the client cannot know yet
 # that it does, and its next request may be on the way.
 _LAST_REQUEST_S = 1.0
@@ -163,8 +161,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, config: ServeConfig) -> None:
         self.limit, self.timeout_s = config.max_connections, config.timeout_s
         self.stopping = False
-        self.waiting: dict[TimedProtocol, None] = {}
-        """connections whose client has not sent a whole request, longest first"""
+        self.waiting: dict[TimedProtocol, None] = {}  # whose client has not sent a whole request, longest first
         super().__init__(
             uvicorn.Config(
                 app,

@@ -126,8 +126,7 @@ class LimitBody:
     app: ASGIApp
     max_bytes: int
     timeout_s: float
-    is_full: Callable[[], bool] = lambda: False
-    """whether a large request would be refused anyway: then it is not even read"""
+    is_full: Callable[[], bool] = lambda: False  # whether a large request is refused anyway: then it is not read
     num_large: int = field(default=0, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

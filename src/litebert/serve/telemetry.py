@@ -17,9 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import generate_latest
 from starlette.types import Scope
 
-REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="-")
-"""Of the request that is being answered."""
-
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="-")  # of the request that is being answered
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _MAX_PATH = 200  # characters of it in the log: entries are bounded in size too
