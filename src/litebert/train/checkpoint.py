@@ -28,8 +28,6 @@ WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 AVERAGE_FILE = "average.safetensors"  # only in runs that average their weights
 
-_NAME = re.compile(r"step-(\d+)")
-
 
 class UnreadableError(CheckpointError):
     """A checkpoint that may be whole but cannot be read: a failing disk, a missing right."""
@@ -124,17 +122,15 @@ def _reading(path: Path, name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise CheckpointError(f"checkpoint {path} is damaged: {name} is missing") from None
     except OSError as error:
-        reason = error.strerror or error
-        raise UnreadableError(f"checkpoint {path} cannot be read: {reason}") from error
+        raise UnreadableError(f"checkpoint {path} cannot be read: {error.strerror or error}") from error
     except (DataError, ValueError) as error:
         raise CheckpointError(f"checkpoint {path} is damaged: {name}: {error}") from None
 
 
 def steps_in(folder: Path) -> list[int]:
     """Steps of the checkpoints in a folder, ascending, damaged ones included."""
-    if not folder.is_dir():
-        return []
-    matches = [_NAME.fullmatch(entry.name) for entry in folder.iterdir() if entry.is_dir()]
+    entries = folder.iterdir() if folder.is_dir() else ()
+    matches = [re.fullmatch(r"step-(\d+)", entry.name) for entry in entries if entry.is_dir()]
     return sorted(int(match.group(1)) for match in matches if match)
 
 

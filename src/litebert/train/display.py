@@ -5,12 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from litebert.common.progress import SECONDS_BETWEEN_LINES, format_duration
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 _BAR_WIDTH = 30
 
@@ -76,7 +72,9 @@ class _Terminal(Display):
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
+        from rich.text import Text
 
+        self._assemble = Text.assemble
         self._console = Console(stderr=True, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False)
         self._live.start()
@@ -85,27 +83,22 @@ class _Terminal(Display):
     def show(self, status: StatusLine) -> None:
         if time.monotonic() - self._shown >= 0.25:
             self._shown = time.monotonic()
-            self._live.update(_render(status), refresh=True)
+            done, figures = round(_BAR_WIDTH * min(1.0, status.share)), ", ".join(status.figures)
+            text = self._assemble(
+                (f"{status.title or 'pretraining'} ", "bold"),
+                ("━" * done, "green"),
+                ("━" * (_BAR_WIDTH - done), "bright_black"),
+                f" {status.share:4.0%}  step {status.step:,}  eta {format_duration(status.eta_s)}",
+                (f"  {status.stage}" if status.stage else "", "cyan"),
+                f"\n  {figures}" if figures else "",
+                (f"\n  {status.dev}" if status.dev else "", "dim"),
+                overflow="ellipsis",
+                no_wrap=True,
+            )
+            self._live.update(text, refresh=True)
 
     def note(self, text: str) -> None:
         self._console.print(text)
 
     def close(self) -> None:
         self._live.stop()
-
-
-def _render(status: StatusLine) -> Text:
-    from rich.text import Text
-
-    done, figures = round(_BAR_WIDTH * min(1.0, status.share)), ", ".join(status.figures)
-    return Text.assemble(
-        (f"{status.title or 'pretraining'} ", "bold"),
-        ("━" * done, "green"),
-        ("━" * (_BAR_WIDTH - done), "bright_black"),
-        f" {status.share:4.0%}  step {status.step:,}  eta {format_duration(status.eta_s)}",
-        (f"  {status.stage}" if status.stage else "", "cyan"),
-        f"\n  {figures}" if figures else "",
-        (f"\n  {status.dev}" if status.dev else "", "dim"),
-        overflow="ellipsis",
-        no_wrap=True,
-    )

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PATHS_OF_A_MACHINE = ("data", "extra_data", "dev_data", "teacher")
-"""Settings that may differ between processes: what is found there is compared instead."""
-
 
 @dataclass(frozen=True)
 class Step(Generic[T]):
@@ -104,12 +101,14 @@ def training_process(kind: RunKind, config: RunConfig, parallel: Parallel) -> It
 
     All processes must have the same settings.
     """
-    device, threads, out = config.device, config.threads, config.out
+    out = config.out
     keep_freed_memory()
     if not str(out).isascii() and BROKEN.search(str(out)):
         raise ConfigError(f"{out} is not a UTF-8 name, which boards need: choose another --out")
-    settings = {k: v for k, v in to_dict(config).items() if k not in _PATHS_OF_A_MACHINE}
-    with this_process(device, parallel) as process, stop_request() as stop, thread_limit(threads):
+    # Paths may differ between processes: what is found there is compared instead.
+    paths = ("data", "extra_data", "dev_data", "teacher")
+    settings = {k: v for k, v in to_dict(config).items() if k not in paths}
+    with this_process(config.device, parallel) as process, stop_request() as stop, thread_limit(config.threads):
         try:
             with owned_run(process, kind, out, config.inputs):
                 process.check_same("configuration", json.dumps(settings, sort_keys=True))
@@ -118,9 +117,8 @@ def training_process(kind: RunKind, config: RunConfig, parallel: Parallel) -> It
             remedy = "fix it, or choose another --out"
             if (out / "checkpoints").is_dir():
                 remedy = "the checkpoints are intact: fix it and go on with --resume auto"
-            raise LitebertError(
-                f"{error.filename or out} cannot be used: {error.strerror or error}; {remedy}"
-            ) from error
+            reason = f"{error.filename or out} cannot be used: {error.strerror or error}"
+            raise LitebertError(f"{reason}; {remedy}") from error
 
 
 class Loop(Generic[T]):
@@ -204,8 +202,7 @@ class Loop(Generic[T]):
         return num_stops > 0
 
     def _tell_threads(self, number: int) -> None:
-        limit = self._threads.limit
-        message = f"step {self.state.step:,}: going on with {number} of {limit} threads"
+        message = f"step {self.state.step:,}: going on with {number} of {self._threads.limit} threads"
         self.run.event("threads", message, {"threads": number})
 
     def _skip(self, outcome: Outcome) -> None:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 RunKind = Literal["pretraining", "fine-tuning"]
 
-_EARLY = ("random",)  # what may be in a run folder before its manifest: a comparison with random weights runs first
-
 
 @dataclass
 class TrainState:
@@ -74,8 +72,7 @@ class Run(Generic[S_co]):
         self.config, self.process, self.screen = config, process, screen
         self.folder, self.checkpoints = config.out, config.out / "checkpoints"
         data = {f"data.{name}": value for name, value in fingerprints.items()}
-        self.identity = {**identity, **data}
-        self._settings = to_dict(config)
+        self.identity, self._settings = {**identity, **data}, to_dict(config)
         self._fingerprints, self._keep_last = fingerprints, keep_last
         process.check_same("data", json.dumps(data, sort_keys=True))
         process.check_same("model", json.dumps(self.identity, sort_keys=True))
@@ -96,8 +93,7 @@ class Run(Generic[S_co]):
         found = self.process.on_main(self._open)
         if found is not None:
             checkpoint.load_model_tensors(model, found.tensors(checkpoint.WEIGHTS_FILE))
-            states = found.tensors(checkpoint.OPTIMIZER_FILE)
-            checkpoint.load_optimizer_tensors(model, optimizers, states)
+            checkpoint.load_optimizer_tensors(model, optimizers, found.tensors(checkpoint.OPTIMIZER_FILE))
             if average is not None:
                 # An average that begins now begins with the weights.
                 tensors = checkpoint.finished_tensors(found)
@@ -135,8 +131,7 @@ class Run(Generic[S_co]):
             checkpoint.OPTIMIZER_FILE: checkpoint.optimizer_tensors(self._model, self._optimizers),
         }
         if self._average is not None:
-            averaged = {name: whole(tensor) for name, tensor in self._average.tensors.items()}
-            tensors[checkpoint.AVERAGE_FILE] = averaged
+            tensors[checkpoint.AVERAGE_FILE] = {name: whole(t) for name, t in self._average.tensors.items()}
         about = {"world_size": self.process.world_size, "identity": self.identity}
         save = partial(checkpoint.save, self.checkpoints, self.state.step, tensors)
         self._write(lambda progress: save({**progress, **about}))
@@ -148,8 +143,7 @@ class Run(Generic[S_co]):
 
     def weights(self, step: int) -> dict[str, Tensor]:
         """The weights that were saved at a step."""
-        path = self.checkpoints / f"step-{step}"
-        return checkpoint.verify(path).tensors(checkpoint.WEIGHTS_FILE)
+        return checkpoint.verify(self.checkpoints / f"step-{step}").tensors(checkpoint.WEIGHTS_FILE)
 
     def finish(self, *, keep_checkpoints: bool) -> None:
         """Close what is open; remove the checkpoints if the weights are elsewhere now."""
@@ -164,8 +158,7 @@ class Run(Generic[S_co]):
 
         def work() -> None:
             assert self._files is not None, "opened by restore"
-            position = self._files.metrics_position()
-            write({"run": asdict(self.state), "metrics_position": position})
+            write({"run": asdict(self.state), "metrics_position": self._files.metrics_position()})
             checkpoint.prune(self.checkpoints, self._keep_last, self.state.kept_steps())
 
         self.process.on_main(work)
@@ -183,14 +176,12 @@ class Run(Generic[S_co]):
                     "choose another --out, or delete that folder to start over"
                 )
         if found is not None:
-            files = RunFolder.open(self.folder)
-            self._go_on_from(files, found, passed_over)
+            self._go_on_from(files := RunFolder.open(self.folder), found, passed_over)
         else:
             if is_resumed:
                 # Nothing of the earlier start is used: the manifest must be of this one.
                 (self.folder / MANIFEST_FILE).unlink()
-            seeds = {"run": self.config.seed}
-            files = RunFolder.create(self.folder, self._settings, seeds, self._fingerprints)
+            files = RunFolder.create(self.folder, self._settings, {"run": self.config.seed}, self._fingerprints)
             if is_resumed:
                 files.truncate_metrics(0)
                 files.event("resume", 0)
@@ -220,8 +211,7 @@ class Run(Generic[S_co]):
         }
         files.event("resume", found.step, **({"changed": changed} if changed else {}))
         news = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changed.items())
-        differs = f"; changed: {news}" if news else ""
-        self.screen.note(f"resuming {self.folder} at step {found.step:,}{differs}")
+        self.screen.note(f"resuming {self.folder} at step {found.step:,}{f'; changed: {news}' if news else ''}")
 
 
 @contextmanager
@@ -235,14 +225,13 @@ def owned_run(process: Process, kind: RunKind, out: Path, inputs: Inputs = ()) -
         if not RunFolder.exists(folder):
             return False
         settings = RunFolder(folder).manifest()["config"]
-        is_task = isinstance(settings, Mapping) and "task" in settings
-        found = "fine-tuning" if is_task else "pretraining"
+        found = "fine-tuning" if isinstance(settings, Mapping) and "task" in settings else "pretraining"
         if found != kind:
             raise CheckpointError(f"{folder} holds a {found} run; choose another --out")
         return True
 
     with ExitStack() as held:
-        owned = owned_folder(out, is_ours, inputs, _EARLY)
+        owned = owned_folder(out, is_ours, inputs, ("random",))  # a comparison with random weights runs first
         process.on_main(lambda: held.enter_context(owned))
         yield
 

@@ -45,8 +45,7 @@ def tracker_names(listed: str) -> list[str]:
     names = [name.strip() for name in listed.split(",") if name.strip()]
     for name in names:
         if name not in _MAKERS:
-            known = ", ".join(_MAKERS)
-            raise ConfigError(f"track knows {known}, not '{name}'.{suggestion(name, _MAKERS)}")
+            raise ConfigError(f"track knows {', '.join(_MAKERS)}, not '{name}'.{suggestion(name, _MAKERS)}")
     return names
 
 
@@ -95,8 +94,4 @@ def _mlflow(folder: Path, step: int, settings: Mapping[str, object]) -> Tracker:
     return Tracker(lambda step, values: mlflow.log_metrics(values, step=step), mlflow.end_run)
 
 
-_MAKERS: dict[str, Callable[[Path, int, Mapping[str, object]], Tracker]] = {
-    "tensorboard": _tensorboard,
-    "wandb": _wandb,
-    "mlflow": _mlflow,
-}
+_MAKERS = {"tensorboard": _tensorboard, "wandb": _wandb, "mlflow": _mlflow}

@@ -252,8 +252,7 @@ trained: it is what evaluations and the model folder hold; 0: none"""
     def __post_init__(self) -> None:
         if self.steps is None and self.tokens is None and self.budget is None:
             raise ConfigError("the run has no length: set --steps, --tokens or --budget.")
-        counts = ("steps", "tokens", "accumulation", "log_every_steps", "max_nonfinite")
-        check_range(self, "1 or more", *counts)
+        check_range(self, "1 or more", "steps", "tokens", "accumulation", "log_every_steps", "max_nonfinite")
         check_range(self, "1 or more", "batch_size", most=10_000_000)
         check_range(self, "0 or more", "workers", most=MOST_PROCESSES)
         check_range(self, "0 or more and less than 1", "average")
@@ -288,10 +287,9 @@ trained: it is what evaluations and the model folder hold; 0: none"""
     @property
     def inputs(self) -> list[tuple[str, Path | str | None]]:
         """What the run reads, by flag: none of it may lie in the run folder."""
-        extra = [("--extra-data", folder) for folder in self.extra_data]
-        dev = [("--dev-data", folder) for folder in self.dev_data]
-        start = [("--init-from", self.init_from), ("--teacher", self.teacher)]
-        return [("--data", self.data), *extra, *dev, *start]
+        several = {"--extra-data": self.extra_data, "--dev-data": self.dev_data}
+        listed = [(flag, folder) for flag, folders in several.items() for folder in folders]
+        return [("--data", self.data), *listed, ("--init-from", self.init_from), ("--teacher", self.teacher)]
 
     def learning_rate(self, model: ModelConfig) -> float:
         """The peak learning rate, with the default resolved for this model."""
@@ -303,17 +301,14 @@ trained: it is what evaluations and the model folder hold; 0: none"""
         return default_learning_rate(self.optimizer.name, batch, model.hidden_size, layers)
 
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as ``90s``, ``30m``, ``1h30m`` or ``45`` (seconds)."""
     text = text.strip().lower()
     timed = f"{text}s" if text.replace(".", "", 1).isdigit() else text
-    part = r"(\d+(?:\.\d+)?)\s*([smhd])\s*"
+    part, units = r"(\d+(?:\.\d+)?)\s*([smhd])\s*", {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
     if not re.fullmatch(f"({part})+", timed):
         raise ConfigError(f"'{text}' is not a duration: write for example 90s, 30m, 2h or 1h30m.")
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(part, timed))
+    seconds = sum(float(number) * units[unit] for number, unit in re.findall(part, timed))
     if seconds <= 0.0:
         raise ConfigError(f"a duration of '{text}' leaves no time: use more than 0.")
     return seconds

@@ -104,23 +104,15 @@ class DevSet:
         mask = MaskConfig(rate=0.15, max_predictions=20 if rules == "official" else None)
         self._config = ExampleConfig(length=config.length, micro_batch_size=batch_size, rules=rules, mask=mask)
         self.batches, self.rule = cache(self._batches), cache(self._rule)
-
-    @property
-    def has_documents(self) -> bool:
-        """Whether there is anything to evaluate on."""
-        return bool(self.sources)
-
-    @property
-    def tasks(self) -> list[Task]:
-        """What is evaluated: NSP draws from another document, so it needs two."""
+        self.has_documents = bool(self.sources)
+        # NSP draws from another document, so it needs two.
         has_two = all(shards.num_documents > 1 for shards, _ in self.sources)
-        words: list[Task] = ["none"] if self.word_task == "none" else []
-        return [*words, "sop", "nsp"] if has_two else [*words, "sop"]
+        self.tasks: list[Task] = ["none"] if self.word_task == "none" else []
+        self.tasks += ["sop", "nsp"] if has_two else ["sop"]
 
     def _batches(self, task: Task, num_examples: int) -> list[Batch]:
         """The first ``num_examples`` of the dev epoch, of each corpus by its number of tokens."""
-        config = replace(self._config, task=task)
-        loader = Loader(self.sources, config, EVALUATION_SEED, self.vocabulary)
+        loader = Loader(self.sources, replace(self._config, task=task), EVALUATION_SEED, self.vocabulary)
         num_tokens = sum(tokens for _, tokens in self.sources)
         batches: list[Batch] = []
         for source, (_, tokens) in enumerate(self.sources):
@@ -138,6 +130,7 @@ class DevSet:
         return rule(self.batches(task, num_examples))
 
 
+_NUM_SUMS = 9
 NEVER = StopRequest()  # for an evaluation that no signal ends
 
 
@@ -149,16 +142,14 @@ def evaluate(
     replica: Replica, dev: DevSet, num_examples: int, layers: int | None = None, stop: StopRequest = NEVER
 ) -> Scores:
     """Scores on ``num_examples`` of each kind; a signal raises EvaluationStopped everywhere."""
-    process, tasks = replica.process, dev.tasks
-    sums = {"nsp": [0.0] * _NUM_SUMS}
+    process, sums = replica.process, {"nsp": [0.0] * _NUM_SUMS}
     with replica.evaluation() as model:
-        for task in tasks:
+        for task in dev.tasks:
             own = torch.zeros(_NUM_SUMS, dtype=torch.float64)
             for batch in dev.batches(task, num_examples)[process.rank :: process.world_size]:
                 if stop.signum:
                     break
-                inputs = inputs_of(batch, process.device)
-                own += _sums_of(model, batch, inputs, layers, dev, words=task == dev.word_task)
+                own += _sums_of(model, batch, process.device, layers, dev, words=task == dev.word_task)
             *sums[task], stops = process.sum([*own.tolist(), stop.signum > 0])
             if stops:
                 raise EvaluationStopped
@@ -177,28 +168,19 @@ def evaluate(
         sop_pairs=int(sop_pairs),
         nsp_pairs=int(nsp_pairs),
         sop_length_rule=dev.rule("sop", num_examples),
-        nsp_overlap_rule=dev.rule("nsp", num_examples) if "nsp" in tasks else None,
+        nsp_overlap_rule=dev.rule("nsp", num_examples) if "nsp" in dev.tasks else None,
     )
 
 
-_NUM_SUMS = 9
-
-
 def _sums_of(
-    model: nn.Module,
-    batch: Batch,
-    inputs: tuple[Tensor, Tensor | None, Tensor],
-    layers: int | None,
-    dev: DevSet,
-    *,
-    words: bool,
+    model: nn.Module, batch: Batch, device: torch.device, layers: int | None, dev: DevSet, *, words: bool
 ) -> Tensor:
     """Run a batch, predicting words only where asked for; float64 sums, else 0 for the words.
 
     Right and all pairs; loss, right and all predictions; where the input is [MASK] loss, right, loss of the unigram
     model and all.
     """
-    device = inputs[0].device
+    inputs = inputs_of(batch, device)
     positions = torch.from_numpy(batch.masked_positions).to(device) if words else None
     out = model(*inputs, masked_positions_M=positions, num_layers=layers)
     found = torch.zeros(_NUM_SUMS, dtype=torch.float64)
@@ -251,8 +233,7 @@ class Evaluator:
 
         A run that is resumed at its end has done so already. A signal raises :class:`EvaluationStopped`.
         """
-        settings, state, done = self.settings, self.state, self.state.final
-        wanted = settings.final_examples
+        settings, state, done, wanted = self.settings, self.state, self.state.final, self.settings.final_examples
         if done is not None and (done.step, done.examples) == (state.step, wanted):
             self.latest = done.scores
             return
@@ -289,11 +270,8 @@ class Evaluator:
     def _is_best(self, scores: Scores) -> bool:
         """Whether these are the best scores so far; give only scores on the same examples."""
         metric, state = self.settings.metric, self.state
-        value, best = getattr(scores, metric), state.best_value
-        if value is None or not math.isfinite(value):
-            return False
-        sign = -1 if metric == "mlm_loss" else 1
-        if best is not None and sign * value <= sign * best:
+        value, best, sign = getattr(scores, metric), state.best_value, -1 if metric == "mlm_loss" else 1
+        if value is None or not math.isfinite(value) or (best is not None and sign * value <= sign * best):
             return False
         state.best_value, state.best_step, state.best_metric = value, state.step, metric
         return True

@@ -31,7 +31,6 @@ ROUNDS = 4  # of the power iteration, enough for spectra as flat as those of wor
 _COUNTED_AT_ONCE = 2_000_000
 _ROWS_AT_ONCE = 8192
 _SETS = ("attention", "feed_forward", "norms")
-_IN_A_SET = re.compile(rf"^encoder\.({'|'.join(_SETS)})\.(\d+)\.")
 
 
 def set_word_frequencies(model: PretrainingModel, counts: np.ndarray) -> None:
@@ -59,7 +58,9 @@ def look_at_neighbours(encoder: Encoder, generator: torch.Generator, most_heads:
     waves = wave_numbers(width // 2)
     with torch.no_grad():
         amplitude = POSITION_TO_WORD * config.initializer_range
-        embeddings.position.weight.copy_(amplitude * _positions(config.max_positions, width, waves))
+        angles = torch.arange(config.max_positions)[:, None] * waves
+        table = torch.cat([torch.sin(angles), torch.cos(angles)], 1)
+        embeddings.position.weight.copy_(amplitude * nn.functional.pad(table, (0, width - table.shape[1])))
         back = torch.eye(width)
         if embeddings.projection is not None:
             _draw(embeddings.projection.weight, generator)
@@ -121,12 +122,12 @@ def deepen(
 
 def spread(shared: nn.Module, model: nn.Module, inner_group_num: int) -> None:
     """Give every layer the one layer of a shared model, as the official ``init_from_group0``."""
-    found = shared.state_dict()
+    found, place = shared.state_dict(), re.compile(rf"^encoder\.({'|'.join(_SETS)})\.(\d+)\.")
 
-    def set_of(match: re.Match[str]) -> str:
+    def source(match: re.Match[str]) -> str:
         return f"encoder.{match[1]}.{int(match[2]) % inner_group_num}."
 
-    model.load_state_dict({name: found[_IN_A_SET.sub(set_of, name)] for name in model.state_dict()})
+    model.load_state_dict({name: found[place.sub(source, name)] for name in model.state_dict()})
 
 
 def _set_heads(attention: Attention, num_heads: int, most_heads: int, waves: Tensor, back: Tensor) -> None:
@@ -140,7 +141,10 @@ def _set_heads(attention: Attention, num_heads: int, most_heads: int, waves: Ten
     keys[rows + num_picked, picked + len(waves)] = scale
     for head in range(min(num_heads, most_heads)):
         shift = (head // 2 + 1) * (-1 if head % 2 == 0 else 1)
-        rotation = nn.functional.pad(_rotation(waves * shift), (0, width - 2 * len(waves)) * 2)
+        # The matrix that turns the sines and cosines of an angle into those ``waves * shift`` later.
+        cosine, sine = torch.diag(torch.cos(waves * shift)), torch.diag(torch.sin(waves * shift))
+        rotation = torch.cat([torch.cat([cosine, sine], 1), torch.cat([-sine, cosine], 1)])
+        rotation = nn.functional.pad(rotation, (0, width - 2 * len(waves)) * 2)
         part = slice(head * head_size, (head + 1) * head_size)
         attention.query.weight[part] = keys @ rotation @ back
         attention.key.weight[part] = keys @ back
@@ -150,19 +154,6 @@ def wave_numbers(count: int) -> Tensor:
     """Radians per token, geometric from the shortest wave to the longest."""
     shortest, longest = 2 * math.pi / SHORTEST_WAVE_TOKENS, 2 * math.pi / LONGEST_WAVE_TOKENS
     return torch.exp(torch.linspace(math.log(shortest), math.log(longest), count))
-
-
-def _positions(count: int, width: int, waves: Tensor) -> Tensor:
-    """Sines, then cosines, [count, width]."""
-    angles = torch.arange(count)[:, None] * waves
-    table = torch.cat([torch.sin(angles), torch.cos(angles)], 1)
-    return nn.functional.pad(table, (0, width - table.shape[1]))
-
-
-def _rotation(angles: Tensor) -> Tensor:
-    """The matrix that turns the sines and cosines of ``a`` into those of ``a + angles``."""
-    cosine, sine = torch.diag(torch.cos(angles)), torch.diag(torch.sin(angles))
-    return torch.cat([torch.cat([cosine, sine], 1), torch.cat([-sine, cosine], 1)])
 
 
 def _draw(weight: Tensor, generator: torch.Generator) -> None:

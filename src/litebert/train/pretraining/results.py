@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -41,12 +40,10 @@ def write_results(
     def write() -> None:
         model = PretrainingModel(shape)
         model.load_state_dict(weights)
-        name = f"{run.resolve().name}/{folder.name}"
-        card = pretraining_card(shape, corpora, state, scores, name)
+        card = pretraining_card(shape, corpora, state, scores, f"{run.resolve().name}/{folder.name}")
         save_model(model.eval(), folder, corpora.tokenizer_folder, card, replace=True)
         if dev.has_documents:
-            samples = fill_mask_samples(model, corpora, dev)
-            write_json(run / SAMPLES_FILE, {"fill_mask": samples})
+            write_json(run / SAMPLES_FILE, {"fill_mask": fill_mask_samples(model, corpora, dev)})
 
     replica.process.on_main(write)
     return folder
@@ -109,15 +106,11 @@ def fill_mask_samples(model: PretrainingModel, corpora: Corpora, dev: DevSet) ->
 def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
     """Write a checkpoint (best, last or a step) as a new model folder; return its step."""
     check_free(out)
-    settings = RunFolder.open(run).section("config")
-    folder = run / "checkpoints"
+    settings, folder = RunFolder.open(run).section("config"), run / "checkpoints"
     chosen = checkpoint.verify(folder / f"step-{_find_step(folder, step)}")
     with blame(chosen.path, CheckpointError):
-        shape = {
-            key.removeprefix("model."): value
-            for key, value in chosen.state["identity"].items()
-            if key.startswith("model.")
-        }
+        identity = chosen.state["identity"].items()
+        shape = {key.removeprefix("model."): value for key, value in identity if key.startswith("model.")}
     config = from_dict(ModelConfig, shape, str(chosen.path))
     check_memory(config)
     model = PretrainingModel(config)
@@ -127,7 +120,14 @@ def export_checkpoint(run: Path, out: Path, step: str = "best") -> int:
         deepen(model, (), new_sets(plan_of(config), depth, config.num_layers), {})
     about = {"run": f"`{run.resolve().name}`", "weights of step": f"{chosen.step:,}"}
     card = model_card(config, "pretraining", out.name, pretraining_section(about))
-    save_model(model.eval(), out, _tokenizer_folder(run, settings), card)
+    # That of the run's shards, or of the model folder if the shards are gone.
+    places = [Path(str(settings.get("data"))) / "tokenizer", run / "model"]
+    tokenizer = next(filter(has_tokenizer, places), None)
+    if tokenizer is None:
+        raise CheckpointError(
+            f"the tokenizer of {run} is in neither {places[0]} nor {places[1]}: put the shards back where they were"
+        )
+    save_model(model.eval(), out, tokenizer, card)
     return chosen.step
 
 
@@ -140,7 +140,7 @@ def _find_step(folder: Path, wanted: str) -> int:
         return steps[-1]
     if wanted != "best":
         if not wanted.isdecimal() or int(wanted) not in steps:
-            known = ", ".join(str(step) for step in steps)
+            known = ", ".join(map(str, steps))
             raise CheckpointError(f"{folder} has no checkpoint of step {wanted}: choose best, last or one of {known}")
         return int(wanted)
     for step in reversed(steps):
@@ -151,14 +151,3 @@ def _find_step(folder: Path, wanted: str) -> int:
         best = from_dict(RunState, found, str(folder)).best_step
         return step if best is None else best
     raise CheckpointError(f"none of the {len(steps)} checkpoints in {folder} can be read")
-
-
-def _tokenizer_folder(run: Path, settings: Mapping[str, object]) -> Path:
-    """The tokenizer of the run's shards, or of the model folder if the shards are gone."""
-    candidates = [Path(str(settings.get("data"))) / "tokenizer", run / "model"]
-    for candidate in candidates:
-        if has_tokenizer(candidate):
-            return candidate
-    raise CheckpointError(
-        f"the tokenizer of {run} is in neither {candidates[0]} nor {candidates[1]}: put the shards back where they were"
-    )

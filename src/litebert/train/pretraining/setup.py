@@ -78,9 +78,8 @@ def open_corpora(config: PretrainConfig) -> Corpora:
     dev = documents_to_evaluate(config.dev_data or config.corpora, every=bool(config.dev_data))
     tokenizer = tokenizer_of([*train, *dev] if config.dev_data else train)
     weights = config.weights or tuple(float(max(1, shards.num_tokens)) for shards in train)
-    weighted = tuple(zip(train, weights, strict=True))
     vocabulary = Vocabulary.of(tokenizer, config.examples.mask.words)
-    return Corpora(weighted, dev, tokenizer, train[0].tokenizer_folder, vocabulary)
+    return Corpora(tuple(zip(train, weights, strict=True)), dev, tokenizer, train[0].tokenizer_folder, vocabulary)
 
 
 def documents_to_evaluate(folders: Sequence[Path], *, every: bool) -> tuple[ShardSet, ...]:
@@ -101,8 +100,7 @@ def resolve_model(config: PretrainConfig, corpora: Corpora) -> ModelConfig:
     if config.init_from is None:
         model = config.model.resolve(corpora.tokenizer.vocab_size)
     else:
-        folder = resolve(config.init_from)
-        found = load_config(folder)
+        found = load_config(folder := resolve(config.init_from))
         check_vocabulary(folder, found, corpora.tokenizer)
         model = load_config(folder, _overrides(config, found))
     curriculum.check(config, model)
@@ -121,8 +119,8 @@ def build_pretraining_model(config: PretrainConfig, shape: ModelConfig, corpora:
         if config.initial.word_bias == "frequencies":
             initial.set_word_frequencies(model, corpora.unigram_counts())
         if config.initial.words == "contexts":
-            words, train = model.encoder.embeddings.word, [shards for shards, _ in corpora.train]
-            initial.start_from_contexts(words, train, shape.initializer_range, generator)
+            train = [shards for shards, _ in corpora.train]
+            initial.start_from_contexts(model.encoder.embeddings.word, train, shape.initializer_range, generator)
     else:
         found = load_config(resolve(config.init_from))
         overrides = _overrides(config, found)
@@ -149,8 +147,7 @@ def taught_texts(
     """The texts of a teacher, turned towards the weights that the run begins with."""
     if config.teacher is None:
         return None
-    size = config.objective.teacher_batch_size
-    texts = TaughtTexts(config.teacher, tokenizer, shape, size, config.seed)
+    texts = TaughtTexts(config.teacher, tokenizer, shape, config.objective.teacher_batch_size, config.seed)
     texts.align(model.encoder)
     return texts
 
