@@ -270,10 +270,7 @@ def _without_overridden_lengths(values: dict[str, object], arguments: Sequence[s
 
 
 def _config_file(arguments: Sequence[str]) -> Path | None:
-    """Find ``--config FILE``: it must be read before the flags, which override it.
-
-    A bare word names a recipe that comes with the package: ``pretrain --config tiny``.
-    """
+    """Find ``--config FILE``, to be read before the flags, which override it; a bare word names a recipe of ours."""
     for flag, value in _flag_values(arguments):
         if flag == "--config":
             if not value:

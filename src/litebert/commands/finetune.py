@@ -60,10 +60,8 @@ def finetune(
 def describe(result: FinetuneResult) -> str:
     """Scores beside the baseline, a line each, and where the model is."""
     of = "" if result.dev_examples == result.dev_available else f" of {result.dev_available:,}"
-    lines = [
-        f"{result.task}: {result.dev_examples:,}{of} dev examples, "
-        f"best weights at step {result.best_step:,} of {result.steps:,}"
-    ]
+    best = f"best weights at step {result.best_step:,} of {result.steps:,}"
+    lines = [f"{result.task}: {result.dev_examples:,}{of} dev examples, {best}"]
     width = max(map(len, result.scores))
     beside = {"baseline": result.baseline, **{BASELINES[key]: found for key, found in result.baselines.items()}}
     for name, value in result.scores.items():

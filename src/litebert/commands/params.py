@@ -96,15 +96,11 @@ def plan(
         print(json.dumps([{"gpus": number, **asdict(one)} for number, one in found.items()]))
         return
     first = next(iter(found.values()))
-    print(
-        f"{model}: {first.parameters:,} parameters, {first.flops_per_step / 1e12:,.0f} TFLOP per step, "
-        f"{first.tokens / 1e9:,.0f} G tokens, checkpoint {first.checkpoint_bytes / 1e9:.2f} GB"
-    )
+    work = f"{first.flops_per_step / 1e12:,.0f} TFLOP per step, {first.tokens / 1e9:,.0f} G tokens"
+    print(f"{model}: {first.parameters:,} parameters, {work}, checkpoint {first.checkpoint_bytes / 1e9:.2f} GB")
     if first.epochs is not None:
-        print(
-            f"text: {first.epochs:,.1f} epochs, {(first.shard_bytes or 0) / 1e9:,.0f} GB of "
-            f"shards, {first.prepare_core_hours:,.0f} core hours to prepare"
-        )
+        shards = f"{(first.shard_bytes or 0) / 1e9:,.0f} GB of shards"
+        print(f"text: {first.epochs:,.1f} epochs, {shards}, {first.prepare_core_hours:,.0f} core hours to prepare")
     table = Table()
     for heading in (run.gpu, "hours", "GPU h", "s/step", "network", "MB sent", "memory", "at once"):
         table.add_column(heading, justify="right")

@@ -56,14 +56,11 @@ def prepare(
     if not json_:
         _print_report(report)
         return
-    manifest, sources = report.manifest, report.manifest.sources
+    manifest, sources, splits = report.manifest, report.manifest.sources, report.manifest.splits
     summary = {
         "out": str(report.out),
         "was_complete": report.was_complete,
-        **{
-            name: {"documents": s.documents, "sentences": s.sentences, "tokens": s.tokens}
-            for name, s in manifest.splits.items()
-        },
+        **{k: {name: getattr(s, name) for name in ("documents", "sentences", "tokens")} for k, s in splits.items()},
         "text_bytes": sources.text_bytes,
         "duplicate_documents": sources.duplicate_documents,
         "empty_documents": sources.empty_documents,
@@ -164,17 +161,13 @@ def _print_inspection(inspection: Inspection) -> None:
     if config.task == "sop" and config.rules == "official":
         names = OFFICIAL_SOP_LABELS
     console.print(f"[bold]{inspection.folder}[/] ({inspection.split})")
-    console.print(
-        f"{corpus.documents:,} documents, {corpus.sentences:,} sentences, {corpus.tokens:,} "
-        f"tokens; {corpus.pieces_used:,} of {corpus.vocab_size:,} pieces occur"
-    )
+    size = f"{corpus.documents:,} documents, {corpus.sentences:,} sentences, {corpus.tokens:,} tokens"
+    console.print(f"{size}; {corpus.pieces_used:,} of {corpus.vocab_size:,} pieces occur")
     console.print(f"{inspection.tokenizer}; whole words by the {inspection.word_rule} rule\n")
     bars = {"sentence tokens": corpus.sentence_tokens.shares, "document tokens": corpus.document_tokens.shares}
     console.print(Columns([_bars(title, shares) for title, shares in bars.items()], padding=(0, 4)))
-    console.print(
-        f"\n[bold]examples[/] of up to {config.length} tokens, task {config.task}, rules "
-        f"{config.rules}: {examples.examples:,} in {examples.batches:,} batches"
-    )
+    drawn = f"of up to {config.length} tokens, task {config.task}, rules {config.rules}"
+    console.print(f"\n[bold]examples[/] {drawn}: {examples.examples:,} in {examples.batches:,} batches")
     facts = {
         "mean length": f"{examples.mean_length:.1f}",
         "full length": f"{examples.full_length_share:.1%}",

@@ -14,8 +14,7 @@ from litebert.commands.flags import AsJson
 from litebert.common.files import write_text
 from litebert.common.ownership import keep_files
 from litebert.report.plots import plot_runs
-from litebert.report.runs import settings_text, summarize_runs
-from litebert.report.write import score_table, write_reports
+from litebert.report.write import score_table, settings_text, summarize_runs, write_reports
 
 
 def report(

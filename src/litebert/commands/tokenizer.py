@@ -93,8 +93,6 @@ def _decode(lines: list[bytes], first_number: int) -> Iterator[list[str]]:
             texts.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             yield texts
-            raise DataError(
-                f"standard input, line {number}: not UTF-8 ({error.reason} at byte "
-                f"{error.start}); convert it, for example with iconv"
-            ) from None
+            why = f"not UTF-8 ({error.reason} at byte {error.start}); convert it, for example with iconv"
+            raise DataError(f"standard input, line {number}: {why}") from None
     yield texts

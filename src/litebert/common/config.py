@@ -50,10 +50,8 @@ _ELSEWHERE = {
     "resume_from_checkpoint": "resume",
 }
 """What other tools call a setting -> the last part of its name here."""
-MOST = 10**15
-"""The largest number in any setting: more tokens than were ever written."""
-MOST_PROCESSES = 1024
-"""Workers or threads of one command on one machine."""
+MOST = 10**15  # in any setting: more tokens than were ever written
+MOST_PROCESSES = 1024  # workers or threads of one command on one machine
 _LONGEST_TOML = 1 << 24
 
 

@@ -21,19 +21,15 @@ Record = dict[str, object]
 NumberedRecords = Iterator[tuple[int, Record | DataError]]
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_NO_DELIMITER = "\x1f"
-"""In place of a separator where the header has none: commas in the one column are text."""
+_NO_DELIMITER = "\x1f"  # in place of a separator where the header has none: commas in the one column are text
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
+    **dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),  # before UTF-16, whose mark it begins with
+    **dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"),
 }
 _SAMPLE_BYTES = 1 << 16
 _SAMPLE_RECORDS = 100
-_MAX_LINES = 1000
-"""Most lines of one row: beyond that a quotation mark was not closed."""
+_MAX_LINES = 1000  # of one row: beyond that a quotation mark was not closed
 
 _SEP_LINE = re.compile(r"sep=(.)\s*$", re.IGNORECASE)  # Excel's own first line
 BROKEN = re.compile("[\udc80-\udcff]")
@@ -56,10 +52,8 @@ class Dialect:
 
     delimiter: str | None = None
     encoding: str | None = None
-    is_quoted: bool = True
-    """whether quotation marks around a cell are not part of it"""
-    sample: str = ""
-    """some characters beyond ASCII as they were read, to see whether the encoding is right"""
+    is_quoted: bool = True  # whether quotation marks around a cell are not part of it
+    sample: str = ""  # some characters beyond ASCII as they were read, to see whether the encoding is right
 
     def check(self, source: str) -> None:
         """Raise ConfigError if the encoding or the delimiter is not one."""

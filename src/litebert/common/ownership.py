@@ -14,17 +14,13 @@ from pathlib import Path
 from litebert.common.errors import DataError
 from litebert.common.progress import say
 
-LOCK_FILE = ".lock"
-"""In a folder that a command fills step by step; it is gone when the command ends."""
-
-Inputs = Iterable[tuple[str, Path | str | None]]
-"""What a command reads, each with the flag that names it."""
+LOCK_FILE = ".lock"  # in a folder that a command fills step by step; it is gone when the command ends
+Inputs = Iterable[tuple[str, Path | str | None]]  # what a command reads, each with the flag that names it
 
 _HIDDEN = re.compile(r"\.(?P<name>.+)\.(?:(?P<random>[a-z0-9_]{8})\.(?P<kind>tmp|old)|lock)|\.lock")
 """Names that only this package gives: half-written files and folders, and locks."""
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-_WAIT_S = 1.0
-"""A process that was just killed may take a moment to let go."""
+_WAIT_S = 1.0  # a process that was just killed may take a moment to let go
 _REPORT, _REPORT_S = "report.html", 60.0
 """Reports are written beside a run that goes on: only an old half-written one is a leftover."""
 _SHOWN = 5

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 RowFormat = Literal["csv", "tsv", "jsonl", "json", "parquet", "conll"]
 
-ANY_DIALECT = Dialect()
-"""Encoding and separator are found in the file."""
+ANY_DIALECT = Dialect()  # encoding and separator are found in the file
 
 _BY_SUFFIX: dict[str, RowFormat] = {
     ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
@@ -216,8 +215,7 @@ def check_writable(path: Path) -> RowFormat:
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """Write rows as CSV, TSV, JSON lines or Parquet, as the name says; a failure leaves no file.
 
-    CSV has a column for each entry of a table (``scores.good``) and lists as JSON. Columns are
-    those of all rows, so the rows wait in a file of JSON lines until the last one has come.
+    CSV has a column per entry of a table (``scores.good``), lists as JSON. Rows wait in a file for all columns.
     """
     kind = check_writable(path)
     if kind == "jsonl":

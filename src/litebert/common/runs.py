@@ -19,12 +19,10 @@ from litebert.common.files import near_folders, read_json, write_json
 from litebert.common.rows import read_rows_or_errors
 
 MANIFEST_FILE = "manifest.json"
-MODEL_FOLDER = "model"
-"""The final model of a run."""
+MODEL_FOLDER = "model"  # the final one of a run
 SAMPLES_FILE = "samples.json"
 MISTAKES_FILE = "mistakes.json"
-RESULT_FILE = "result.json"
-"""How a fine-tuning run ended; its presence means the end."""
+RESULT_FILE = "result.json"  # how a fine-tuning run ended; its presence means the end
 BASELINES = {"words": "bag of words", "random": "random weights", "untrained": "untrained", "bm25": "BM25"}
 """What a fine-tuning is compared with when asked to, and how reports call it."""
 

@@ -22,8 +22,7 @@ class StopRequest:
     def handle(self, signum: int, frame: FrameType | None) -> None:
         """Remember the first signal; a later Ctrl-C of someone impatient interrupts at once.
 
-        torchrun passes Ctrl-C on to processes that got it from the terminal already, so two
-        signals at the same time count as one.
+        torchrun passes Ctrl-C on to processes that got it from the terminal already: two at the same time are one.
         """
         impatient = self.signum and time.monotonic() - self._at > _SECONDS_UNTIL_IMPATIENT
         if impatient and signum == signal.SIGINT:
@@ -39,8 +38,7 @@ def stop_request() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    signals = (signal.SIGTERM, signal.SIGINT)
-    before = {signum: signal.signal(signum, stop.handle) for signum in signals}
+    before = {signum: signal.signal(signum, stop.handle) for signum in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield stop
     finally:
@@ -50,10 +48,9 @@ def stop_request() -> Iterator[StopRequest]:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold SIGINT back while children start: they inherit the blocked signal.
+    """Hold SIGINT back while children start: they inherit the blocked signal, the parent gets it when the block ends.
 
-    A child that ignores SIGINT only once its code runs would still die with a traceback if Ctrl-C
-    came while it imports. The parent gets a held signal when the block ends.
+    A child that ignores SIGINT only once its code runs would die with a traceback if Ctrl-C came while it imports.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

@@ -34,6 +34,5 @@ def wilson_interval(share: float, count: float) -> tuple[float, float]:
         return 0.0, 1.0
     weight = _Z * _Z / count
     centre = (share + weight / 2) / (1 + weight)
-    spread = math.sqrt(share * (1 - share) / count + weight / (4 * count))
-    half = _Z * spread / (1 + weight)
+    half = _Z * math.sqrt(share * (1 - share) / count + weight / (4 * count)) / (1 + weight)
     return max(0.0, centre - half), min(1.0, centre + half)

@@ -11,7 +11,6 @@ import math
 import os
 import re
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Literal
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -68,19 +68,16 @@ class DemoStage:
 
     name: str
     title: str
-    outputs: tuple[Path, ...]
-    """what it makes; the last of them is written last and proves that it is finished"""
+    outputs: tuple[Path, ...]  # the last of them is written last and proves that it is finished
     work: Callable[[DemoFolder], None]
     show: Callable[[DemoFolder, Screen], None]
-    resumes: bool = False
-    """the work goes on where an interruption left it; otherwise it begins anew"""
+    resumes: bool = False  # the work goes on where an interruption left it; otherwise it begins anew
     needs_task: bool = False
 
 
 def demo(config: DemoConfig, screen: Screen) -> int:
     """Run every stage that is not finished yet; the signal that stopped it, 0 at its end."""
-    missing = [name for name in _NEEDED_PACKAGES if find_spec(name) is None]
-    if missing:
+    if missing := [name for name in _NEEDED_PACKAGES if find_spec(name) is None]:
         needed = f"the demo goes the whole way and needs {', '.join(missing)}"
         raise ConfigError(f"{needed}; install it with {install_command('demo')}")
     with DemoFolder.open(config) as folder:
@@ -280,16 +277,13 @@ def ask(folder: DemoFolder) -> None:
 def ask_server(model: Path, path: str, body: Mapping[str, object]) -> dict[str, object]:
     """Serve a model in a process of its own, ask one question, stop the server; how that went."""
     arguments = ["serve", "--port", "0", "--model", str(model)]
+    command = [sys.executable, "-m", "litebert", *arguments]
     # A key in the environment would be asked for; this server is ours alone.
     environment = {key: value for key, value in os.environ.items() if key != "LITEBERT_API_KEY"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "litebert", *arguments],
-        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment,
-    ) as server:  # fmt: skip
+    with Popen(command, stderr=PIPE, stdout=DEVNULL, text=True, env=environment) as server:
         try:
             assert server.stderr is not None, "a pipe was asked for"
-            url = _address(server.stderr) + path
-            started = time.perf_counter()
+            url, started = _address(server.stderr) + path, time.perf_counter()
             answer = _post(url, body)
             seconds = time.perf_counter() - started
             server.terminate()

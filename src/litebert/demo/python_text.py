@@ -23,10 +23,7 @@ _MIN_LETTER_SHARE = 0.72
 
 
 def write_corpus(path: Path) -> None:
-    """Write all of it as JSON lines, a document a line: its ``name`` and its ``text``.
-
-    About 1.6 MB for CPython 3.11.
-    """
+    """Write all of it (1.6 MB for CPython 3.11) as JSON lines, a document a line: its ``name`` and its ``text``."""
     with progress("reading the standard library", unit="documents") as bar:
 
         def records() -> Iterator[dict[str, str]]:
@@ -51,11 +48,10 @@ def library() -> Iterator[tuple[str, list[str]]]:
     root = Path(sysconfig.get_paths()["stdlib"])
     for path in sorted(root.rglob("*.py")):
         relative = path.relative_to(root)
-        if _SKIPPED_FOLDERS.isdisjoint(relative.parts[:-1]):
-            paragraphs = [line for text in _docstrings(path) for line in _prose(text)]
-            if paragraphs:
-                module = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
-                yield module, paragraphs
+        if not _SKIPPED_FOLDERS.isdisjoint(relative.parts[:-1]):
+            continue
+        if paragraphs := [line for text in _docstrings(path) for line in _prose(text)]:
+            yield ".".join(relative.with_suffix("").parts).removesuffix(".__init__"), paragraphs
 
 
 def _docstrings(path: Path) -> Iterator[str]:

@@ -103,17 +103,13 @@ def python_sections(corpus: Path) -> Sections:
     parts: Sections = {label: {} for label in PYTHON_SECTIONS}
     for _, row in read_rows(corpus):
         name = str(row["name"])
-        label = label_of.get(name.partition(".")[0])
-        if label is not None:
+        if label := label_of.get(name.partition(".")[0]):
             parts[label][name] = _sentences(str(row["text"]).splitlines())
     return {label: documents for label, documents in parts.items() if documents}
 
 
 def corpus_sections(corpus: Path, skip: Path) -> Sections:
-    """Return the parts of a user's text: its folders, else its files, else its documents.
-
-    The folder ``skip``, that of the output, is never taken as input.
-    """
+    """Return the parts of a user's text: its folders, else files, else documents; never ``skip``, the output."""
     found = find_inputs([corpus], "train", "auto", "en", skip)[0]
     files = found.files[:: max(1, len(found.files) // _MAX_FILES)]
     parts: Sections = {}
@@ -158,19 +154,15 @@ def _sentences(paragraphs: Iterable[str]) -> list[str]:
 def _reason(num_parts: int, num_usable: int) -> str:
     if num_parts < 2:
         return "the text is one document, so there are no parts to tell apart"
-    found = "none has" if num_usable == 0 else "only one has"
-    return (
-        f"of {num_parts:,} parts {found} {MIN_TRAIN + MIN_DEV} different sentences or more; "
-        "a few larger files or folders would do"
-    )
+    found = f"{'only one' if num_usable else 'none'} has {MIN_TRAIN + MIN_DEV} different sentences or more"
+    return f"of {num_parts:,} parts {found}; a few larger files or folders would do"
 
 
 def _split(documents: dict[str, list[str]], seen: set[str]) -> tuple[list[Row], list[Row]]:
     """Return the rows of training and of dev."""
     new = {name: _new_sentences(sentences, seen) for name, sentences in documents.items()}
     rows = [(name, sentence) for name, sentences in new.items() for sentence in sentences]
-    for_dev: set[str] = set()
-    num_dev = 0
+    for_dev, num_dev = set[str](), 0
     filled = [name for name in new if new[name]]
     for name in sorted(filled, key=lambda name: blake2b(name.encode(), digest_size=8).digest()):
         fits = num_dev + len(new[name]) <= _LARGEST_DEV_SHARE * len(rows)

@@ -74,10 +74,9 @@ class DdpReplica(Replica):
         return nullcontext() if is_last else cast("ContextManager[None]", self.ddp.no_sync())
 
     def rehearse(self, loss: Callable[[], Tensor]) -> None:
-        """One backward pass, after which DDP re-orders its buckets.
+        """One backward pass, after which DDP re-orders its buckets, and so additions of more than two processes.
 
-        That changes the order of additions with more than two processes. Done before the first step, a resumed run adds
-        up as the first did.
+        Done before the first step, a resumed run adds up as the first did.
         """
         torch.autograd.backward(loss())
         self.model.zero_grad(set_to_none=True)
@@ -90,8 +89,7 @@ class DdpReplica(Replica):
 class FsdpReplica(Replica):
     """Parameters, gradients and optimizer state sharded over all processes (FSDP2).
 
-    The whole model is one sharded unit at its root: a block that all layers share is gathered once per step and not
-    once per use.
+    The whole model is one unit: a block that all layers share is gathered once per step and not once per use.
     """
 
     def __init__(self, model: nn.Module, process: Process) -> None:
@@ -128,10 +126,7 @@ class FsdpReplica(Replica):
 
 
 def parallelize(model: nn.Module, strategy: Parallel, process: Process, *, some_unused: bool = False) -> Replica:
-    """Wrap ``model``, already on its device, for the processes of the run.
-
-    ``some_unused``: in some steps some parameters do not run. DDP must then look for them.
-    """
+    """Wrap a model, already on its device; ``some_unused``: DDP must look for parameters that do not run in a step."""
     if process.world_size == 1:
         return Replica(model, process)
     if strategy == "fsdp":
@@ -149,16 +144,13 @@ def copy_into(target: Tensor, source: Tensor) -> None:
     """Copy a full tensor into a parameter or state, of which this process may hold a shard."""
     with torch.no_grad():
         if isinstance(target, DTensor):
-            source = source.to(target.device)
-            source = distribute_tensor(source, target.device_mesh, target.placements)
+            source = distribute_tensor(source.to(target.device), target.device_mesh, target.placements)
         target.copy_(source)
 
 
 def _sum_gradients(state: object, bucket: GradBucket) -> Future[Tensor]:
-    """DDP's communication hook: a plain sum, and a count of the bytes.
-
-    DDP compares the annotations themselves, so this file does without postponed ones.
-    """
+    """DDP's communication hook: a plain sum, and a count of the bytes."""
+    # DDP compares the annotations themselves, so this file does without postponed ones.
     buffer = bucket.buffer()
     cast(Counter[str], state)["sent"] += buffer.nbytes
     future: Future[Any] = torch_dist.all_reduce(buffer, async_op=True).get_future()

@@ -77,27 +77,19 @@ class Process:
             return
         every = [description] * self.world_size
         torch_dist.all_gather_object(every, description)
-        others = [rank for rank, found in enumerate(every) if found != every[0]]
-        if others:
-            raise ConfigError(
-                f"process {others[0]} has another {what} than process 0: start all processes with "
-                "the same command on the same files."
-            )
+        if others := [rank for rank, found in enumerate(every) if found != every[0]]:
+            problem = f"process {others[0]} has another {what} than process 0"
+            raise ConfigError(f"{problem}: start all processes with the same command on the same files.")
 
 
 @contextmanager
 def this_process(device: DeviceName = "auto", parallel: Parallel = "auto") -> Iterator[Process]:
-    """Join the process group that torchrun announced, or run alone; leave it at the end.
-
-    A process group that the calling program has already joined is used and left alone.
-    """
+    """Join the group that torchrun announced, or run alone; a group that the program has joined already is kept."""
     here, has_joined = _device(device), torch_dist.is_initialized()
     world_size = torch_dist.get_world_size() if has_joined else _world_size_of_environment()
     if world_size > 1 and parallel == "none":
-        raise ConfigError(
-            f'{world_size} processes were started but parallel is "none": they would train '
-            "unsynchronised copies; set --parallel ddp or fsdp, or start one process."
-        )
+        problem = f'{world_size} processes were started but parallel is "none": they would train unsynchronised copies'
+        raise ConfigError(f"{problem}; set --parallel ddp or fsdp, or start one process.")
     if not has_joined and world_size == 1:
         yield Process(0, 1, here)
         return
@@ -146,12 +138,10 @@ def _world_size_of_environment() -> int:
 
 
 def _join(device: torch.device) -> None:
-    missing = [n for n in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(n)]
-    if missing:
-        raise ConfigError(
-            f"WORLD_SIZE is {os.environ['WORLD_SIZE']} but {missing[0]} is not set, so there is no "
-            "process group to join: start with torchrun, or unset WORLD_SIZE."
-        )
+    if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]:
+        problem = f"WORLD_SIZE is {os.environ['WORLD_SIZE']} but {missing[0]} is not set"
+        remedy = "start with torchrun, or unset WORLD_SIZE."
+        raise ConfigError(f"{problem}, so there is no process group to join: {remedy}")
     try:
         store, rank, world_size = next(rendezvous("env://", timeout=_TIMEOUT))
         # torchrun keeps its store over a restart, with the addresses of dead processes in it.

@@ -9,11 +9,8 @@ from litebert.common.config import load_toml, recipe_path
 from litebert.common.errors import ConfigError
 
 Scale = Literal["cpu", "paper"]
-Weights = dict[str, float]
-"""Conditions by name: a sum of their values, each times its weight."""
-
-RECIPES: dict[Scale, str] = {"cpu": "evidence", "paper": "paper"}
-"""The pretraining recipe that conditions change."""
+Weights = dict[str, float]  # conditions by name: a sum of their values, each times its weight
+RECIPES: dict[Scale, str] = {"cpu": "evidence", "paper": "paper"}  # of pretraining, which conditions change
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,9 @@ _TASK_KINDS = {".score": "", ".random": ", random weights", ".words": ", bag of 
 """What is measured of a task, and how it is called after the task's name."""
 _NAMES = {
     "masked_loss": "loss at masks",
-    "squad.masked_loss": "the same, SQuAD text",
-    "race.masked_loss": "the same, RACE text",
+    **dict.fromkeys(("squad.masked_loss", "squad.mlm_accuracy"), "the same, SQuAD text"),
+    **dict.fromkeys(("race.masked_loss", "race.mlm_accuracy"), "the same, RACE text"),
     "mlm_accuracy": "words right, %",
-    "squad.mlm_accuracy": "the same, SQuAD text",
-    "race.mlm_accuracy": "the same, RACE text",
     "masked_accuracy": "at masks, %",
     "nsp_accuracy": "NSP right, %",
     "nsp_overlap_rule": "word overlap, %",

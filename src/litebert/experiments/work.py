@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -70,16 +71,10 @@ def _scores(config: PretrainConfig, scores: Scores) -> dict[str, object]:
         accuracy, by_rule = found.get(f"{task}_accuracy"), found.get(f"{task}_{rule}_rule")
         if accuracy is not None and by_rule is not None:
             found[f"{task}_above_rule"] = accuracy - by_rule
+    model, size, length = config.out / "model", config.evaluation.final_examples, config.examples.length
+    judged = partial(evaluate_pretraining, model, every_document=True, rules=["paper"], frequencies=config.corpora)
     for corpus in config.dev_data if len(config.dev_data) > 1 else ():
-        (one,) = evaluate_pretraining(
-            config.out / "model",
-            [corpus],
-            every_document=True,
-            rules=["paper"],
-            examples=config.evaluation.final_examples,
-            length=config.examples.length,
-            frequencies=config.corpora,
-        )
+        (one,) = judged([corpus], examples=size, length=length)
         for key in ("masked_loss", "mlm_accuracy"):
             found[f"{corpus.name}.{key}"] = getattr(one.scores, key)
     return found
@@ -113,15 +108,10 @@ def _layers(config: PretrainConfig, folder: Path) -> dict[str, object]:
 
 def _finetune(task: str, data: Path, config: PretrainConfig, folder: Path) -> FinetuneResult:
     """Fine-tune on a task; for the first seed beside a bag of words and random weights."""
+    out, model, seed, most = folder / "tasks" / task, str(config.out / "model"), config.seed, TRAIN_EXAMPLES
+    beside = ("words", "random") if seed == 0 else ()
     run = FinetuneConfig(
-        task,
-        out=folder / "tasks" / task,
-        model=str(config.out / "model"),
-        data=data,
-        seed=config.seed,
-        baseline=("words", "random") if config.seed == 0 else (),
-        max_train_examples=TRAIN_EXAMPLES,
-        resume="auto",
+        task, out=out, model=model, data=data, seed=seed, baseline=beside, resume="auto", max_train_examples=most
     )
     return finetune(run)
 

@@ -173,11 +173,10 @@ def _presets() -> dict[str, ModelConfig]:
         presets[f"albert-{size}-v1"] = replace(albert, hidden_dropout=rate, attention_dropout=rate)
         if size != "xxlarge":
             presets[f"bert-{size}"] = replace(albert, embedding_size=hidden, sharing="none")
-    # Our own family for CPUs and edge devices. Each step down costs about a third to a quarter
-    # of the arithmetic per token of the one above (9.4, 3.5 and 0.8 million operations in the
-    # layers), and keeps heads of 64 so that attention stays in full vectors. On two cores:
-    # small is worth a night, mini an hour, tiny a minute or two (its two layers leave the
-    # unigram plateau soonest). E shrinks too, since the word table is most of a small model.
+    # Our own family for CPUs and edge devices. Each step down costs about a third to a quarter of the arithmetic per
+    # token of the one above (9.4, 3.5 and 0.8 million operations in the layers), and keeps heads of 64 so that
+    # attention stays in full vectors. On two cores: small is worth a night, mini an hour, tiny a minute or two (its two
+    # layers leave the unigram plateau soonest). E shrinks too, since the word table is most of a small model.
     presets["albert-small"] = ModelConfig(hidden_size=256, num_layers=6)
     presets["albert-mini"] = ModelConfig(hidden_size=192, num_layers=4, embedding_size=96)
     presets["albert-tiny"] = ModelConfig(hidden_size=128, num_layers=2, embedding_size=64)

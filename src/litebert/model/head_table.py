@@ -176,8 +176,7 @@ ENCODER_OUTPUTS = (Output("last_hidden_state", "token"), Output("hidden_states",
 OUTPUTS: Mapping[str, Output] = {
     output.name: output for outputs in (ENCODER_OUTPUTS, *(row.outputs for row in HEADS.values())) for output in outputs
 }
-"""Every output by name. ``per`` is the same for all heads that give it; ``by_label`` is the head's
-to say."""
+"""Every output by name. ``per`` is the same for all heads that give it; ``by_label`` is the head's to say."""
 
 
 def outputs_of_head(head: Head) -> frozenset[str]:

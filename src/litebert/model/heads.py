@@ -18,21 +18,19 @@ from litebert.model.pretraining import PretrainingModel as PretrainingModel
 
 
 class ClassifierOutput(NamedTuple):
-    """What a head of one output says."""
+    """What a head of one output says, and the mean loss over the labels that count."""
 
     logits: Tensor
     """[B, labels]; [B, 1] for a number; [B, choices] for a choice; [B, S, labels] for tokens"""
     loss: Tensor | None
-    """scalar: mean loss over the labels that count"""
 
 
 class SpanOutput(NamedTuple):
-    """How well an answer starts and ends at each token."""
+    """How well an answer starts and ends at each token, and the mean of the start and the end loss."""
 
     start_logits_BS: Tensor
     end_logits_BS: Tensor
     loss: Tensor | None
-    """scalar: mean of the start and the end loss"""
 
 
 def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -97,17 +95,14 @@ class TaskModel(nn.Module, ABC):
 
     def states(self, inputs: HeadInputs, num_layers: int | None = None) -> Tensor:
         """The encoder's output at the rows that the head reads, where the last block runs."""
-        states: Tensor = self.encoder(
-            inputs.ids_RS, inputs.mask_RS, inputs.segments_RS, num_layers, rows_R=self.rows(inputs)
-        ).sequence_BSH
+        states: Tensor = self.encoder(*inputs[:3], num_layers, rows_R=self.rows(inputs)).sequence_BSH
         return states
 
 
 class LinearHead(TaskModel):
     """A head that is one linear map, of the pooled vector or of each token, as its row says.
 
-    A class of this kind gives its name in the table and its loss. A head without dropout in the
-    official code (spans) has the paper's: `classifier_dropout` decides.
+    A head without dropout in the official code (spans) has the paper's: `classifier_dropout` decides.
     """
 
     head: ClassVar[Head]
@@ -133,13 +128,11 @@ class LinearHead(TaskModel):
 
     def rows(self, inputs: HeadInputs) -> Tensor | None:
         """The first tokens, for a head that reads the pooled vector of them."""
-        is_first = self.row.pooled and self.config.pooling == "cls"
-        return first_rows(inputs.ids_RS) if is_first else None
+        return first_rows(inputs.ids_RS) if self.row.pooled and self.config.pooling == "cls" else None
 
     def unpooled(self, states: Tensor, inputs: HeadInputs) -> Tensor:
         """What the pooler reads, [R, H]: the states of the first tokens, or the mean of all."""
-        is_mean = self.config.pooling == "mean"
-        return mean_of_tokens(states, inputs.mask_RS) if is_mean else states
+        return mean_of_tokens(states, inputs.mask_RS) if self.config.pooling == "mean" else states
 
     def read(self, states: Tensor, inputs: HeadInputs) -> dict[str, Tensor]:
         """Outputs by name: all columns in one, or one column each."""
@@ -165,13 +158,11 @@ class ScoreHead(LinearHead):
         num_layers: int | None = None,
     ) -> ClassifierOutput:
         """Logits and, with labels, the loss; ids are [B, S], [B, choices, S] for a choice."""
-        num_choices = 1
-        if self.row.choices:
-            num_choices, input_ids = input_ids.shape[1], input_ids.flatten(0, 1)
-            attention_mask, token_type_ids = (
-                None if part is None else part.flatten(0, 1) for part in (attention_mask, token_type_ids)
-            )
+        num_choices = input_ids.shape[1] if self.row.choices else 1
         inputs = HeadInputs(input_ids, attention_mask, token_type_ids, num_choices=num_choices)
+        if self.row.choices:
+            mask, segments = (part if part is None else part.flatten(0, 1) for part in inputs[1:3])
+            inputs = HeadInputs(input_ids.flatten(0, 1), mask, segments, num_choices=num_choices)
         outputs = self.named_outputs(inputs, num_layers)
         (logits,) = outputs.values()
         return ClassifierOutput(logits, None if labels is None else self.loss(outputs, labels))
@@ -233,8 +224,7 @@ class SpanExtractor(LinearHead):
         num_layers: int | None = None,
     ) -> SpanOutput:
         """Boundary logits [B, S]; gold positions outside the sequence do not count."""
-        inputs = HeadInputs(input_ids, attention_mask, token_type_ids)
-        outputs = self.named_outputs(inputs, num_layers)
+        outputs = self.named_outputs(HeadInputs(input_ids, attention_mask, token_type_ids), num_layers)
         loss = None
         if start_positions is not None and end_positions is not None:
             loss = self.loss(outputs, torch.stack((start_positions, end_positions), dim=1))
@@ -242,10 +232,7 @@ class SpanExtractor(LinearHead):
 
     def loss(self, outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
         """Mean of the start and the end loss for gold [B, 2 or 3]; a third column is not read."""
-        losses = []
-        for column, logits_BS in enumerate((outputs["start_logits"], outputs["end_logits"])):
-            gold_B = targets[:, column]
-            is_inside_B = (gold_B >= 0) & (gold_B < logits_BS.shape[1])
-            counted_B = gold_B.masked_fill(~is_inside_B, IGNORED_LABEL)
-            losses.append(mean_cross_entropy(logits_BS, counted_B))
-        return (losses[0] + losses[1]) / 2
+        outside = (targets < 0) | (targets >= outputs["start_logits"].shape[1])
+        gold = targets.masked_fill(outside, IGNORED_LABEL)
+        start_loss = mean_cross_entropy(outputs["start_logits"], gold[:, 0])
+        return (start_loss + mean_cross_entropy(outputs["end_logits"], gold[:, 1])) / 2

@@ -36,9 +36,7 @@ class SentenceEncoder(nn.Module):
         """[R, H]: a vector of length 1 for each row."""
         is_first = self.pooling == "cls"
         rows = first_rows(inputs.ids_RS) if is_first else None
-        states: Tensor = self.encoder(
-            inputs.ids_RS, inputs.mask_RS, inputs.segments_RS, num_layers, rows_R=rows
-        ).sequence_BSH
+        states = self.encoder(*inputs[:3], num_layers, rows_R=rows).sequence_BSH
         pooled = states if is_first else mean_of_tokens(states, inputs.mask_RS)
         return F.normalize(at_least_float32(pooled), dim=-1)
 

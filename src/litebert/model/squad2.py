@@ -19,18 +19,16 @@ _MASKED_LOGIT = -1e30
 
 
 class Squad2Training(NamedTuple):
-    """Outputs given the gold start: log-probabilities that the answer starts or ends here."""
+    """Given the gold start: log-probabilities of each start and end, logit of no answer, loss if all gold is given."""
 
     start_log_probs_BS: Tensor
     end_log_probs_BS: Tensor
     answer_logits_B: Tensor
-    """logit that the window holds no answer"""
     loss: Tensor | None
-    """scalar: (start + end) / 2 + answerability / 2, if all the gold is given"""
 
 
 class Squad2Prediction(NamedTuple):
-    """The beam: K best starts, and for each of them K best ends (K at most S).
+    """The beam: K best starts, and for each of them K best ends (K at most S), and the logit of no answer.
 
     Log-probabilities, best first, and their int64 positions; [b, i, j] is the j-th best end given the i-th best start.
     """
@@ -40,14 +38,10 @@ class Squad2Prediction(NamedTuple):
     end_top_log_probs_BKK: Tensor
     end_top_index_BKK: Tensor
     answer_logits_B: Tensor
-    """logit that the window holds no answer"""
 
 
 class Squad2Model(TaskModel):
-    """Encoder with the SQuAD 2.0 head of the official code (in the manner of XLNet).
-
-    With gold starts it gives training outputs, without them the beam.
-    """
+    """Encoder with the SQuAD 2.0 head of the official code (in the manner of XLNet)."""
 
     def __init__(self, config: ModelConfig, *, generator: torch.Generator | None = None) -> None:
         super().__init__(config, generator)
@@ -72,16 +66,11 @@ class Squad2Model(TaskModel):
         impossible: Tensor | None = None,
         num_layers: int | None = None,
     ) -> Squad2Training | Squad2Prediction:
-        """Score answers.
+        """Training outputs with gold starts (int64), the beam without; a loss with ends and `impossible` (0 or 1) too.
 
-        Args:
-            p_mask: 1 (true) where no answer may start or end: question, separators, padding.
-            start_positions: gold starts (int64); asks for the training outputs.
-            end_positions, impossible: gold ends (int64) and whether the window holds no
-                answer (0 or 1); with both there is a loss.
+        `p_mask` is 1 (true) where no answer may start or end: question, separators, padding.
         """
-        inputs = HeadInputs(input_ids, attention_mask, token_type_ids, p_mask)
-        sequence_BSH = self.states(inputs, num_layers)
+        sequence_BSH = self.states(HeadInputs(input_ids, attention_mask, token_type_ids), num_layers)
         if start_positions is None:
             return self._beam(sequence_BSH, p_mask)
         return self._given_starts(sequence_BSH, p_mask, start_positions, end_positions, impossible)
@@ -114,8 +103,7 @@ class Squad2Model(TaskModel):
         impossible: Tensor | None,
     ) -> Squad2Training:
         start_log_probs_BS, answer_logits_B = self._starts(sequence_BSH, p_mask)
-        starts_B1 = start_positions[:, None]
-        end_log_probs_BS = self._end_log_probs(sequence_BSH, starts_B1, p_mask).squeeze(1)
+        end_log_probs_BS = self._end_log_probs(sequence_BSH, start_positions[:, None], p_mask).squeeze(1)
         out = Squad2Training(start_log_probs_BS, end_log_probs_BS, answer_logits_B, None)
         if end_positions is None or impossible is None:
             return out
@@ -127,9 +115,13 @@ class Squad2Model(TaskModel):
         return out._replace(loss=(start_loss + end_loss) / 2 + answer_loss / 2)
 
     def _starts(self, sequence_BSH: Tensor, p_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Log-probability of each start, logit of no answer."""
+        """Log-probability of each start; [B]: logit of no answer, from the expected start and `[CLS]`."""
         log_probs_BS = _log_probs(self.start(sequence_BSH).squeeze(-1), p_mask)
-        return log_probs_BS, self._answerability(sequence_BSH, log_probs_BS)
+        weights_B1S = log_probs_BS.exp()[:, None].to(sequence_BSH.dtype)
+        expected_BH = torch.bmm(weights_B1S, sequence_BSH).squeeze(1)
+        features_BH = torch.tanh(self.answer_hidden(torch.cat((expected_BH, sequence_BSH[:, 0]), dim=-1)))
+        kept_BH = F.dropout(features_BH, self.config.classifier_dropout, self.training)
+        return log_probs_BS, self.answer(kept_BH).squeeze(-1)
 
     def _end_log_probs(self, sequence_BSH: Tensor, starts_BK: Tensor, p_mask: Tensor | None) -> Tensor:
         """[B, K, S]: log-probability of each end, given each start.
@@ -137,23 +129,12 @@ class Squad2Model(TaskModel):
         The map of [h_i; h_start] is the sum of two maps, so the pairs are never written out before it.
         """
         hidden = self.config.hidden_size
-        index_BKH = starts_BK[:, :, None].expand(-1, -1, hidden)
-        start_BKH = sequence_BSH.gather(1, index_BKH)
+        start_BKH = sequence_BSH.gather(1, starts_BK[:, :, None].expand(-1, -1, hidden))
         here_HH, start_HH = torch.split(self.end_hidden.weight, hidden, dim=1)
         here_BSH = F.linear(sequence_BSH, here_HH, self.end_hidden.bias)
         pair_BKSH = here_BSH[:, None] + F.linear(start_BKH, start_HH)[:, :, None]
         logits_BKS = self.end(self.end_norm(torch.tanh(pair_BKSH))).squeeze(-1)
         return _log_probs(logits_BKS, None if p_mask is None else p_mask[:, None])
-
-    def _answerability(self, sequence_BSH: Tensor, start_log_probs_BS: Tensor) -> Tensor:
-        """[B]: logit that there is no answer, from the expected start and `[CLS]`."""
-        weights_B1S = start_log_probs_BS.exp()[:, None].to(sequence_BSH.dtype)
-        expected_BH = torch.bmm(weights_B1S, sequence_BSH).squeeze(1)
-        both = torch.cat((expected_BH, sequence_BSH[:, 0]), dim=-1)
-        features_BH = torch.tanh(self.answer_hidden(both))
-        rate = self.config.classifier_dropout
-        logits_B: Tensor = self.answer(F.dropout(features_BH, rate, self.training)).squeeze(-1)
-        return logits_B
 
 
 def _log_probs(logits: Tensor, blocked: Tensor | None) -> Tensor:

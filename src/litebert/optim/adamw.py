@@ -10,7 +10,6 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 Group = dict[str, Any]  # A parameter group of torch: its values have many types, so torch itself says ``Any``.
-
 _STEP_WITHOUT_CORRECTION = 1e9  # torch's kernel always corrects by 1 - beta^step: at such a step that is exactly 1.
 
 
@@ -54,21 +53,9 @@ class AdamW(Optimizer):
         lr, (beta1, beta2) = float(group["lr"]), group["betas"]
         if self._is_element_wise and all(map(_fits_the_fused_kernel, params)):
             # One pass over memory: the passes below cost as much as a layer.
-            torch._fused_adamw_(
-                params,
-                grads,
-                means,
-                squares,
-                [],
-                steps or [torch.tensor(_STEP_WITHOUT_CORRECTION)] * len(params),
-                lr=lr,
-                beta1=beta1,
-                beta2=beta2,
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                amsgrad=False,
-                maximize=False,
-            )
+            steps = steps or [torch.tensor(_STEP_WITHOUT_CORRECTION)] * len(params)
+            values = {"lr": lr, "beta1": beta1, "beta2": beta2} | {key: group[key] for key in ("weight_decay", "eps")}
+            torch._fused_adamw_(params, grads, means, squares, [], steps, **values, amsgrad=False, maximize=False)
             return
         torch._foreach_mul_(means, beta1)
         torch._foreach_add_(means, grads, alpha=1.0 - beta1)
@@ -102,12 +89,8 @@ class AdamW(Optimizer):
 def _fits_the_fused_kernel(param: Tensor) -> bool:
     """Whether torch's fused kernel takes this tensor: whole, on the CPU, like its gradient."""
     grad = cast(Tensor, param.grad)
-    return (
-        not hasattr(param, "to_local")
-        and param.device.type == "cpu"
-        and grad.dtype == param.dtype
-        and grad.stride() == param.stride()
-    )
+    is_here = not hasattr(param, "to_local") and param.device.type == "cpu"
+    return is_here and grad.dtype == param.dtype and grad.stride() == param.stride()
 
 
 def local_shards(tensors: list[Tensor]) -> list[Tensor]:

@@ -38,23 +38,21 @@ def build_optimizers(
     if config.name == "lamb":
         groups = _groups(trainable, lr, config)
         return [Lamb(groups, lr, betas, eps, bias_correction=correction)]
-    is_matrix = {
-        name: config.name == "muon" and p.ndim == 2 and bool(_BLOCK_MATRIX.search(name)) for name, p in trainable
-    }
-    rest = [(name, p) for name, p in trainable if not is_matrix[name]]
+    candidates = trainable if config.name == "muon" else []
+    matrices = {name: p for name, p in candidates if p.ndim == 2 and _BLOCK_MATRIX.search(name)}
+    rest = [(name, p) for name, p in trainable if name not in matrices]
     groups = []
     for factor in sorted({rate_factor(name) for name, _ in rest}, reverse=True):
         same = [(name, p) for name, p in rest if rate_factor(name) == factor]
         groups += _groups(same, lr * factor, config)
     adamw = AdamW(groups, lr, betas, eps, bias_correction=correction)
-    matrices = [p for name, p in trainable if is_matrix[name]]
     if not matrices:
         return [adamw]
     try:
         from torch.optim import Muon
     except ImportError:
         raise ConfigError("optimizer muon needs torch 2.9 or newer: use adamw or lamb.") from None
-    group: Group = {"params": matrices, "peak_lr": config.muon_lr}
+    group: Group = {"params": list(matrices.values()), "peak_lr": config.muon_lr}
     return [Muon([group], lr=config.muon_lr, weight_decay=config.weight_decay), adamw]
 
 

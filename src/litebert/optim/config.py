@@ -38,8 +38,7 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         check_range(self, "more than 0", "eps", "muon_lr", table="optimizer")
-        positive = ("lr", "weight_decay", "clip_norm", "max_trust_ratio")
-        check_range(self, "0 or more", *positive, table="optimizer")
+        check_range(self, "0 or more", "lr", "weight_decay", "clip_norm", "max_trust_ratio", table="optimizer")
         check_range(self, "0 or more and less than 1", "beta1", "beta2", table="optimizer")
 
 

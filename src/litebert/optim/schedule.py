@@ -46,8 +46,7 @@ def factor(config: ScheduleConfig, progress: float, steps: int | None = None, st
         # The decay counts from 0, so there is a jump after warm-up (spec 4.3).
         value = rising if progress < warmup else float(left**config.power)
     else:
-        decays = {"linear": 1.0 - warmup, "trapezoid": config.decay_share, "constant": 0.0}
-        decay = decays[config.name]
+        decay = {"linear": 1.0 - warmup, "trapezoid": config.decay_share, "constant": 0.0}[config.name]
         value = min(rising, left / decay if decay > 0.0 else 1.0)
     if config.warmup_floor and step is not None:
         value = min(value, (step + 1) / config.warmup_floor)

@@ -14,9 +14,7 @@ METRICS = ("dev_masked_loss", "mlm_loss", "loss")
 """What is drawn unless said: the first of these that all runs have."""
 
 # Okabe and Ito's colours, told apart by everyone.
-_COLOURS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999",
-)  # fmt: skip
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 
 
 def curve(run: Path, metric: str) -> Points:
@@ -51,12 +49,10 @@ def plot_curves(curves: Mapping[str, Sequence[Points]], path: Path, title: str) 
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     panel = figure.subplots()
     for index, (name, lines) in enumerate(curves.items()):
-        colour = _COLOURS[index % len(_COLOURS)]
-        style = "-" if index < len(_COLOURS) else "--"
+        colour, style = _COLOURS[index % len(_COLOURS)], "-" if index < len(_COLOURS) else "--"
         for place, line in enumerate(line for line in lines if line):
             xs, ys = zip(*line, strict=True)
-            marker = "o" if len(line) == 1 else None
-            label = name if place == 0 else None
+            marker, label = "o" if len(line) == 1 else None, None if place else name
             panel.plot(xs, ys, style, color=colour, marker=marker, linewidth=1.2, alpha=0.8, label=label)
     panel.set_title(title.replace("_", " "), fontsize=11, loc="left")
     panel.set_xlabel("tokens")

@@ -28,8 +28,7 @@ def find_files(inputs: Iterable[Path]) -> list[Path]:
     """Return the files of files, folders, globs and addresses (as local copies), in order."""
     files: list[Path] = []
     for given in inputs:
-        url = remote_url(given)
-        if url is not None:
+        if url := remote_url(given):
             found = fetch(url)
         elif given.is_dir():
             found = sorted(path for path in given.rglob("*") if path.is_file())
@@ -37,8 +36,7 @@ def find_files(inputs: Iterable[Path]) -> list[Path]:
         elif given.exists():
             found = [given]
         elif glob.has_magic(str(given)):
-            names = glob.glob(str(given), recursive=True)
-            found = sorted(path for path in map(Path, names) if not path.is_dir())
+            found = sorted(path for path in map(Path, glob.glob(str(given), recursive=True)) if not path.is_dir())
         else:
             raise DataError(f"input {given} does not exist")
         if not found:
@@ -80,8 +78,7 @@ def fetch(url: str) -> list[Path]:
 
 def _copy(system: Any, name: str) -> Path:
     """Return the local copy of one file; its folder is a hash, because names may hold anything."""
-    known = os.environ.get(CACHE_VARIABLE)
-    cache = Path(known) if known else Path.home() / ".cache" / "litebert"
+    cache = Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "litebert")
     place = hashlib.sha256(system.unstrip_protocol(name).encode()).hexdigest()[:24]
     copy = cache / "inputs" / place / Path(name).name
     info = system.info(name)
@@ -115,8 +112,7 @@ class TextLines:
 
     def __iter__(self) -> Iterator[str]:
         for path in self.files:
-            has_rows = plain_suffix(path) in _ROW_SUFFIXES
-            for number, text in self._rows(path) if has_rows else self._text(path):
+            for number, text in (self._rows if plain_suffix(path) in _ROW_SUFFIXES else self._text)(path):
                 if text is None:
                     self.num_broken += 1
                     self.first_broken = self.first_broken or f"{path}:{number}"
@@ -140,8 +136,7 @@ class TextLines:
     def _rows(self, path: Path) -> Iterator[tuple[int, str | None]]:
         for number, row in read_rows_or_errors(path):
             if not isinstance(row, DataError) and self.column not in row:
-                known = ", ".join(map(str, row))
-                raise DataError(f"{path}:{number}: no column '{self.column}'; it has {known}")
+                raise DataError(f"{path}:{number}: no column '{self.column}'; it has {', '.join(map(str, row))}")
             text = None if isinstance(row, DataError) else row[self.column]
             if not isinstance(text, str):
                 yield number, None

@@ -19,10 +19,9 @@ _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 @dataclass(frozen=True)
 class Coverage:
-    """Tokens that are words or parts of words, and how many of them the vocabulary lacks.
+    """Tokens that are words or their parts, and how many of them the vocabulary lacks; single bytes are unknown.
 
-    Pieces that are single bytes count as unknown; special pieces, and a word mark alone, which
-    comes before most unknown words, do not count at all.
+    Special pieces, and a word mark alone, which comes before most unknown words, do not count at all.
     """
 
     tokens: int = 0
@@ -34,14 +33,12 @@ class Coverage:
         counts = np.zeros(tokenizer.vocab_size, np.int64)
         for ids in rows:
             np.add.at(counts, ids, 1)
-        special = set(tokenizer.special_ids) - {tokenizer.unk_id}
-        unknown = tokens = 0
+        unk, unknown, tokens = tokenizer.unk_id, 0, 0
         for index in np.flatnonzero(counts).tolist():
             piece, count = tokenizer.id_to_piece(index), int(counts[index])
-            if index not in special and piece != WORD_MARK:
+            if index == unk or (index not in tokenizer.special_ids and piece != WORD_MARK):
                 tokens += count
-                if index == tokenizer.unk_id or _BYTE.fullmatch(piece):
-                    unknown += count
+                unknown += count if index == unk or _BYTE.fullmatch(piece) else 0
         return cls(tokens, unknown)
 
     def __add__(self, other: Coverage) -> Coverage:
@@ -55,6 +52,5 @@ class Coverage:
         unknown = f"{share:.0%} of {self.tokens:,} tokens are unknown to the vocabulary"
         line = f"{what}: {unknown}: it was made for another language or script"
         if share > STOPS and not allow_unknown:
-            remedy = "use a model or tokenizer of the text's language, or --allow-unknown"
-            raise DataError(f"{line}; {remedy}")
+            raise DataError(f"{line}; use a model or tokenizer of the text's language, or --allow-unknown")
         return f"warning: {line}"

@@ -1,7 +1,4 @@
-"""One vocabulary in terms of another: the old pieces of a new one, and an old one with more pieces.
-
-What stands in the place of a piece is found by its text, so it works between any two libraries.
-"""
+"""One vocabulary in terms of another, by the pieces' texts: old pieces for a new one's, an old one with more pieces."""
 
 from __future__ import annotations
 
@@ -15,8 +12,7 @@ from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer, open_tokenizer
 from litebert.text.words import WORD_MARK
 
-_LEAST_GAIN = 0.1
-"""By how much an added piece is likelier than the old pieces it stands for."""
+_LEAST_GAIN = 0.1  # by how much an added piece is likelier than the old pieces it stands for
 
 
 class OldPieces:
@@ -29,10 +25,7 @@ class OldPieces:
         self.exact = {old.id_to_piece(index): index for index in words}
 
     def of(self, other: Tokenizer, piece: int) -> list[int]:
-        """The old piece with the same text and word mark, or else the old pieces of its text.
-
-        A piece inside a word begins with one inside a word too, if there is such a one.
-        """
+        """The old piece with the same text and word mark, or else those of its text, inside a word too if there are."""
         is_marked, text = other.spell(piece)
         twin = self.exact.get(other.id_to_piece(piece))  # text alone may stand twice: "▁", "▁▁"
         if twin is None or self.old.spell(twin) != (is_marked, text):
@@ -64,14 +57,12 @@ def extend_tokenizer(old: Tokenizer, learnt: SentencePieceTokenizer, number: int
     def scored(scores: list[float]) -> Iterator[tuple[str, float]]:
         """Yield pieces with the log-probability of their text, but more than their old pieces'."""
         for _, score, is_marked, text, ids in added:
-            least = sum(scores[index] for index in ids) + _LEAST_GAIN
-            yield WORD_MARK * is_marked + text, max(score, least)
+            yield WORD_MARK * is_marked + text, max(score, sum(scores[index] for index in ids) + _LEAST_GAIN)
 
     if isinstance(old, SentencePieceTokenizer):
         scores = [old.processor.get_score(index) for index in range(old.vocab_size)]
         # The pieces of a serialised model are one repeated field: more may follow at its end.
-        entries = b"".join(_entry(*row) for row in scored(scores))
-        return open_tokenizer(old.model + entries, old.settings)
+        return open_tokenizer(old.model + b"".join(_entry(*row) for row in scored(scores)), old.settings)
     parts = json.loads(old.model)
     vocabulary = parts["model"]["vocab"]
     if isinstance(vocabulary, dict):

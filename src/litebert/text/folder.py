@@ -19,25 +19,15 @@ from typing import TYPE_CHECKING, Any
 from litebert.common.files import atomic_path, read_json, write_json, write_text
 from litebert.text.foreign import two_segments
 from litebert.text.spiece import SentencePieceTokenizer
-from litebert.text.tokenizer import (
-    CONFIG_FILE,
-    JSON_FILE,
-    MODEL_FILE,
-    SPECIAL_KEYS,
-    SPECIAL_PIECES,
-    TOKENIZER_FILES,
-    Tokenizer,
-)
+from litebert.text.tokenizer import CONFIG_FILE, JSON_FILE, MODEL_FILE, SPECIAL_PIECES, TOKENIZER_FILES, Tokenizer
 from litebert.text.words import WORD_MARK
 
 if TYPE_CHECKING:
     import tokenizers
 
-_NEVER_CHOSEN = -1000.0
-"""Score of a piece that must lose against any other way to write its characters."""
+_NEVER_CHOSEN = -1000.0  # score of a piece that must lose against any other way to write its characters
 _FINAL_SIGMA = (
-    r"(?<=\p{Cased}|\p{Cased}\p{Case_Ignorable}|\p{Cased}\p{Case_Ignorable}{2})Σ"
-    r"(?!\p{Case_Ignorable}*\p{Cased})"
+    r"(?<=\p{Cased}|\p{Cased}\p{Case_Ignorable}|\p{Cased}\p{Case_Ignorable}{2})Σ(?!\p{Case_Ignorable}*\p{Cased})"
 )
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
 _MARKS = (WORD_MARK, "\N{REPLACEMENT CHARACTER}")
@@ -47,8 +37,7 @@ _MARKS = (WORD_MARK, "\N{REPLACEMENT CHARACTER}")
 def copy_tokenizer(source: Path, target: Path, *, masks: bool | None = None) -> None:
     """Copy a tokenizer's files; those that other tools need and that are missing get made.
 
-    ``masks`` says whether the model fills in ``[MASK]``, where that is known: if not, the
-    ``tokenizer.json`` of ours gives offsets without the space before a word.
+    ``masks`` says, if known, whether the model fills in ``[MASK]``: if not, offsets leave out the space before a word.
     """
     if (source / JSON_FILE).is_file() and (source / CONFIG_FILE).is_file():
         for name in TOKENIZER_FILES:
@@ -65,22 +54,21 @@ def copy_tokenizer(source: Path, target: Path, *, masks: bool | None = None) -> 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """Write a tokenizer's files: ``spiece.model`` of ours, ``tokenizer.json`` and its settings."""
-    if isinstance(tokenizer, SentencePieceTokenizer):
+    if is_ours := isinstance(tokenizer, SentencePieceTokenizer):
         with atomic_path(folder / MODEL_FILE) as temporary:
             temporary.write_bytes(tokenizer.model)
         content = build_fast_tokenizer(tokenizer).to_str() + "\n"
     else:
         content = tokenizer.model.decode()
     write_text(folder / JSON_FILE, content)
-    write_json(folder / CONFIG_FILE, tokenizer_config(tokenizer))
+    write_json(folder / CONFIG_FILE, tokenizer.settings.for_others(is_ours))
 
 
 def _with_word_marks(values: dict[str, Any], masks: bool) -> dict[str, Any]:
     """Return a ``tokenizer.json`` of ours that puts word marks for texts with masks or without.
 
-    With masks: a mark in place of each space, and one before the first word; then "[MASK]." is a
-    mask and a full stop, but the offsets of a word begin with its space. Without: words are cut at
-    spaces and get their marks after that, a text right after ``[MASK]`` too.
+    With: a mark in place of each space, and one before the first word; then "[MASK]." is a mask and a full stop, but a
+    word's offsets begin with its space. Without: words are cut at spaces, then get marks, right after ``[MASK]`` too.
     """
     marks = {"type": "Metaspace", "replacement": WORD_MARK, "split": True}
     steps = [{**marks, "prepend_scheme": "first"}]
@@ -91,30 +79,6 @@ def _with_word_marks(values: dict[str, Any], masks: bool) -> dict[str, Any]:
         return values
     rest = [step for step in found if step["type"] not in ("WhitespaceSplit", "Metaspace")]
     return {**values, "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps + rest}}
-
-
-def tokenizer_config(tokenizer: Tokenizer) -> dict[str, object]:
-    """Return the content of ``tokenizer_config.json``: names for other tools, settings for ours."""
-    settings = tokenizer.settings
-    ours = {  # of other vocabularies all of that stands in tokenizer.json
-        "do_lower_case": settings.lower,
-        # transformers' own ALBERT class, given spiece.model alone, knows only this much.
-        "keep_accents": settings.normalization != "official",
-        "normalization": settings.normalization,
-        "digit_comma": settings.digit_comma,
-    }
-    return {
-        # transformers' own ALBERT class would rebuild the normaliser and ignore tokenizer.json.
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": settings.model_max_length,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-        "padding_side": "right",
-        "truncation_side": "right",
-        "clean_up_tokenization_spaces": False,
-        **dict(zip(SPECIAL_KEYS, settings.specials, strict=True)),
-        **(ours if isinstance(tokenizer, SentencePieceTokenizer) else {}),
-        **({"language": settings.language} if settings.language else {}),
-    }
 
 
 def build_fast_tokenizer(tokenizer: SentencePieceTokenizer) -> tokenizers.Tokenizer:
@@ -136,9 +100,8 @@ def build_fast_tokenizer(tokenizer: SentencePieceTokenizer) -> tokenizers.Tokeni
     # "first": a text after [MASK] starts a word only where a space precedes it.
     steps: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.Metaspace(WORD_MARK, "first")]
     if symbols:
-        longest_first = sorted(symbols, key=len, reverse=True)
-        pattern = Regex("|".join(re.escape(symbol) for symbol in longest_first))
-        steps.append(pre_tokenizers.Split(pattern, "isolated"))
+        longest_first = map(re.escape, sorted(symbols, key=len, reverse=True))
+        steps.append(pre_tokenizers.Split(Regex("|".join(longest_first)), "isolated"))
     fast.pre_tokenizer = pre_tokenizers.Sequence(steps)
     fast.add_special_tokens([AddedToken(piece, normalized=False) for piece in SPECIAL_PIECES])
     fast.post_processor = two_segments(("[CLS]", tokenizer.cls_id), ("[SEP]", tokenizer.sep_id))

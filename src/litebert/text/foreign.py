@@ -21,16 +21,7 @@ from litebert.common.errors import ConfigError, DataError, blame
 from litebert.common.files import read_bytes
 from litebert.common.limits import parse_json
 from litebert.text.normalize import replace_surrogates
-from litebert.text.tokenizer import (
-    JSON_FILE,
-    LARGEST_VOCABULARY,
-    VOCABULARY_FILE,
-    WORDPIECE_PREFIX,
-    Encoding,
-    Tokenizer,
-    TokenizerSettings,
-    special_names,
-)
+from litebert.text.tokenizer import JSON_FILE, LARGEST_VOCABULARY, Encoding, Tokenizer, TokenizerSettings, special_names
 from litebert.text.words import WORD_MARK
 
 if TYPE_CHECKING:
@@ -38,8 +29,7 @@ if TYPE_CHECKING:
 
 _MOST_PIECES = 10_000_000
 _BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_IDENTITY = ("normalizer", "pre_tokenizer", "model", "added_tokens")
-"""Parts of a ``tokenizer.json`` that decide ids."""
+_IDENTITY = ("normalizer", "pre_tokenizer", "model", "added_tokens")  # what in a ``tokenizer.json`` decides ids
 
 
 class JsonTokenizer(Tokenizer):
@@ -58,12 +48,11 @@ class JsonTokenizer(Tokenizer):
         self._pieces = [self._fast.id_to_token(i) or "" for i in range(self.vocab_size)]
         self.is_wordpiece = self._parts["model"]["type"] == "WordPiece"
         both = zip(settings.specials, _BERT_SPECIALS, strict=True)
-        specials = [name if name in names else other for name, other in both]
+        specials = tuple(name if name in names else other for name, other in both)
         _refuse_missing(specials, names, source)
-        ids = [names[name] for name in specials]
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (names[name] for name in specials)
         self._bare_mark = names.get(WORD_MARK)
-        self.settings = replace(settings, specials=tuple(specials))
+        self.settings = replace(settings, specials=specials)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the piece ids of many texts, without special tokens."""
@@ -75,8 +64,7 @@ class JsonTokenizer(Tokenizer):
         found = self._fast.encode(replace_surrogates(text), add_special_tokens=False)
         encoding = Encoding(ids=found.ids)
         nexts = [start for start, _ in [*found.offsets, (len(text), 0)]][1:]
-        rows = zip(found.ids, found.offsets, nexts, strict=True)
-        for piece_id, (start, end), following in rows:
+        for piece_id, (start, end), following in zip(found.ids, found.offsets, nexts, strict=True):
             if piece_id == self._bare_mark and not text[start].isspace():
                 end = start  # the mark of a word without a space before it
             piece = text[start:end]
@@ -124,11 +112,7 @@ class JsonTokenizer(Tokenizer):
 
 
 def read_vocabulary(path: Path, config: Mapping[str, object]) -> bytes:
-    """Turn a WordPiece ``vocab.txt`` into the content of a ``tokenizer.json``.
-
-    ``config`` is its ``tokenizer_config.json``: lower-casing, accents, Chinese characters apart;
-    what it does not say is as in BERT.
-    """
+    """Turn a WordPiece ``vocab.txt`` into a ``tokenizer.json``; what its ``config`` does not say is as in BERT."""
     from tokenizers import decoders, normalizers, pre_tokenizers
 
     pieces = _lines(path)
@@ -143,15 +127,12 @@ def read_vocabulary(path: Path, config: Mapping[str, object]) -> bytes:
         lowercase=bool(config.get("do_lower_case", True)),
     )
     fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    fast.decoder = decoders.WordPiece(WORDPIECE_PREFIX)
+    fast.decoder = decoders.WordPiece("##")
     return fast.to_str().encode()
 
 
 def number_vocabulary(size: int, specials: Sequence[int]) -> bytes:
-    """Return a ``tokenizer.json`` whose words are 0 to ``size - 1``, for ids that are not text.
-
-    ``specials`` are the ids of padding, unknown, [CLS], [SEP] and [MASK].
-    """
+    """Return a ``tokenizer.json`` of the words 0 to ``size - 1``, for ids that are not text, five of them special."""
     from tokenizers import pre_tokenizers
 
     if len(set(specials)) != len(_BERT_SPECIALS) or not all(0 <= one < size for one in specials):
@@ -183,11 +164,10 @@ def two_segments(cls: tuple[str, int], sep: tuple[str, int]) -> tokenizers.proce
 
 def check_same_pieces(tokenizer: Tokenizer, path: Path, other: Path) -> None:
     """Raise DataError if another file of the folder holds another vocabulary."""
-    if other.name == VOCABULARY_FILE:
+    if other.name != JSON_FILE:
         theirs = _lines(other)
     else:
-        content = read_bytes(other, LARGEST_VOCABULARY)
-        theirs = _pieces_of(_read_parts(content, str(other))["model"]["vocab"])
+        theirs = _pieces_of(_read_parts(read_bytes(other, LARGEST_VOCABULARY), str(other))["model"]["vocab"])
     ours = [tokenizer.id_to_piece(index) for index in range(tokenizer.vocab_size)]
     if ours[: len(theirs)] != theirs:
         both = f"{path.name} ({len(ours):,} pieces) and {other.name} ({len(theirs):,})"
@@ -240,8 +220,7 @@ def _refuse_missing(specials: Iterable[str], pieces: Collection[str], source: ob
 def _refuse_twins(pieces: Iterable[str], source: str) -> None:
     piece, count = next(iter(Counter(pieces).most_common(1)), ("", 0))
     if count > 1:
-        found = f"the piece {piece!r} {count} times"
-        raise DataError(f"{source} has {found}; each id needs a piece of its own")
+        raise DataError(f"{source} has the piece {piece!r} {count} times; each id needs a piece of its own")
 
 
 def _open(model: bytes, source: str) -> tokenizers.Tokenizer:

@@ -30,9 +30,7 @@ class NormalizedText:
 
     text: str
     raw_start: Sequence[int]
-    """for each normalised character, the index of its raw character"""
-    raw_end: Sequence[int]
-    """for each normalised character, the index after its raw character and the accents on it"""
+    raw_end: Sequence[int]  # after the raw character and the accents on it
 
     def raw_span(self, start: int, end: int) -> tuple[int, int]:
         """Return the raw (start, end) of a normalised span; an empty span stays empty."""
@@ -50,19 +48,15 @@ def normalize(text: str, lower: bool = True, rule: Normalization = "official") -
     """
     text = " ".join(text.split())
     if not text.isascii():
-        if rule == "official":
-            text = _NOT_ASCII.sub(_decompose_match, text)
-        else:
-            text = replace_surrogates(text)
-            text = text if rule == "none" else unicodedata.normalize("NFKC", text)
+        text = _NOT_ASCII.sub(_decompose_match, text) if rule == "official" else replace_surrogates(text)
+        text = unicodedata.normalize("NFKC", text) if rule == "keep-accents" else text
     return text.lower() if lower else text
 
 
 def normalize_with_map(text: str, lower: bool = True, rule: Normalization = "official") -> NormalizedText:
     """Return what `normalize` returns, with the raw position of every character."""
     if text.isascii() and text == " ".join(text.split()):  # most text is: nothing moves
-        letters = text.lower() if lower else text
-        return NormalizedText(letters, range(len(text)), range(1, len(text) + 1))
+        return NormalizedText(text.lower() if lower else text, range(len(text)), range(1, len(text) + 1))
     rows: list[_Row] = []
     for number, word in enumerate(_WORD.finditer(replace_surrogates(text))):
         if number:
@@ -80,8 +74,7 @@ def replace_surrogates(text: str) -> str:
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-_Row = tuple[str, int, int]
-"""A normalised character, and the raw characters it came from."""
+_Row = tuple[str, int, int]  # a normalised character, and the raw characters it came from
 
 
 def _map_official(word: str, begin: int, rows: list[_Row]) -> None:
@@ -91,10 +84,7 @@ def _map_official(word: str, begin: int, rows: list[_Row]) -> None:
     with only combining characters reordered, and those are dropped.
     """
     for index, raw in enumerate(word, start=begin):
-        if raw.isascii():
-            rows.append((raw, index, index + 1))
-            continue
-        parts = unicodedata.normalize("NFKD", raw)
+        parts = raw if raw.isascii() else unicodedata.normalize("NFKD", raw)
         kept = [(part, index, index + 1) for part in parts if not unicodedata.combining(part)]
         rows.extend(kept)
         if not kept and rows and rows[-1][0] != " ":
@@ -134,11 +124,8 @@ def _stands_alone(character: str) -> bool:
 
 @cache
 def _joined_characters() -> frozenset[str]:
-    """Characters without a combining class that compose with the one before them.
-
-    The second characters of canonical decompositions; the Korean ones follow a formula instead.
-    """
-    found = set(map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))))
+    """Second characters of canonical decompositions, which compose with the one before them though of no class."""
+    found = set(map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))))  # the Korean ones follow a formula
     for character in map(chr, range(maxunicode + 1)):
         parts = unicodedata.decomposition(character).split()
         if len(parts) == 2 and not parts[0].startswith("<"):
@@ -146,16 +133,13 @@ def _joined_characters() -> frozenset[str]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=1 << 16)
 def _decompose(run: str) -> str:
     """Return NFKD without combining characters of a run without ASCII, which stands alone."""
     decomposed = unicodedata.normalize("NFKD", replace_surrogates(run))
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
-_decompose_short = lru_cache(maxsize=1 << 16)(_decompose)
-
-
 def _decompose_match(match: re.Match[str]) -> str:
-    # A corpus has few different short runs (dashes, quotes, letters with accents, words).
-    decompose = _decompose_short if len(match[0]) <= 16 else _decompose
-    return decompose(match[0])
+    # A corpus has few different short runs (dashes, quotes, letters with accents, words): those are remembered.
+    return (_decompose if len(match[0]) <= 16 else _decompose.__wrapped__)(match[0])

@@ -21,10 +21,8 @@ def splitting_note(language: str) -> str | None:
     """What to tell who splits text of a language without rules; None if it has some."""
     if _rules_of(language) in LANGUAGES_WITH_RULES:
         return None
-    return (
-        f"language {language}: the sentence splitter has no rules for it; the marks of all scripts "
-        "end a sentence, abbreviations are those of English"
-    )
+    rules = "the marks of all scripts end a sentence, abbreviations are those of English"
+    return f"language {language}: the sentence splitter has no rules for it; {rules}"
 
 
 def _rules_of(language: str) -> str:
@@ -34,10 +32,9 @@ def _rules_of(language: str) -> str:
 
 
 def split_sentences(text: str, language: str = "en") -> list[str]:
-    """Return the sentences of a text, stripped, none of them empty.
+    """Return the sentences of a text, stripped, none of them empty, in a language given by its ISO 639 code.
 
-    A line break inside a paragraph ends no sentence, a blank line does. The language is an ISO 639
-    code; sentencex knows abbreviations and marks of many, see `splitting_note` for the others.
+    A line break inside a paragraph ends no sentence, a blank line does.
 
     >>> split_sentences("Dr. Smith came at 5 p.m. sharp. He left soon.")
     ['Dr. Smith came at 5 p.m. sharp.', 'He left soon.']
@@ -54,8 +51,7 @@ def _segment(language: str, text: str) -> list[str]:
     """Segment a text in linear time; the last sentence found starts the next search."""
     from sentencex import segment
 
-    parts: list[str] = []
-    start = 0
+    parts, start = list[str](), 0
     while start < len(text):
         end = start + SPLIT_CHARACTERS
         found = segment(language, text[start:end])

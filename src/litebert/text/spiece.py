@@ -29,19 +29,17 @@ class SentencePieceTokenizer(Tokenizer):
         try:
             self.processor.LoadFromSerializedProto(model)
         except RuntimeError:
-            remedy = f"({len(model)} bytes); copy or train it again"
-            raise DataError(f"{source} is not a SentencePiece model {remedy}") from None
+            problem = f"is not a SentencePiece model ({len(model)} bytes)"
+            raise DataError(f"{source} {problem}; copy or train it again") from None
         self.vocab_size: int = self.processor.get_piece_size()
         with blame(source):  # a damaged piece may not be text
             self._pieces = [self.processor.id_to_piece(i) for i in range(self.vocab_size)]
         if missing := [piece for piece in SPECIAL_PIECES if piece not in self._pieces]:
-            needed = f"an ALBERT tokenizer needs {', '.join(SPECIAL_PIECES)}"
-            raise DataError(f"{source} has no piece {missing[0]}; {needed}")
-        ids = map(self.processor.piece_to_id, SPECIAL_PIECES)
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
+            needed = ", ".join(SPECIAL_PIECES)
+            raise DataError(f"{source} has no piece {missing[0]}; an ALBERT tokenizer needs {needed}")
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = map(self._pieces.index, SPECIAL_PIECES)
         self._digit_comma = self._digit_comma_table()
-        self.split_ids = frozenset(self._digit_comma)
-        """of pieces such as ``▁1998,`` that the digit-comma rule splits: none is ever given"""
+        self.split_ids = frozenset(self._digit_comma)  # of pieces such as ``▁1998,``: none is ever given
         self._silent: dict[str, bool] = {}
 
     def normalize(self, text: str) -> str:
@@ -55,12 +53,10 @@ class SentencePieceTokenizer(Tokenizer):
             batch = [cast(list[int], self.processor.encode(normalized[0]))]
         else:
             batch = cast(list[list[int]], self.processor.encode(normalized, num_threads=1))
-        if self._digit_comma:
-            affected = self._digit_comma.keys()
-            for index, ids in enumerate(batch):
-                if not affected.isdisjoint(ids):
-                    parts = (self._digit_comma.get(i, (("", i),)) for i in ids)
-                    batch[index] = [part_id for split in parts for _, part_id in split]
+        for index, ids in enumerate(batch if self._digit_comma else ()):
+            if not self.split_ids.isdisjoint(ids):
+                parts = (self._digit_comma.get(i, (("", i),)) for i in ids)
+                batch[index] = [part_id for split in parts for _, part_id in split]
         return batch
 
     def pieces(self, text: str) -> list[str]:
@@ -69,21 +65,15 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode_with_offsets(self, text: str) -> Encoding:
         """Return piece ids with the raw characters of each."""
-        settings = self.settings
-        normalized = normalize_with_map(text, settings.lower, settings.normalization)
-        encoding = Encoding()
-        for _, piece_id, start, end in self._parts(normalized.text):
-            raw_start, raw_end = normalized.raw_span(start, end)
-            encoding.ids.append(piece_id)
-            encoding.starts.append(raw_start)
-            encoding.ends.append(raw_end)
-        return encoding
+        normalized = normalize_with_map(text, self.settings.lower, self.settings.normalization)
+        parts = list(self._parts(normalized.text))
+        spans = [normalized.raw_span(start, end) for _, _, start, end in parts]
+        return Encoding([part[1] for part in parts], [start for start, _ in spans], [end for _, end in spans])
 
     def encode_masked(self, text: str) -> list[int]:
         """Return piece ids with the mask's id wherever the text says ``[MASK]``.
 
-        A mask stands for a whole piece with its word mark, so the text is encoded in one go with
-        placeholders: what follows directly (a comma) gets no word mark, as in pretraining.
+        A mask stands for a whole piece with its word mark: what follows directly gets none, as in pretraining.
         """
         marked = _MASK.sub(f" {_PLACEHOLDER}", text.replace(_PLACEHOLDER, ""))
         pieces, tokens = self.pieces(marked), self.encode(marked)
@@ -91,12 +81,10 @@ class SentencePieceTokenizer(Tokenizer):
             _join_bytes(pieces, tokens)
         ids: list[int] = []
         for piece, token in zip(pieces, tokens, strict=True):
-            if _PLACEHOLDER not in piece:
-                ids.append(token)
-                continue
-            if ids and self.id_to_piece(ids[-1]) == WORD_MARK:
-                ids.pop()
-            ids.append(self.mask_id)
+            if _PLACEHOLDER in piece:
+                if ids and self.id_to_piece(ids[-1]) == WORD_MARK:
+                    ids.pop()
+                ids.append(self.mask_id)
             if not piece.endswith(_PLACEHOLDER):
                 ids.append(token)  # unknown characters right after the mask share its piece
         return ids
@@ -112,9 +100,7 @@ class SentencePieceTokenizer(Tokenizer):
         settings: dict[str, object] = {"lower": ours.lower, "digit_comma": ours.digit_comma}
         if ours.normalization != "official":  # hashes from before there was a choice hold
             settings["normalization"] = ours.normalization
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-        digest.update(self.model)
-        return digest.hexdigest()
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode() + self.model).hexdigest()
 
     @property
     def description(self) -> str:
@@ -125,9 +111,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _parts(self, text: str) -> Iterator[tuple[str, int, int, int]]:
         """Yield (piece, id, start, end) of a normalised text without what is ignored there."""
-        mapping = self.processor.encode(text, return_type="offset_mapping")
-        rows = zip(mapping["pieces"], mapping["ids"], mapping["offsets"], strict=True)
-        for piece, piece_id, (start, end) in rows:
+        found = self.processor.encode(text, return_type="offset_mapping")
+        for piece, piece_id, (start, end) in zip(found["pieces"], found["ids"], found["offsets"], strict=True):
             while start < end and self._is_silent(text[start]):
                 start += 1
             while start < end and self._is_silent(text[end - 1]):
@@ -155,20 +140,18 @@ class SentencePieceTokenizer(Tokenizer):
     def _digit_comma_table(self) -> dict[int, tuple[tuple[str, int], ...]]:
         """Return for each piece such as ``▁1998,`` the pieces and ids it is split into.
 
-        The official code encodes the piece without its comma and word marks anew, then adds the
-        comma. It means to take the new word mark away again where the piece had none, but compares
-        text with bytes there, so that never happens.
+        The official code encodes it without comma and word marks anew, then adds the comma. It means to take the new
+        word mark away again where the piece had none, but compares text with bytes there, so that never happens.
         """
         rule, processor = self.settings.digit_comma, self.processor
         table: dict[int, tuple[tuple[str, int], ...]] = {}
         for piece_id, piece in enumerate(self._pieces if rule != "off" else ()):
-            if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
-                continue
-            parts = cast(list[str], processor.encode_as_pieces(piece[:-1].replace(WORD_MARK, "")))
-            if rule == "intended" and piece[0] != WORD_MARK and parts[0][0] == WORD_MARK:
-                parts[0] = parts[0][1:]
-            parts = [part for part in parts if part] + [","]
-            table[piece_id] = tuple((part, processor.piece_to_id(part)) for part in parts)
+            if piece[-1:] == "," and piece[-2:-1].isdigit():
+                parts = cast(list[str], processor.encode_as_pieces(piece[:-1].replace(WORD_MARK, "")))
+                if rule == "intended" and piece[0] != WORD_MARK:
+                    parts[0] = parts[0].removeprefix(WORD_MARK)
+                parts = [part for part in parts if part] + [","]
+                table[piece_id] = tuple((part, processor.piece_to_id(part)) for part in parts)
         return table
 
 

@@ -34,18 +34,14 @@ DigitComma = Literal["official", "intended", "off"]
 class TokenizerSettings:
     """What a tokenizer does beside its SentencePiece model; kept in ``tokenizer_config.json``."""
 
-    lower: bool = True
-    """lower-case the text"""
+    lower: bool = True  # lower-case the text
     digit_comma: DigitComma = "official"
     """how a piece such as ``▁1998,`` is split: as the official code does, as it meant, or not"""
-    model_max_length: int = 512
-    """longest sequence of the model, for other tools that read the folder"""
+    model_max_length: int = 512  # longest sequence of the model, for other tools that read the folder
     normalization: Normalization = "official"
     """what becomes of accents: dropped as in ALBERT, kept (NFKC), or the text is left as it is"""
-    specials: tuple[str, ...] = SPECIAL_PIECES
-    """names of padding, unknown, [CLS], [SEP] and [MASK]"""
-    language: str = ""
-    """of the text it was trained for, an ISO 639 code; empty if that was not said"""
+    specials: tuple[str, ...] = SPECIAL_PIECES  # names of padding, unknown, [CLS], [SEP] and [MASK]
+    language: str = ""  # of the text it was trained for, an ISO 639 code; empty if that was not said
 
     @classmethod
     def read(cls, path: Path) -> TokenizerSettings:
@@ -68,13 +64,31 @@ class TokenizerSettings:
         digit_comma, rule = cast(DigitComma, rules[0]), cast(Normalization, rules[1])
         return cls(lower, digit_comma, length, rule, special_names(values), language)
 
+    def for_others(self, is_ours: bool) -> dict[str, object]:
+        """Return the content of ``tokenizer_config.json``; all but ours say in ``tokenizer.json`` what they do."""
+        ours = {
+            "do_lower_case": self.lower,
+            # transformers' own ALBERT class, given spiece.model alone, knows only this much.
+            "keep_accents": self.normalization != "official",
+            "normalization": self.normalization,
+            "digit_comma": self.digit_comma,
+        }
+        return {
+            # transformers' own ALBERT class would rebuild the normaliser and ignore tokenizer.json.
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": self.model_max_length,
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+            **dict.fromkeys(("padding_side", "truncation_side"), "right"),
+            "clean_up_tokenization_spaces": False,
+            **dict(zip(SPECIAL_KEYS, self.specials, strict=True)),
+            **(ours if is_ours else {}),
+            **({"language": self.language} if self.language else {}),
+        }
+
 
 @dataclass(frozen=True)
 class Encoding:
-    """Piece ids of one text with the raw characters each came from.
-
-    ``text[starts[i]:ends[i]]`` is piece i without the space before it, which may leave nothing.
-    """
+    """Piece ids of one text; ``text[starts[i]:ends[i]]`` is piece i without the space before it, perhaps nothing."""
 
     ids: list[int] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
@@ -85,15 +99,11 @@ class Tokenizer(Protocol):
     """Text to piece ids and back, with raw offsets."""
 
     settings: TokenizerSettings
-    model: bytes
-    """the vocabulary: with the settings, all there is to it"""
-    vocab_size: int
-    """number of pieces V; ids are 0 to V - 1"""
-    is_wordpiece: bool = False
-    """pieces inside a word are marked (``##ing``) instead of those that begin one (``▁the``)"""
+    model: bytes  # the vocabulary: with the settings, all there is to it
+    vocab_size: int  # number of pieces V; ids are 0 to V - 1
+    is_wordpiece: bool = False  # pieces inside a word are marked (``##ing``) instead of those that begin one (``▁the``)
     _pieces: list[str]
-    pad_id: int
-    """the special pieces are 0 to 4 in official models"""
+    pad_id: int  # the special pieces are 0 to 4 in official models
     unk_id: int
     cls_id: int
     sep_id: int
@@ -114,8 +124,7 @@ class Tokenizer(Protocol):
                 remedy = f"its {folder / 'model'} has: name that folder"
             elif (folder / "config.json").is_file():
                 remedy = "copy the model's own there: another vocabulary does not fit its weights"
-            names = f"{MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}"
-            raise DataError(f"{folder} has no {names}; {remedy}")
+            raise DataError(f"{folder} has no {MODEL_FILE}, {VOCABULARY_FILE} or {JSON_FILE}; {remedy}")
         if pieces.is_file() and words.is_file():
             both = f"{MODEL_FILE} and {VOCABULARY_FILE}; remove the one that is not the model's"
             raise DataError(f"{folder} holds two vocabularies, {both}")
@@ -176,8 +185,7 @@ class Tokenizer(Protocol):
     @property
     def word_rule(self) -> WordRule:
         """The rule for whole words that suits it: the official one knows English letters only."""
-        is_ours = not self.is_wordpiece and self.settings.normalization == "official"
-        return "official" if is_ours else "unicode"
+        return "official" if not self.is_wordpiece and self.settings.normalization == "official" else "unicode"
 
     @cached_property
     def word_starts(self) -> npt.NDArray[np.bool_]:
@@ -197,11 +205,10 @@ class Tokenizer(Protocol):
 
     def agrees_with(self, other: Tokenizer) -> bool:
         """Whether ids are the same; by pieces and settings if two libraries read them."""
-        if self.fingerprint == other.fingerprint:
-            return True
+        if self.fingerprint == other.fingerprint or type(self) is type(other):
+            return self.fingerprint == other.fingerprint
         ours = replace(self.settings, model_max_length=other.settings.model_max_length)
-        is_other_kind = type(self) is not type(other)
-        return is_other_kind and ours == other.settings and self._pieces == other._pieces
+        return ours == other.settings and self._pieces == other._pieces
 
     def word_borders(self, rule: WordRule) -> Borders:
         """Where words begin when they are masked whole, for :func:`begins_words`; [V]."""
@@ -230,5 +237,4 @@ def special_names(values: Mapping[str, object], names: Sequence[str] = SPECIAL_P
     """The names of the special pieces in a ``tokenizer_config.json``, or else the usual ones."""
     found = [values.get(key) for key in SPECIAL_KEYS]
     found = [value.get("content") if isinstance(value, dict) else value for value in found]
-    both = zip(found, names, strict=True)
-    return tuple(value if isinstance(value, str) else usual for value, usual in both)
+    return tuple(value if isinstance(value, str) else usual for value, usual in zip(found, names, strict=True))

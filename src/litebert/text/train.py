@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from litebert.common.config import check_range
 from litebert.common.errors import ConfigError, DataError
@@ -80,15 +81,14 @@ class TokenizerTrainConfig:
         if self.max_sentences <= 100:
             raise ConfigError(f"max_sentences {self.max_sentences} is too small; choose over 100")
         if self.language and not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)*", self.language):
-            problem = f"language {self.language!r} is not an ISO 639 code"
-            raise ConfigError(f"{problem}; write one such as de or zh")
+            raise ConfigError(f"language {self.language!r} is not an ISO 639 code; write one such as de or zh")
 
     @property
     def settings(self) -> TokenizerSettings:
         """What the tokenizer will do beside its pieces; text as it is keeps its case too."""
         rule, _ = self.choice
-        lower, language = not self.cased and rule != "none", self.language
-        return TokenizerSettings(lower, self.digit_comma, self.max_length, rule, language=language)
+        lower = not self.cased and rule != "none"
+        return TokenizerSettings(lower, self.digit_comma, self.max_length, rule, language=self.language)
 
     @property
     def choice(self) -> tuple[Normalization, str]:
@@ -106,32 +106,28 @@ def train_tokenizer(config: TokenizerTrainConfig) -> SentencePieceTokenizer:
     """Learn a unigram vocabulary and write its folder; the number of cores plays no part."""
     files = find_files(config.input)
     size = total_bytes(files)
-    rule, reason = config.choice
-    say(f"normalization {rule} ({reason})")
+    say(f"normalization {config.choice[0]} ({config.choice[1]})")
     if config.settings.lower and config.language.lower()[:2] in _DOTLESS:
         say(f"language {config.language} tells i from ı: lower-casing does not, --cased does")
     with atomic_folder(config.out) as folder:
         lines = TextLines(files, config.column)
-        description = f"tokenizer with {config.vocab_size:,} pieces"
-        with progress(description, None if size is None else size / 1e6, "MB") as bar:
+        total = None if size is None else size / 1e6
+        with progress(f"tokenizer with {config.vocab_size:,} pieces", total, "MB") as bar:
             model = _train(_shuffle(_sentences(lines, config, bar)), config)
         if lines.num_broken:
-            broken = f"{lines.num_broken:,} lines that are not text"
-            say(f"left out {broken}, the first at {lines.first_broken}")
+            say(f"left out {lines.num_broken:,} lines that are not text, the first at {lines.first_broken}")
         tokenizer = SentencePieceTokenizer(model, config.settings)
         tokenizer.save(folder)
     return tokenizer
 
 
 def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) -> Iterator[str]:
-    """Yield normalised training sentences.
+    """Yield normalised training sentences, a symbol between digits and commas, at which SentencePiece cuts.
 
-    A symbol put between a digit and a comma keeps the two in different pieces, for SentencePiece
-    cuts the training text at symbols. The 141 official pieces that end so are dead weight: the
-    digit-comma rule splits them again, inside a word with a word mark that other tools do not add.
+    The 141 official pieces that have both are dead weight: the digit-comma rule splits them again, inside a word with a
+    word mark that other tools do not add.
     """
-    separate = config.digit_comma != "off" and bool(config.symbols)
-    boundary = f"{config.symbols[0]}," if separate else ","
+    boundary = f"{config.symbols[0]}," if config.digit_comma != "off" and config.symbols else ""
     reported = num_sampled = num_bare = 0
     settings = config.settings
     may_differ = config.normalization is None and settings.normalization == "official"
@@ -140,7 +136,7 @@ def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) ->
         if may_differ and num_sampled < _SAMPLED_LINES:
             num_sampled += bool(text)
             num_bare += text != normalize(line, settings.lower, "keep-accents")
-        if separate and "," in text:
+        if boundary and "," in text:
             text = _DIGIT_COMMA.sub(boundary, text)
         yield from _cut(text)
         if lines.num_bytes - reported >= 1_000_000:
@@ -149,17 +145,12 @@ def _sentences(lines: TextLines, config: TokenizerTrainConfig, bar: Progress) ->
     bar.advance((lines.num_bytes - reported) / 1e6)
     bar.update(f"{lines.num_lines:,} lines read, learning the pieces")
     if num_bare > _NOTABLE_SHARE * num_sampled:
-        say(
-            f"{num_bare / num_sampled:.0%} of the lines lose accents or other marks: if they "
-            "matter, train again with --language CODE or --normalization keep-accents"
-        )
+        lose = f"{num_bare / num_sampled:.0%} of the lines lose accents or other marks"
+        say(f"{lose}: if they matter, train again with --language CODE or --normalization keep-accents")
 
 
 def _shuffle(sentences: Iterator[str]) -> Iterator[str]:
-    """Shuffle within groups: SentencePiece takes quadratic time over repeated documents in order.
-
-    Every large corpus has some; a file of 0.2 MB took five times as long.
-    """
+    """Shuffle within groups: SentencePiece takes quadratic time over repeated documents, which every corpus has."""
     groups = iter(lambda: list(islice(sentences, _SHUFFLED_SENTENCES)), [])
     for number, group in enumerate(groups):
         for index in rng(0, "tokenizer", number).permutation(len(group)):
@@ -181,6 +172,7 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
     import sentencepiece
 
     pad, unk, *control = SPECIAL_PIECES
+    first: dict[str, Any] = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "pad_piece": pad, "unk_piece": unk}
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -192,12 +184,7 @@ def _train(sentences: Iterator[str], config: TokenizerTrainConfig) -> bytes:
             character_coverage=config.character_coverage,
             byte_fallback=config.byte_fallback,
             normalization_rule_name="identity" if config.choice[0] == "none" else "nmt_nfkc",
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            pad_piece=pad,
-            unk_piece=unk,
+            **first,
             control_symbols=control,
             user_defined_symbols=list(config.symbols),
             input_sentence_size=config.max_sentences,

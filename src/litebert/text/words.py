@@ -34,8 +34,7 @@ _VISIBLE = re.compile(r"\S+")
 _LETTERS_OR_NOT = re.compile(r"\w+|\W+")
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
-# One or more English letters and punctuation characters, but not one punctuation character alone,
-# nor anything that begins with "<" (which is not in the set) or a word mark.
+# What `official_borders` says; "<" is not in the set.
 _PUNCTUATION = re.escape('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _CONTINUATION = re.compile(f"[a-zA-Z]|[a-zA-Z{_PUNCTUATION}]{{2,}}")
 
@@ -52,11 +51,7 @@ def begins_words(borders: Borders, ids: npt.NDArray[np.integer]) -> npt.NDArray[
 
 
 def words_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the words of raw text begin and end, whatever the vocabulary.
-
-    A word has no white space in it. Where a script puts none between words, one ends at
-    punctuation too, which hardly any piece crosses.
-    """
+    """Yield where words of raw text begin and end: at white space; in scripts without it, at punctuation too."""
     for run in _VISIBLE.finditer(text):
         parts: Iterable[re.Match[str]] = (run,)
         if not run[0].isascii() and any(map(_without_spaces, run[0])):
@@ -67,9 +62,8 @@ def words_in(text: str) -> Iterator[tuple[int, int]]:
 def official_borders(pieces: Sequence[str], specials: Iterable[int]) -> npt.NDArray[np.bool_]:
     """Borders by the official rule, bool [V].
 
-    A piece continues the word before it if it has no word mark, does not begin with ``<``, is not a
-    single punctuation character, and consists of English letters and punctuation alone. Digits and
-    foreign letters therefore always start a word.
+    A piece continues the word before it if it consists of English letters and punctuation alone, without a word mark
+    or ``<``, and is not a single punctuation character. Digits and foreign letters therefore always start a word.
     """
     starts = np.array([_CONTINUATION.fullmatch(piece) is None for piece in pieces])
     starts[list(specials)] = True  # specials belong to no word

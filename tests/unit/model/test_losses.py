@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from litebert.model import losses
-from litebert.model.losses import vocabulary_loss
+from litebert.model import pretraining
+from litebert.model.pretraining import vocabulary_loss
 
 
 class Case(NamedTuple):
@@ -34,7 +34,7 @@ def _case(dtype: torch.dtype = torch.float32, rows: int = 7, scale: float = 1.0)
 
 @pytest.fixture(autouse=True)
 def _three_rows_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "CPU_SLICE_ELEMENTS", 33)
+    monkeypatch.setattr(pretraining, "CPU_SLICE_ELEMENTS", 33)
 
 
 def _reference(case: Case) -> tuple[Tensor, Tensor]:
@@ -63,7 +63,7 @@ def test_sums_and_gradients_equal_plain_cross_entropy(rows: int, ignored: bool) 
 def test_gradient_is_the_derivative() -> None:
     case = _case(torch.float64)
     case.labels[2] = -100
-    assert torch.autograd.gradcheck(lambda *x: vocabulary_loss(*x).loss_sum, tuple(case))
+    assert torch.autograd.gradcheck(lambda *x: vocabulary_loss(*x)[0], tuple(case))
 
 
 def test_extreme_logits_stay_finite() -> None:
@@ -97,7 +97,7 @@ def test_evaluation_computes_no_gradients(monkeypatch: pytest.MonkeyPatch) -> No
     def refuse(*_: object) -> None:
         raise AssertionError("a gradient was computed")
 
-    monkeypatch.setattr(losses, "_add_product", refuse)
+    monkeypatch.setattr(pretraining, "_add_product", refuse)
     with torch.no_grad():
         loss, _ = vocabulary_loss(*case)
     torch.testing.assert_close(loss, _reference(case)[0])

@@ -10,8 +10,7 @@ import pytest
 from litebert.cli import main
 from litebert.common.errors import DataError
 from litebert.common.runs import RunFolder
-from litebert.report.runs import summarize_runs
-from litebert.report.write import score_table
+from litebert.report.write import score_table, summarize_runs
 
 
 def pretraining(path: Path, losses: list[float], *, lr: float, done: bool = True) -> RunFolder:

@@ -11,7 +11,7 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.text.folder import build_fast_tokenizer, copy_tokenizer, tokenizer_config
+from litebert.text.folder import build_fast_tokenizer, copy_tokenizer
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.tokenizer import Tokenizer, TokenizerSettings
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
@@ -147,7 +147,7 @@ def test_offsets_without_the_space_where_nothing_is_masked(
 
 
 def test_settings_for_other_tools(tiny_tokenizer: SentencePieceTokenizer) -> None:
-    config = tokenizer_config(tiny_tokenizer)
+    config = tiny_tokenizer.settings.for_others(is_ours=True)
     assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
     assert config["model_max_length"] == 512
     assert "token_type_ids" in config["model_input_names"]  # type: ignore[operator]

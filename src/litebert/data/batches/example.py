@@ -132,8 +132,7 @@ class Batch:
     position: int  # the batch's number in the loader's endless order
     source: int = 0  # index of the corpus it comes from
     first_position: int = 0  # the model's position of its first tokens
-    vectors: npt.NDArray[np.float32] | None = None
-    """float32 [B, H]: what a teacher says of each text; None: there is no teacher for these"""
+    vectors: npt.NDArray[np.float32] | None = None  # float32 [B, H]: what a teacher, if there is one, says of each text
 
     @property
     def num_tokens(self) -> int:

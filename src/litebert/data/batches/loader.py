@@ -191,8 +191,7 @@ def _shares(weights: Sequence[float]) -> Ints:
 def _iterate_with_workers(loader: Loader, start: int, stride: int, num_workers: int) -> Iterator[Batch]:
     """Let each worker make every n-th batch.
 
-    A worker waits with a finished batch until its pipe is read, so memory is bounded; when this process goes away,
-    however it goes, the pipe breaks and the worker ends.
+    It waits with a batch until its pipe is read, so memory is bounded; it ends when the pipe breaks with this process.
     """
     # Spawned, not forked: the parent may have threads (torch), and no worker holds another's pipe.
     context = multiprocessing.get_context("spawn")

@@ -146,8 +146,7 @@ class Corpus:
 def deal(lengths: Ints, num_batches: int) -> Ints:
     """Cut ascending lengths into batches: int64 [num_batches, 2] ranges, none empty.
 
-    The largest batch, padding counted, is as small as it can be. If there are fewer examples than batches (a corpus of
-    a few sentences), examples come again.
+    The largest batch, padding counted, is as small as can be. Of fewer examples than batches some come again.
 
     >>> deal(np.array([2, 2, 4, 8, 8]), 3)
     array([[0, 3],

@@ -24,7 +24,6 @@ from litebert.data.corpus.shards import Documents, cut_shards, shard_path, write
 from litebert.text.coverage import Coverage
 
 _DROPPED = "dropped.npy"
-_SPILL = "hashes"
 _NAMED_PROBLEMS = 10_000
 
 PARTITION_RECORDS = 1 << 21  # Documents whose hashes are sorted together: about 150 MB of memory.
@@ -111,7 +110,7 @@ def _mark_duplicates(build: BuildFolder, parts: Sequence[Path], num_documents: i
     # On disk: for thousands of millions of documents even one byte each is too much memory.
     dropped = np.lib.format.open_memmap(build.work / _DROPPED, "w+", np.bool_, (num_documents,))
     num_duplicates = 0
-    for numbers in find_duplicates(map(read_hashes, parts), num_documents, build.work / _SPILL):
+    for numbers in find_duplicates(map(read_hashes, parts), num_documents, build.work / "hashes"):
         dropped[numbers] = True
         num_duplicates += len(numbers)
     dropped.flush()
@@ -139,20 +138,16 @@ def _groups(tokens_of_parts: Sequence[int], shard_tokens: int) -> Iterator[PartR
 
 
 def find_duplicates(
-    hashes: Iterable[NDArray[np.uint64]],
-    num_documents: int,
-    spill_folder: Path,
-    partition_records: int = PARTITION_RECORDS,
+    hashes: Iterable[NDArray[np.uint64]], num_documents: int, spill: Path, partition_records: int = PARTITION_RECORDS
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield the numbers, int64 [k], of all documents that repeat an earlier one.
+    """Yield the numbers, int64 [k], of all documents that repeat an earlier one; ``hashes`` are uint64 [n, 2].
 
-    ``hashes`` are those of consecutive documents, arrays of uint64 [n, 2]. Equal ones fall into the same partition, a
-    file of ``spill_folder``, so each is resolved on its own.
+    Equal ones fall into the same partition, a file of the folder ``spill``, so each is resolved on its own.
     """
     num_partitions = min(_MAX_PARTITIONS, -(-num_documents // partition_records))
-    shutil.rmtree(spill_folder, ignore_errors=True)
-    spill_folder.mkdir(parents=True)
-    paths, first = [spill_folder / f"{index:03d}" for index in range(num_partitions)], 0
+    shutil.rmtree(spill, ignore_errors=True)
+    spill.mkdir(parents=True)
+    paths, first = [spill / f"{index:03d}" for index in range(num_partitions)], 0
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) for path in paths]
         for array in hashes:
@@ -168,4 +163,4 @@ def find_duplicates(
         records = records[np.lexsort((records["document"], records["low"], records["high"]))]
         is_repeated = (records["high"][1:] == records["high"][:-1]) & (records["low"][1:] == records["low"][:-1])
         yield records["document"][1:][is_repeated].astype(np.int64)
-    shutil.rmtree(spill_folder)
+    shutil.rmtree(spill)

@@ -50,8 +50,7 @@ class BuildRequest:
 class BuildFolder:
     """The output folder of a build, locked while it is open.
 
-    Parts lie in ``.work/parts`` until they are joined to shards. Every file appears whole, so what is there is
-    finished, whenever the process was killed.
+    Parts lie in ``.work/parts`` until they are joined to shards. Every file appears whole: what is there is finished.
     """
 
     def __init__(self, out: Path) -> None:

@@ -146,8 +146,7 @@ class _Reader:
     def _text(self, start: Position) -> Iterator[Excerpt]:
         """Yield lines of plain text or JSON, cut where a document ends.
 
-        The buffer is filled to an exact size before a cut is sought, so that the cuts depend on the text and on the
-        beginning alone.
+        The buffer is filled to an exact size before a cut is sought: cuts depend on the text and the beginning alone.
         """
         source, largest = self.source, LARGEST * self.part_bytes
         first_size = largest if source.layout == "files" else self.part_bytes

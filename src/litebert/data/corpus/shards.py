@@ -204,8 +204,7 @@ def verify_shards(
 ) -> str | None:
     """Verify shards before they are used: all up to 4 GB, of more a tenth unless ``everything``.
 
-    The seed draws the tenth; ``part`` of ``parts`` is for processes that share the work. Returns a line about what was
-    not read, or None.
+    ``part`` of ``parts`` is for processes that share the work. Returns a line about what was not read, or None.
     """
     found = [(shards, number) for shards in sets for number in range(len(shards.shards))]
     num_bytes = sum(sum(shard.sizes.values()) for shards in sets for shard in shards.shards)

@@ -87,7 +87,10 @@ def find_inputs(patterns: Iterable[Path], split: Split, layout: Layout, language
         chosen, reason = None if layout == "auto" else layout, "as set"
         texts = [path for path in files if format_of(path) == "text"]
         if texts and layout == "auto":
-            chosen, found_by = detect_layout(_samples(texts), language)
+            spread = texts[:: max(1, len(texts) // _SAMPLE_FILES)][:_SAMPLE_FILES]
+            heads = [_head(path, _SAMPLE_BYTES) for path in spread]
+            samples = [head.decode(errors="ignore") for head in heads if head and b"\0" not in head]
+            chosen, found_by = detect_layout(samples, language)
             reason = f"detected: {found_by}"
         inputs.append(Input(str(pattern), files, chosen if texts else None, split, reason))
     return inputs
@@ -124,13 +127,6 @@ def read_sources(path: Path) -> Iterator[Source]:
     """Read what :func:`write_sources` wrote."""
     for number, row in read_rows(path):
         yield from_dict(Source, row, f"{path}:{number}")
-
-
-def _samples(files: Sequence[Path]) -> list[str]:
-    """Return the beginnings of a few files spread over all of them."""
-    step = max(1, len(files) // _SAMPLE_FILES)
-    heads = [_head(path, _SAMPLE_BYTES) for path in files[::step][:_SAMPLE_FILES]]
-    return [head.decode(errors="ignore") for head in heads if head and b"\0" not in head]
 
 
 def _head(path: Path, num_bytes: int) -> bytes:

@@ -58,12 +58,9 @@ class AdaptResult:
     """How an adaptation ended."""
 
     training: PretrainResult
-    pieces: dict[str, int]
-    """how many were copied, averaged and unknown to the old vocabulary"""
-    losses: dict[str, CharacterLoss]
-    """on held-out text, where measurable: of the old model (before), with the new table, after"""
-    model: Path | None = None
-    """None if the training was interrupted"""
+    pieces: dict[str, int]  # how many were copied, averaged and unknown to the old vocabulary
+    losses: dict[str, CharacterLoss]  # on held-out text, where measurable: of the old model, with the new table, after
+    model: Path | None = None  # None if the training was interrupted
 
 
 def adapt(config: AdaptConfig, *, quiet: bool = False) -> AdaptResult:

@@ -77,7 +77,7 @@ def _run(
         return result
     if config.seeds == 1:
         with closing(display(is_main=process.is_main)) as screen:
-            return FineTuning(config, data, baselines, process, stop, screen).run()
+            return FineTuning(config, data, process, stop, screen).run(baselines)
     process.on_main(lambda: results.open_seeds_run(config))
     ended = []
     for seed in range(config.seed, config.seed + config.seeds):
@@ -94,15 +94,9 @@ class FineTuning:
     """One fine-tuning run with one seed; :func:`finetune` makes and runs it."""
 
     def __init__(
-        self,
-        config: FinetuneConfig,
-        data: TaskData,
-        baselines: dict[str, dict[str, float]],
-        process: Process,
-        stop: StopRequest,
-        screen: Display,
+        self, config: FinetuneConfig, data: TaskData, process: Process, stop: StopRequest, screen: Display
     ) -> None:
-        self.config, self.data, self.process, self.screen, self.baselines = config, data, process, screen, baselines
+        self.config, self.data, self.process, self.screen = config, data, process, screen
         features, max_tokens = data.train.features, config.max_tokens
         self.depths = exit_depths(load_config(config.model)) if config.train_exits else ()
         self.settings = settings = setup.resolve_settings(config, data)
@@ -140,7 +134,7 @@ class FineTuning:
         cadence = Cadence(config.log_every_steps, settings.eval_every_steps, save_s=_SECONDS_BETWEEN_SAVES)
         self.loop = Loop(self, self.record, self.replica, optimizers, config.clip_norm, cadence, stop, config.threads)
 
-    def run(self) -> FinetuneResult:
+    def run(self, baselines: dict[str, dict[str, float]]) -> FinetuneResult:
         """Train to the end, evaluate the best weights, and write the result."""
         if self.state.step == 0:
             data, train, form = self.data, self.data.train, self.data.task.form
@@ -155,7 +149,7 @@ class FineTuning:
         signum = self.loop.train()
         self.screen.close()
         if not signum:
-            return self._finish()
+            return self._finish(baselines)
         out, task, steps = self.config.out, self.data.task, self.state.step
         return FinetuneResult(out, task.name, task.main_metric, steps=steps, interrupted_by=signum)
 
@@ -206,8 +200,8 @@ class FineTuning:
 
     def count(self, outcome: Outcome) -> None:
         """Note the figures of a step."""
-        figures = {"loss": outcome.sums[0], "lr": self.lr_factor * self.settings.lr, "grad_norm": outcome.grad_norm}
-        self.latest = figures
+        lr = self.lr_factor * self.settings.lr
+        self.latest = {"loss": outcome.sums[0], "lr": lr, "grad_norm": outcome.grad_norm}
 
     def describe_skipped(self, outcome: Outcome) -> dict[str, object]:
         """The loss of a step and the ids of its examples."""
@@ -253,11 +247,11 @@ class FineTuning:
         """The learning rate is part of what a resumed run must not change."""
         return f"lower --lr (now {self.settings.lr:g}) and start again with another --out"
 
-    def _finish(self) -> FinetuneResult:
+    def _finish(self, baselines: dict[str, dict[str, float]]) -> FinetuneResult:
         """Evaluate the best weights on every split with labels and write the result."""
         config, data, state, dev = self.config, self.data, self.state, self.data.evals[0]
         baseline = data.task.score(dev.examples, data.task.form.baseline(data.train.examples, dev.examples))
-        beside = {"baseline": baseline} | {BASELINES[name]: found for name, found in self.baselines.items()}
+        beside = {"baseline": baseline} | {BASELINES[name]: found for name, found in baselines.items()}
         by_split: dict[str, dict[str, float]] = {}
         for place, step in reversed(list(enumerate(state.kept_steps(), start=1))):
             self.model.load_state_dict(self.record.weights(step))
@@ -269,8 +263,8 @@ class FineTuning:
             scores = by_split[dev.name]
             about = results.fine_tuning_section(config, self.settings, data, scores, beside, step)
             folder = config.out / ("model" if place == 1 else f"model-{place}")
-            save = partial(results.save_task_model, self.model.eval(), folder, self.head, data)
-            self.process.on_main(partial(save, config.model, scores, about, self.depths))
+            self.model.eval()
+            self.process.on_main(partial(self.scorer.save_model, folder, self.head, scores, about, self.depths))
         result = FinetuneResult(
             config.out,
             data.task.name,
@@ -280,7 +274,7 @@ class FineTuning:
             other_scores=by_split,
             exit_scores=self.scorer.by_depth(dev, self.depths),
             baseline=baseline,
-            baselines=self.baselines,
+            baselines=baselines,
             best_step=state.kept_steps()[0],
             steps=state.step,
             epochs=round(state.step / self.settings.steps_per_epoch, 4),

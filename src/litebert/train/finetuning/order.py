@@ -57,8 +57,7 @@ def share_of(
 ) -> Sequence[Batch]:
     """A process's part of a step, which is cut and padded as a single process does it.
 
-    Whole micro-batches go round; of those that are left over each process takes some rows.
-    ``is_joint``: what a process takes is one batch.
+    Whole micro-batches go round; of those left over each process takes some rows. ``is_joint``: it takes one batch.
     """
     if is_joint:
         taken = members[rank::world_size]
@@ -73,10 +72,7 @@ def share_of(
 
 
 def _rows_of(batch: PaddedBatch, counts: PaddedBatch, chosen: IntArray) -> PaddedBatch:
-    """Some features of a batch, padded as it is: a plain span loss is over padding too.
-
-    ``counts`` is the same features collated by themselves, for the numbers of labels and tokens.
-    """
+    """Some features of a batch, padded as it is, for a plain span loss is over padding too; ``counts``: they alone."""
     rows = (chosen[:, None] * batch.num_choices + np.arange(batch.num_choices)).ravel()
     return replace(
         counts,

@@ -54,16 +54,11 @@ class FinetuneResult:
     task: str
     metric: str  # the score that picked the weights
     model: Path | None = None  # folder of the best model; None if the run was interrupted
-    scores: dict[str, float] = field(default_factory=dict)
-    """official scores of the best weights on dev (medians over seeds, if several)"""
-    other_scores: dict[str, dict[str, float]] = field(default_factory=dict)
-    """scores of further splits with labels, such as dev_mismatched"""
-    exit_scores: dict[str, float] = field(default_factory=dict)
-    """the main score on dev by the depth at which the model stops, with train_exits"""
-    baseline: dict[str, float] = field(default_factory=dict)
-    """what always saying the same scores"""
-    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
-    """scores of what was asked for besides: words, random (medians over seeds, if several)"""
+    scores: dict[str, float] = field(default_factory=dict)  # of the best weights on dev (medians over seeds)
+    other_scores: dict[str, dict[str, float]] = field(default_factory=dict)  # of further splits, as dev_mismatched
+    exit_scores: dict[str, float] = field(default_factory=dict)  # the main one on dev by depth, with train_exits
+    baseline: dict[str, float] = field(default_factory=dict)  # what always saying the same scores
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)  # what was asked for besides: words, random
     best_step: int = 0
     steps: int = 0
     epochs: float = 0.0
@@ -88,8 +83,8 @@ def earlier_result(config: FinetuneConfig) -> FinetuneResult | None:
         return None
     if RunFolder.exists(config.out):
         check_same_settings(config)
-    is_there = path.is_file()
-    return replace(from_dict(FinetuneResult, read_json(path), str(path)), run=config.out) if is_there else None
+    found = from_dict(FinetuneResult, read_json(path), str(path)) if path.is_file() else None
+    return found and replace(found, run=config.out)
 
 
 def write_result(result: FinetuneResult) -> None:
@@ -127,8 +122,9 @@ class Scorer:
         backend = TorchBackend(self.model, head, self.config.precision)
         own = split.features[process.rank :: process.world_size]
         most = _TOKENS_FACTOR * self.config.max_tokens
-        is_seen = shown and process.is_main
-        with progress(f"scoring {split.name}", len(own), "input") if is_seen else nullcontext() as bar:
+        with (
+            progress(f"scoring {split.name}", len(own), "input") if shown and process.is_main else nullcontext() as bar
+        ):
             outputs = outputs_of(backend, form, own, data.tokenizer.pad_id, max_tokens=most, depth=depth, bar=bar)
         parts = process.gather(outputs)
 
@@ -147,6 +143,30 @@ class Scorer:
     def by_depth(self, split: TaskSplit, depths: tuple[int, ...]) -> dict[str, float]:
         """The main score at each depth."""
         return {str(depth): self.scores(split, depth)[self.data.task.main_metric] for depth in depths}
+
+    def save_model(self, folder: Path, head: Head, scores: Scores, about: str, depths: tuple[int, ...]) -> None:
+        """Write a model folder that says in ``task.json`` and its card which task it is for.
+
+        ``scores`` are on dev, a tuned threshold among them; ``about`` is Markdown for the card.
+        """
+        data, model, rule = self.data, self.model, None
+        form = data.task.form.fitted(data.train.examples)
+        task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
+        if isinstance(data.task, CustomTask):
+            task_file = replace(task_file, columns=data.task.columns)
+        if "best_f1_thresh" in scores:
+            task_file = replace(task_file, no_answer_threshold=scores["best_f1_thresh"])
+        if isinstance(model, SentenceEncoder):
+            rule, model = VectorRule(model.pooling, normalize=True), model.encoder
+        shape = model.config
+        assert isinstance(shape, ModelConfig), "every model carries its configuration"
+        card, source = model_card(shape, head, f"{folder.parent.name}/{folder.name}"), resolve(self.config.model)
+        with atomic_folder(folder, replace=True) as temporary:
+            labels, flags = form.labels or None, form.multi_label
+            save_model(model, temporary, source, card + about, labels=labels, multi_label=flags)
+            task_file.write(temporary)
+            if rule is not None:
+                rule.write(temporary, shape.hidden_size, shape.max_positions)
 
 
 def write_predictions(run: Path, data: TaskData, split: TaskSplit, predictions: Sequence[Prediction]) -> None:
@@ -167,41 +187,6 @@ def write_predictions(run: Path, data: TaskData, split: TaskSplit, predictions: 
         "worst": worst_mistakes(form, split.examples, predictions),
     }
     write_json(run / MISTAKES_FILE, content)
-
-
-def save_task_model(
-    model: nn.Module,
-    folder: Path,
-    head: Head,
-    data: TaskData,
-    source: str,
-    scores: Scores,
-    about: str,
-    depths: tuple[int, ...],
-) -> None:
-    """Write a model folder that says in ``task.json`` and its card which task it is for.
-
-    ``source`` is what it came from, with the tokenizer's files; ``scores`` are on dev, a tuned threshold among them;
-    ``about`` is Markdown for the card.
-    """
-    form = data.task.form.fitted(data.train.examples)
-    task_file = replace(TaskFile.of(data.task.name, form, data.max_length), depths=depths)
-    if isinstance(data.task, CustomTask):
-        task_file = replace(task_file, columns=data.task.columns)
-    if "best_f1_thresh" in scores:
-        task_file = replace(task_file, no_answer_threshold=scores["best_f1_thresh"])
-    rule = None
-    if isinstance(model, SentenceEncoder):
-        rule, model = VectorRule(model.pooling, normalize=True), model.encoder
-    config = model.config
-    assert isinstance(config, ModelConfig), "every model carries its configuration"
-    card = model_card(config, head, f"{folder.parent.name}/{folder.name}") + about
-    with atomic_folder(folder, replace=True) as temporary:
-        labels, flags = form.labels or None, form.multi_label
-        save_model(model, temporary, resolve(source), card, labels=labels, multi_label=flags)
-        task_file.write(temporary)
-        if rule is not None:
-            rule.write(temporary, config.hidden_size, config.max_positions)
 
 
 def fine_tuning_section(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from litebert.common.config import from_dict, to_dict
 from litebert.common.errors import ConfigError, DataError
+from litebert.common.progress import say
 from litebert.common.rng import derived_seed, rng
 from litebert.common.runs import RunFolder
 from litebert.common.statistics import interval_in_percent
@@ -50,10 +50,7 @@ FEW_EXAMPLES = 50  # a dev split of fewer says little: the interval is shown
 
 @dataclass(frozen=True)
 class LabelScale:
-    """Mean and deviation of the training labels: a head learns numbers around 0 and of size 1.
-
-    When the model is written both go into its head, so that its outputs are on the user's scale.
-    """
+    """Mean and deviation of training labels, a head learns numbers of size 1; a written model has them folded in."""
 
     mean: float
     deviation: float
@@ -131,10 +128,7 @@ def load_task_data(
                 f"{data}: {len(missing):,} of {len(found):,} examples of {task.name}'s {name} split have no label "
                 f"(first: {missing[0]}); fine-tuning needs all of them"
             )
-
-    def split(name: str, examples: Sequence[Example]) -> TaskSplit:
-        return TaskSplit.make(task.form, name, examples, tokenizer, max_length)
-
+    split = partial(TaskSplit.make, task.form, tokenizer=tokenizer, max_length=max_length)
     train = split("train", sample(usable, max_train_examples))
     scored = [split(name, sample(found, max_scored_examples, "scored")) for name, found in evals]
     lines = task.describe_files(data) if isinstance(task, CustomTask) else []
@@ -167,9 +161,8 @@ def prepare_data(config: FinetuneConfig, *, quiet: bool = False) -> TaskData:
     if task.form.kind == "regression" and not is_published:
         scale = LabelScale.of(data.train.examples)
         data = replace(data, train=scale.standardized(data.train), scale=scale)
-    if not quiet:
-        for line in data.report():
-            print(line, file=sys.stderr)
+    for line in () if quiet else data.report():
+        say(line)
     return data
 
 
@@ -284,10 +277,7 @@ def rate_factor(name: str, num_sets: int, decay: float) -> float:
 
 
 class TaskLoss(nn.Module):
-    """A task model as a module that gives the loss of a batch: what is wrapped for processes.
-
-    A joint batch of more than ``max_tokens`` is computed again, part by part, on the way back.
-    """
+    """A task model that gives the loss of a batch; a joint one above ``max_tokens`` is recomputed in parts."""
 
     def __init__(
         self,

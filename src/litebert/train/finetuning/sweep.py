@@ -127,17 +127,10 @@ def combinations(grid: Sequence[str]) -> list[dict[str, object]]:
 def run_config(config: SweepConfig, task: str, settings: Mapping[str, object]) -> FinetuneConfig:
     """Return the configuration of one run; its folder is named after task and settings."""
     parts = [f"{name}={_short(value)}" for name, value in settings.items()]
-    values: dict[str, object] = {
-        "task": task,
-        "model": _start_of(config, task, settings),
-        "out": config.out / Path(task).stem / ("_".join(parts) or "run"),
-        "data": config.data,
-        "seeds": config.seeds,
-        "strict": config.strict,
-        "resume": "auto",
-        **settings,
-    }
-    return from_dict(FinetuneConfig, values, "--grid")
+    out = config.out / Path(task).stem / ("_".join(parts) or "run")
+    values = {"task": task, "model": _start_of(config, task, settings), "out": out, "resume": "auto", **settings}
+    shared = {name: getattr(config, name) for name in ("data", "seeds", "strict")}
+    return from_dict(FinetuneConfig, shared | values, "--grid")
 
 
 def _start_of(config: SweepConfig, task: str, settings: Mapping[str, object]) -> str:

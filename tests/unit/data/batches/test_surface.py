@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from litebert.data.batches.example import Batch
-from litebert.data.batches.surface import length_rule, overlap_rule
+from litebert.data.batches.pairs import length_rule, overlap_rule
 from litebert.model.config import IGNORED_LABEL
 
 MASK = 4
