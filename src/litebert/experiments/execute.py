@@ -21,8 +21,6 @@ from litebert.data.corpus.config import EngineName
 from litebert.data.corpus.engines import joined_ray
 from litebert.experiments.plan import JOB_FILE, PlannedRun
 
-_SECONDS_TO_LOOK = 0.5
-
 
 @dataclass(frozen=True)
 class Job:
@@ -81,7 +79,7 @@ def run_jobs(
             for job in ready[: workers - len(pending)]:
                 waiting.remove(job)
                 pending[submit(job)] = job
-            for future in wait(pending, _SECONDS_TO_LOOK, FIRST_COMPLETED).done:
+            for future in wait(pending, timeout=0.5, return_when=FIRST_COMPLETED).done:
                 job = pending.pop(future)
                 finished_cost += job.cost
                 if code := future.result():

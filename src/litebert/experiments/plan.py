@@ -49,7 +49,7 @@ Records = dict[str, Record]  # by key
 def read_records(path: Path) -> Records:
     """The records of a file; none if there is no file."""
     rows = read_rows(path) if path.is_file() else []
-    found = [from_dict(Record, row, f"{path}, line {line}") for line, row in rows]
+    found = (from_dict(Record, row, f"{path}, line {line}") for line, row in rows)
     return {record.key: record for record in found}
 
 

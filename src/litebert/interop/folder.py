@@ -49,12 +49,9 @@ _logger = logging.getLogger(__name__)
 class Parameters:
     """The weights of a folder as one head wants them."""
 
-    found: dict[str, Array]
-    """our parameter name (``encoder.`` and the head's) -> float32 array"""
-    missing: tuple[str, ...]
-    """our names that the folder lacks"""
-    surplus: tuple[str, ...]
-    """names in the folder that the head does not use"""
+    found: dict[str, Array]  # our parameter name (``encoder.`` and the head's) -> float32 array
+    missing: tuple[str, ...]  # our names that the folder lacks
+    surplus: tuple[str, ...]  # names in the folder that the head does not use
 
 
 class ModelFolder:

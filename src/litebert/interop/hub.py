@@ -48,18 +48,12 @@ _LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 class HubFacts:
     """What a card says in its metadata besides the shape of the model."""
 
-    language: tuple[str, ...] = ()
-    """languages of its text, as ISO codes: en, pt-BR"""
-    licence: str | None = None
-    """its licence as the hub spells it: apache-2.0, cc-by-sa-4.0"""
-    dataset: tuple[str, ...] = ()
-    """data sets it was trained on, as the hub calls them"""
-    base_model: str | None = None
-    """the model on the hub that it was made from"""
-    task: str | None = None
-    """the task of the scores"""
-    scores: dict[str, float] = field(default_factory=dict)
-    """by our names, on dev"""
+    language: tuple[str, ...] = ()  # languages of its text, as ISO codes: en, pt-BR
+    licence: str | None = None  # its licence as the hub spells it: apache-2.0, cc-by-sa-4.0
+    dataset: tuple[str, ...] = ()  # data sets it was trained on, as the hub calls them
+    base_model: str | None = None  # the model on the hub that it was made from
+    task: str | None = None  # the task of the scores
+    scores: dict[str, float] = field(default_factory=dict)  # by our names, on dev
     cost: dict[str, str | float] = field(default_factory=dict)
     """what the training took: steps, tokens, seconds, machine"""
 
@@ -76,8 +70,7 @@ class HubReport:
     """What an export wrote."""
 
     path: Path
-    files: dict[str, int]
-    """every file with its size in bytes"""
+    files: dict[str, int]  # every file with its size in bytes
     facts: HubFacts
 
 

@@ -26,10 +26,8 @@ class VectorRule:
 
     pooling: Pooling = "mean"
     """the mean over all tokens, ``[CLS]`` and ``[SEP]`` among them, or the state of ``[CLS]``"""
-    normalize: bool = False
-    """whether vectors have length 1"""
-    dimensions: int | None = None
-    """numbers to keep of each, the first ones; None: all. Not in the files"""
+    normalize: bool = False  # whether vectors have length 1
+    dimensions: int | None = None  # numbers to keep of each, the first ones; None: all. Not in the files
 
     @classmethod
     def read(cls, folder: Path) -> VectorRule | None:

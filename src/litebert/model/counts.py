@@ -22,14 +22,11 @@ GPU_SLICE_ELEMENTS = 2**27
 class ParameterCounts:
     """Numbers of parameters, by part of the model."""
 
-    embeddings: int
-    """word, position and segment tables with their norm"""
+    embeddings: int  # word, position and segment tables with their norm
     projection: int
-    blocks: int
-    """all attention, feed-forward and norm sets"""
+    blocks: int  # all attention, feed-forward and norm sets
     pooler: int
-    heads: int
-    """masked-word and sentence head (the decoder is the word table)"""
+    heads: int  # masked-word and sentence head (the decoder is the word table)
 
     @property
     def encoder(self) -> int:
@@ -76,8 +73,7 @@ class ParameterReport(NamedTuple):
 
     name: str
     config: ModelConfig
-    paper: str | None = None
-    """what the paper says, if it has this model"""
+    paper: str | None = None  # what the paper says, if it has this model
 
     @property
     def counts(self) -> ParameterCounts:

@@ -30,8 +30,7 @@ from litebert.model.sharing import plan_of
 class EncoderOutput(NamedTuple):
     """What the encoder gives back."""
 
-    sequence_BSH: Tensor
-    """output of the last block; [R, H] if only R rows were asked for"""
+    sequence_BSH: Tensor  # output of the last block; [R, H] if only R rows were asked for
     hidden_states: tuple[Tensor, ...] | None
     """[B, S, H] after the embeddings and after each block, if asked for"""
 
@@ -39,18 +38,12 @@ class EncoderOutput(NamedTuple):
 class HeadInputs(NamedTuple):
     """A padded batch for a model of any head; its R rows are B features times their choices."""
 
-    ids_RS: Tensor
-    """int64 token ids"""
-    mask_RS: Tensor | None = None
-    """true (or 1) where there is a token; None if nothing is padded"""
-    segments_RS: Tensor | None = None
-    """int64 segment of each token; None if all are in segment 0"""
-    forbidden_RS: Tensor | None = None
-    """true (or 1) where no answer may start or end (spans)"""
-    masked_M: Tensor | None = None
-    """int64 places among the flattened R * S tokens whose words are predicted"""
-    num_choices: int = 1
-    """rows per feature"""
+    ids_RS: Tensor  # int64 token ids
+    mask_RS: Tensor | None = None  # true (or 1) where there is a token; None if nothing is padded
+    segments_RS: Tensor | None = None  # int64 segment of each token; None if all are in segment 0
+    forbidden_RS: Tensor | None = None  # true (or 1) where no answer may start or end (spans)
+    masked_M: Tensor | None = None  # int64 places among the flattened R * S tokens whose words are predicted
+    num_choices: int = 1  # rows per feature
 
 
 class Embeddings(nn.Module):

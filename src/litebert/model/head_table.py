@@ -35,47 +35,36 @@ class Output:
     name: str
     per: Literal["feature", "token", "mask"] = "feature"
     """first axes: [B, ...], [B, S, ...] or [M, ...] over the masked positions of a batch"""
-    by_label: bool = False
-    """whether the last axis is that of the labels in ``config.json``"""
-    foreign_name: str | None = None
-    """what Optimum calls it in an ONNX file, where that differs"""
+    by_label: bool = False  # whether the last axis is that of the labels in ``config.json``
+    foreign_name: str | None = None  # what Optimum calls it in an ONNX file, where that differs
 
 
 @dataclass(frozen=True)
 class HeadRow:
     """One head."""
 
-    model_class: str
-    """dotted name of its class; imported when used, because it needs torch"""
-    architecture: str
-    """class name in ``architectures`` without its ``Albert`` or ``Litebert``"""
+    model_class: str  # dotted name of its class; imported when used, because it needs torch
+    architecture: str  # class name in ``architectures`` without its ``Albert`` or ``Litebert``
     outputs: tuple[Output, ...]
     """what it gives beside the hidden states, in the order of its columns if it is linear"""
-    pooled: bool = True
-    """whether it reads the pooled vector"""
+    pooled: bool = True  # whether it reads the pooled vector
     linear: str = ""
     """module name of the one linear map that is the whole head (over the pooled vector or over
     each token); several outputs are one column each. Empty: the head has code of its own"""
-    labelled: bool = False
-    """whether ``config.json`` names its outputs, and so says how many there are"""
-    choices: bool = False
-    """whether its inputs are [B, choices, S] with one score for each"""
-    dropout: bool = True
-    """whether the official code has dropout in it"""
+    labelled: bool = False  # whether ``config.json`` names its outputs, and so says how many there are
+    choices: bool = False  # whether its inputs are [B, choices, S] with one score for each
+    dropout: bool = True  # whether the official code has dropout in it
     pretrained: bool = False
     """whether pretraining gives it, so that a new head keeps the parts that are there"""
     modules: Mapping[str, str] = field(default_factory=dict)
     """our module name -> transformers' name, for modules of a weight and a bias"""
     tensors: Mapping[str, str] = field(default_factory=dict)
     """our parameter name -> transformers' name, for single parameters"""
-    part_of: Head | None = None
-    """the head whose class it shares, of which it lacks a part"""
+    part_of: Head | None = None  # the head whose class it shares, of which it lacks a part
     problem_type: str | None = None
     """``problem_type`` in ``config.json``; tells heads of one architecture apart"""
-    foreign: bool = True
-    """whether transformers has this head"""
-    answers: tuple[str, ...] = ()
-    """what it can be asked, as the names of the server's endpoints"""
+    foreign: bool = True  # whether transformers has this head
+    answers: tuple[str, ...] = ()  # what it can be asked, as the names of the server's endpoints
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -20,8 +20,7 @@ from litebert.model.pretraining import PretrainingModel as PretrainingModel
 class ClassifierOutput(NamedTuple):
     """What a head of one output says, and the mean loss over the labels that count."""
 
-    logits: Tensor
-    """[B, labels]; [B, 1] for a number; [B, choices] for a choice; [B, S, labels] for tokens"""
+    logits: Tensor  # [B, labels]; [B, 1] for a number; [B, choices] for a choice; [B, S, labels] for tokens
     loss: Tensor | None
 
 

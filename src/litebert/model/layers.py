@@ -106,8 +106,7 @@ class AttentionContext(NamedTuple):
     """What attention needs beside the tokens: who sees whom, and which kernel computes it."""
 
     implementation: AttentionImplementation = "sdpa"
-    mask_B11S: Tensor | None = None
-    """bool, true where a key is seen; all are seen without it"""
+    mask_B11S: Tensor | None = None  # bool, true where a key is seen; all are seen without it
     shapes: tuple[tuple[int, int], ...] | None = None
     """of a row of T tokens: (texts, length) for each length; a text sees itself alone"""
 

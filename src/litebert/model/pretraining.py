@@ -23,18 +23,15 @@ from litebert.model.layers import ACTIVATIONS, LayerNorm, Linear, at_least_float
 class PretrainingOutput(NamedTuple):
     """Sums, so that the caller can divide by counts of all micro-batches and ranks; each if what it needs is given."""
 
-    sentence_logits_B2: Tensor
-    """0 = in order, 1 = swapped (or random, for NSP)"""
-    mlm_logits_MV: Tensor | None = None
-    """at the asked positions, when no labels are given"""
+    sentence_logits_B2: Tensor  # 0 = in order, 1 = swapped (or random, for NSP)
+    mlm_logits_MV: Tensor | None = None  # at the asked positions, when no labels are given
     mlm_loss_sum: Tensor | None = None
     mlm_count: Tensor | None = None
     mlm_correct: Tensor | None = None
     """int64, of the labels that count: how many, and how many scored highest"""
     sentence_loss_sum: Tensor | None = None
     bag_loss_sum: Tensor | None = None
-    vector_loss_sum: Tensor | None = None
-    """of one less the cosines with a teacher's vectors"""
+    vector_loss_sum: Tensor | None = None  # of one less the cosines with a teacher's vectors
 
     @property
     def loss(self) -> Tensor:

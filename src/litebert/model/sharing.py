@@ -27,14 +27,10 @@ class SharingPlan:
     SharingPlan(attention=(0, 1, 2), feed_forward=(0, 0, 0), norms=(0, 1, 2), inner_group_num=1)
     """
 
-    attention: tuple[int, ...]
-    """parameter set of query, key, value and output, per block"""
-    feed_forward: tuple[int, ...]
-    """parameter set of the two feed-forward matrices, per block"""
-    norms: tuple[int, ...]
-    """parameter set of the two layer norms, per block"""
-    inner_group_num: int = 1
-    """blocks per layer"""
+    attention: tuple[int, ...]  # parameter set of query, key, value and output, per block
+    feed_forward: tuple[int, ...]  # parameter set of the two feed-forward matrices, per block
+    norms: tuple[int, ...]  # parameter set of the two layer norms, per block
+    inner_group_num: int = 1  # blocks per layer
 
     @property
     def blocks(self) -> tuple[BlockSets, ...]:

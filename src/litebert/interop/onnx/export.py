@@ -36,16 +36,11 @@ class OnnxReport:
     head: Head
     precision: str
     num_layers: int
-    file_bytes: int
-    """size of model.onnx, with its external data if any"""
-    weight_bytes: int
-    """bytes of the stored tensors"""
-    num_integer_matmuls: int
-    """products of integers in the graph"""
-    difference: float
-    """to the weights' own arithmetic, see :class:`Verification`"""
-    shapes: tuple[tuple[int, int], ...]
-    """(batch, length) of the verified inputs"""
+    file_bytes: int  # size of model.onnx, with its external data if any
+    weight_bytes: int  # bytes of the stored tensors
+    num_integer_matmuls: int  # products of integers in the graph
+    difference: float  # to the weights' own arithmetic, see :class:`Verification`
+    shapes: tuple[tuple[int, int], ...]  # (batch, length) of the verified inputs
 
 
 def export_onnx(

@@ -38,8 +38,7 @@ class Verification:
     """float32: the largest of any value, relative to the output's largest value or 1; int8: the
     root mean square over all inputs, relative to the output's own or 1; the worst output counts"""
     tolerance: float
-    shapes: tuple[tuple[int, int], ...]
-    """(batch, length) of the inputs"""
+    shapes: tuple[tuple[int, int], ...]  # (batch, length) of the inputs
 
     @property
     def passed(self) -> bool:

@@ -40,16 +40,13 @@ Words = npt.NDArray[np.uint32]
 class BundleEntry:
     """Where the bytes of one variable are: from ``offset`` in the data file number ``shard``."""
 
-    dtype: int
-    """TensorFlow's number for the element type (1 is float32)"""
+    dtype: int  # TensorFlow's number for the element type (1 is float32)
     shape: tuple[int, ...]
     shard: int
     offset: int
     size: int
-    crc: int
-    """masked CRC-32C of the bytes"""
-    sliced: bool
-    """whether the variable is stored in partitions"""
+    crc: int  # masked CRC-32C of the bytes
+    sliced: bool  # whether the variable is stored in partitions
 
 
 class TensorBundle:

@@ -50,12 +50,9 @@ class Imported:
     """What an import found."""
 
     head: Head
-    num_variables: int
-    """variables that became parameters"""
-    num_skipped: int
-    """optimizer slots and counters"""
-    tokenizer: bool
-    """whether a SentencePiece model was found"""
+    num_variables: int  # variables that became parameters
+    num_skipped: int  # optimizer slots and counters
+    tokenizer: bool  # whether a SentencePiece model was found
 
 
 def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:

@@ -80,8 +80,7 @@ with --keep-vocabulary all learn from the beginning"""
         found |= {"data": str(self.out / "shards"), "out": str(self.out / "pretraining")}
         found |= {"init_from": start, "seed": self.seed, "threads": self.threads, "resume": "auto"}
         config = from_dict(PretrainConfig, found, str(path))
-        length = min(config.examples.length, max_positions)
-        config = replace(config, examples=replace(config.examples, length=length))
+        config = replace(config, examples=replace(config.examples, length=min(config.examples.length, max_positions)))
         if self.keep_vocabulary or not self.freeze_share:
             return config
         table = replace(config.curriculum, trainable=((0.0, "words"), (self.freeze_share, "all")))

@@ -237,8 +237,7 @@ def whiten_pooler(model: LinearHead, features: Sequence[Feature], pad_id: int, m
     and a new head learns from those first. Through a whitened pooler it learns from all directions alike, as a linear
     probe does, and the layers below are left alone meanwhile.
     """
-    pooler = model.encoder.pooler
-    is_training = model.training
+    pooler, is_training = model.encoder.pooler, model.training
     model.eval()
     chosen = rng(seed, "whitened pooler").permutation(len(features))[:MOST_FEATURES]
     some = [features[int(index)] for index in chosen]

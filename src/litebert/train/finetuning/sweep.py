@@ -69,8 +69,7 @@ class SweepRow:
 @contextmanager
 def owned_sweep(config: SweepConfig, process: Process) -> Iterator[None]:
     """Own the folder of a sweep: process 0 does, and all processes stop if it is refused."""
-    files = [("the task file", task) for task in config.tasks]
-    inputs: Inputs = [("--model", config.model), ("--data", config.data), *files]
+    inputs: Inputs = [("--model", config.model), ("--data", config.data), *(("the task file", t) for t in config.tasks)]
     mark = config.out / SWEEP_FILE
     with ExitStack() as held:
 

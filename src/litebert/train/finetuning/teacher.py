@@ -61,8 +61,7 @@ def with_teacher(config: FinetuneConfig, data: TaskData) -> TaskData:
 
 def _said(folder: str, task: Task, examples: Sequence[Example]) -> list[Outputs]:
     """Ask a model about examples, in its own pieces; a model of another task is refused."""
-    path = resolve(folder)
-    purpose = Purpose.read(path)
+    purpose = Purpose.read(path := resolve(folder))
     if (reason := purpose.mismatch(task)) is not None:
         raise ConfigError(f"--teacher: {reason}")
     order, tokenizer = purpose.order_for(task), Tokenizer.load(path)
