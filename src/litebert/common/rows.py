@@ -33,7 +33,6 @@ _BY_SUFFIX: dict[str, RowFormat] = {
     ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
     ".parquet": "parquet", ".conll": "conll", ".conll03": "conll", ".iob": "conll", ".iob2": "conll", ".bio": "conll",
 }  # fmt: skip
-_SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _WRITTEN_AT_ONCE = 4096
 _TOO_LONG = f"more than {LONGEST_LINE:,} characters"
 
@@ -43,7 +42,7 @@ def row_format(path: Path | str, text: RowFormat | None = None) -> RowFormat:
     suffix = plain_suffix(path)
     if suffix == ".txt" and text is not None:
         return text
-    if suffix in _SHEETS:
+    if suffix in (".xlsx", ".xls", ".xlsm", ".ods"):
         raise DataError(f"{path} is a spreadsheet; save it as CSV (UTF-8) and name that file")
     if suffix not in _BY_SUFFIX:
         raise DataError(f"{path}: unknown format '{suffix}'; use .csv, .tsv, .jsonl, .json, .parquet or .conll")

@@ -84,7 +84,10 @@ def _map_official(word: str, begin: int, rows: list[_Row]) -> None:
     with only combining characters reordered, and those are dropped.
     """
     for index, raw in enumerate(word, start=begin):
-        parts = raw if raw.isascii() else unicodedata.normalize("NFKD", raw)
+        if raw.isascii():
+            rows.append((raw, index, index + 1))
+            continue
+        parts = unicodedata.normalize("NFKD", raw)
         kept = [(part, index, index + 1) for part in parts if not unicodedata.combining(part)]
         rows.extend(kept)
         if not kept and rows and rows[-1][0] != " ":
