@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from litebert.common.config import from_dict
 from litebert.common.files import write_json_lines
+from litebert.data.batches.example import ExampleConfig
 from litebert.model.config import ModelSection
 from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig
 from litebert.train.pretraining.engine import Pretraining, pretrain
@@ -32,6 +33,12 @@ LEVERS: dict[str, Any] = {
     "average": 0.8,
 }
 """Everything that is off by default at once: changing tasks, short pairs, rest, averages."""
+
+SINGLE: dict[str, Any] = {
+    "examples": ExampleConfig(length=32, micro_batch_size=2, task="none"),
+    "objective": replace(BAG, pairs_every_steps=2, pairs_length=16, pairs_task="sop"),
+}
+"""Words in single texts, sentence order in short pairs of every second step."""
 
 GROWTH: dict[str, Any] = {
     "curriculum": Curriculum(layers=((0.0, 1), (0.5, 2))),

@@ -22,7 +22,7 @@ from litebert.model.config import ModelSection
 from litebert.optim.config import OptimizerConfig
 from litebert.train.pretraining.config import Checkpoints, Evaluation
 from litebert.train.pretraining.engine import pretrain
-from small_run import BAG, GROWTH, LEVERS, poison, small_config, taught
+from small_run import BAG, GROWTH, LEVERS, SINGLE, poison, small_config, taught
 
 
 def main() -> None:
@@ -41,6 +41,8 @@ def main() -> None:
         "fsdp-bag": replace(base, parallel="fsdp", objective=BAG, accumulation=4),
         "ddp-levers": replace(base, parallel="ddp", **LEVERS),
         "fsdp-levers": replace(base, parallel="fsdp", accumulation=4, **LEVERS),
+        "ddp-texts": replace(base, parallel="ddp", **SINGLE),
+        "fsdp-texts": replace(base, parallel="fsdp", **SINGLE),
         "ddp-growth": replace(base, parallel="ddp", **GROWTH),
         "fsdp-growth": replace(base, parallel="fsdp", **GROWTH),
         "ddp-taught": replace(base, parallel="ddp", **taught(out)),

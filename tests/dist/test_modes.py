@@ -18,7 +18,7 @@ from litebert.data.corpus.prepare import prepare
 from litebert.optim.config import OptimizerConfig
 from litebert.train.pretraining.config import Checkpoints, Evaluation
 from litebert.train.pretraining.engine import pretrain
-from small_run import BAG, GROWTH, LEVERS, poison, share_until, small_config, taught, weights
+from small_run import BAG, GROWTH, LEVERS, SINGLE, poison, share_until, small_config, taught, weights
 
 TOLERANCE = 1e-5
 POISONED_STEP = 3
@@ -53,6 +53,7 @@ def runs(
     pretrain(replace(base, out=out / "single-rows", batch_size=2), quiet=True)
     pretrain(replace(base, out=out / "single-bag", objective=BAG), quiet=True)
     pretrain(replace(base, out=out / "single-levers", **LEVERS), quiet=True)
+    pretrain(replace(base, out=out / "single-texts", **SINGLE), quiet=True)
     pretrain(replace(base, out=out / "single-growth", **GROWTH), quiet=True)
     pretrain(replace(base, out=out / "single-taught", **taught(out)), quiet=True)
     for parts in (2, 4):
@@ -96,6 +97,8 @@ def values(run: Path, key: str) -> list[float]:
         ("fsdp-bag", "single-bag"),
         ("ddp-levers", "single-levers"),
         ("fsdp-levers", "single-levers"),
+        ("ddp-texts", "single-texts"),
+        ("fsdp-texts", "single-texts"),
         ("ddp-growth", "single-growth"),
         ("fsdp-growth", "single-growth"),
         ("ddp-taught", "single-taught"),
@@ -116,7 +119,7 @@ def test_losses_and_weights_agree(runs: Path, mode: str, reference: str) -> None
     for key in keys:
         found, expected = values(runs / mode, key), values(runs / reference, key)
         assert found == pytest.approx(expected, abs=TOLERANCE, rel=TOLERANCE), key
-    assert bool(values(runs / mode, "bag_loss")) == mode.endswith(("bag", "levers"))
+    assert bool(values(runs / mode, "bag_loss")) == mode.endswith(("bag", "levers", "texts"))
     assert bool(values(runs / mode, "teacher_cosine")) == mode.endswith("taught")
     assert values(runs / mode, "tokens") == values(runs / reference, "tokens")
     assert values(runs / mode, "dev_sop_accuracy") == values(runs / reference, "dev_sop_accuracy")

@@ -52,7 +52,7 @@ class Objective:
     mlm_weight: float = 1.0
     """weight of the masked-word loss"""
     sentence_weight: float = 1.0
-    """weight of the sentence loss (unused with examples.task = "none")"""
+    """weight of the sentence loss (unused without a sentence task)"""
     bag_weight: float = 0.0
     """weight of the bag-of-words loss: [CLS] predicts the words of its example; for small models"""
     bag_frequency: float = 1e-4
@@ -64,6 +64,8 @@ class Objective:
     pairs_every_steps: int = 0
     """every this many steps a batch of short pairs without masks, for the sentence loss (and the \
 bag) alone, joins the step; 0: never"""
+    pairs_task: Literal["sop", "nsp", "both"] | None = None
+    """sentence task of these pairs, if not examples.task: with examples.task none, words are masked in single texts"""
     pairs_length: int = 64
     """longest of these pairs in tokens"""
     pairs_batch_size: int = 32
@@ -290,6 +292,12 @@ trained: it is what evaluations and the model folder hold; 0: none"""
         several = {"--extra-data": self.extra_data, "--dev-data": self.dev_data}
         listed = [(flag, folder) for flag, folders in several.items() for folder in folders]
         return [("--data", self.data), *listed, ("--init-from", self.init_from), ("--teacher", self.teacher)]
+
+    @property
+    def sentence_task(self) -> Task:
+        """What the sentence head learns: the task of the examples or, where these are single texts, of short pairs."""
+        pairs = self.objective.pairs_task if self.objective.pairs_every_steps else None
+        return pairs or "none" if self.examples.task == "none" else self.examples.task
 
     def learning_rate(self, model: ModelConfig) -> float:
         """The peak learning rate, with the default resolved for this model."""

@@ -69,7 +69,8 @@ def pairs_stage(config: PretrainConfig, stage: Stage) -> Stage:
     """The same moment for the batches of short pairs that join some steps."""
     length, size = config.objective.pairs_length, config.objective.pairs_batch_size
     micro = _micro_batch_size(config, size, length)
-    return replace(stage, length=length, batch_size=size, micro_batch_size=micro)
+    task = config.objective.pairs_task or stage.task
+    return replace(stage, length=length, batch_size=size, micro_batch_size=micro, task=task)
 
 
 def _micro_batch_size(config: PretrainConfig, batch_size: int, length: int) -> int:
@@ -125,9 +126,10 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
             if not is_right(value):
                 raise ConfigError(f"curriculum.{name} has {value}: {rule}.")
     tasks = {config.examples.task, *(task for _, task in table.task)}
-    if "none" in tasks and (table.task or config.objective.pairs_every_steps):
+    pairs = config.objective
+    if "none" in tasks and (table.task or (pairs.pairs_every_steps and pairs.pairs_task is None)):
         raise ConfigError(
-            "the sentence task is none at some time, so there is nothing to change to and from and "
-            "there are no pairs: leave out curriculum.task and objective.pairs_every_steps, or "
+            "the sentence task is none at some time, so there is nothing to change to and from and there are no pairs: "
+            "leave out curriculum.task, give the short pairs a task of their own (objective.pairs_task), or "
             "choose sop, nsp or both and give it no weight (curriculum.sentence_factor)."
         )

@@ -125,7 +125,7 @@ class Pretraining:
 
     def run(self) -> PretrainResult:
         """Train to the end, or until a signal asks to stop."""
-        loss = self._loss(1, int(self.config.examples.task != "none"), 1, 1, self._stage())
+        loss = self._loss(1, 0, 1, 1, self._stage())
         model, batch = self.replica.module_for_training, objective.smallest_batch()
         self.replica.rehearse(lambda: loss(model, batch)[0])
         self._say_what_may_disappoint()
@@ -236,7 +236,7 @@ class Pretraining:
         texts = {
             "mlm_loss": "loss {:.2f}",
             "mlm_accuracy": "words {:.1%}",
-            "sentence_accuracy": f"{stage.task or self.config.examples.task} {{:.1%}}",
+            "sentence_accuracy": f"{stage.task or self.config.sentence_task} {{:.1%}}",
             "bag_loss": "bag {:.2f}",
             "teacher_cosine": "teacher {:.2f}",
             "tokens_per_s": "{:,.0f} tokens/s",
@@ -290,6 +290,8 @@ class Pretraining:
         if weight := config.objective.bag_weight * stage.bag_factor:
             masked_only = config.objective.bag_words == "masked"
             bag = objective.Bag(weight, examples, self.piece_weights, masked_only)
+        # A step without pairs has a sentence loss of zero: every process and every step trains the same parameters.
+        pairs = max(pairs, int(config.sentence_task != "none"))
         return objective.PretrainingLoss(
             config.objective, predictions, pairs, stage, device, config.precision, bag, taught
         )

@@ -134,7 +134,7 @@ def build_pretraining_model(config: PretrainConfig, shape: ModelConfig, corpora:
             model = PretrainingModel(shape, generator=generator)
             initial.spread(loaded, model, shape.inner_group_num)
     model.encoder.checkpoint_activations = config.activation_checkpointing
-    if config.examples.task == "none":
+    if config.sentence_task == "none":
         # Nothing trains these; without a gradient they must not decay either.
         for part in (model.encoder.pooler, model.sentence):
             part.requires_grad_(False)

@@ -14,7 +14,7 @@ from litebert.common.errors import ConfigError
 from litebert.data.batches.example import ExampleConfig
 from litebert.model.config import ModelConfig, ModelSection, preset
 from litebert.optim.schedule import ScheduleConfig
-from litebert.train.pretraining.config import Curriculum, PretrainConfig, parse_duration
+from litebert.train.pretraining.config import Curriculum, Objective, PretrainConfig, parse_duration
 from litebert.train.pretraining.curriculum import check, progress_share, stage_at, value_at
 
 HERE = Path()
@@ -92,6 +92,9 @@ def test_tasks_follow_each_other_and_none_is_refused() -> None:
     assert stage_at(run, ModelConfig(), 0.0).sentence_factor == 3.0
     with pytest.raises(ConfigError, match="sentence task is none"):
         check(replace(run, examples=ExampleConfig(task="none")), ModelConfig())
+    single = config(examples=ExampleConfig(task="none"), objective=Objective(pairs_every_steps=2))
+    with pytest.raises(ConfigError, match="objective.pairs_task"):
+        check(single, ModelConfig())
     assert from_dict(Curriculum, to_dict(nsp_first)) == nsp_first
     with pytest.raises(ConfigError, match="is not one of"):
         from_dict(Curriculum, {"task": [[0.0, "nps"]]})

@@ -32,7 +32,7 @@ from litebert.train.pretraining.evaluate import DevSet, RunState
 from litebert.train.pretraining.results import export_checkpoint
 from litebert.train.pretraining.setup import open_corpora
 from litebert.train.run import Run
-from small_run import LEVERS, assert_bitwise_equal, poison, pretrain_in_parts, small_config, weights
+from small_run import LEVERS, SINGLE, assert_bitwise_equal, poison, pretrain_in_parts, small_config, weights
 
 
 def lines(run: Path, key: str = "mlm_loss") -> list[dict[str, Any]]:
@@ -198,6 +198,21 @@ def test_tasks_nsp_and_none(tiny_shards_dir: Path, tmp_path: Path) -> None:
         assert result.scores.nsp_pairs > 0
     assert "sentence_loss" in lines(tmp_path / "nsp")[0]
     assert "sentence_loss" not in lines(tmp_path / "none")[0]
+
+
+def test_single_texts_have_the_words_and_pairs_the_order(
+    tiny_shards_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(tiny_shards_dir, tmp_path / "straight", steps=4, **SINGLE)
+    assert config.sentence_task == "sop"
+    result = pretrain(config, quiet=True)
+    assert result.scores is not None
+    assert result.scores.sop_pairs > 0
+    assert ["sentence_loss" in line for line in lines(tmp_path / "straight")] == [True, False, True, False]
+    pretrain_in_parts(replace(config, out=tmp_path / "broken"), monkeypatch, 1, 4)
+    assert_bitwise_equal(weights(tmp_path / "broken"), weights(tmp_path / "straight"))
+    without = replace(config, out=tmp_path / "without", objective=replace(config.objective, pairs_every_steps=0))
+    assert without.sentence_task == "none"
 
 
 def test_resume_is_bitwise_and_metrics_have_each_step_once(tiny_shards_dir: Path, tmp_path: Path) -> None:
