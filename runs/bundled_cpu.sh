@@ -7,11 +7,12 @@
 #   VECTORS=vectors.parquet runs/bundled_cpu.sh           # and then what a sentence encoder says of sentences, for [CLS]
 #   WIDEN=NARROW VECTORS=vectors.parquet runs/bundled_cpu.sh   # how it was made of NARROW, the model of half its width before it
 #   SENTENCES=1 VECTORS=vectors.parquet runs/bundled_cpu.sh    # what came after that: single texts, half of them short
+#   WHOLE=1 VECTORS=vectors.parquet runs/bundled_cpu.sh        # and last: words in single texts, order in short pairs, bag, teacher
 #
 # SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
 # go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
 # REFIT=1 first lets positions that were never trained continue the learned pattern (needed once, for 0.1.0's model).
-# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/meaning, OUT/wide, OUT/sentences) then ships it.
+# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/meaning, OUT/wide, OUT/sentences, OUT/whole) then ships it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -63,6 +64,20 @@ if [ -n "${SENTENCES:-}" ]; then
   train sentences "$OUT/single/model" "--steps ${STEPS:-2800}" 32 0.7 $common --examples.short-probability 0.5 --optimizer.lr 6e-4 \
     --curriculum.mask-rate 0 0.2 --teacher "$VECTORS" --objective.teacher-weight 3 --objective.teacher-batch-size 32 \
     --objective.teacher-every-steps 2 --evaluation.every-steps 700 --checkpoint.every-steps 200 --evaluation.final-examples 8192
+  exit
+fi
+
+# Everything at once: words of single texts, in every step 48 short pairs of sentence order, a bag of words, the teacher's vectors.
+if [ -n "${WHOLE:-}" ]; then
+  common="--examples.task none --examples.short-probability 0.5 --batch-size 16 --examples.micro-batch-size 16
+    --curriculum.batch-size 0 16 --objective.bag-weight 0.3 --objective.pairs-every-steps 1 --objective.pairs-task sop
+    --objective.pairs-batch-size 48 --objective.sentence-weight 2 --optimizer.lr 6e-4 --checkpoint.every-steps 100"
+  # shellcheck disable=SC2086
+  train joined "$START" "--steps 550" 41 0.01 $common --curriculum.mask-rate 0 0.3 --evaluation.every-steps 275
+  # shellcheck disable=SC2086
+  train whole "$OUT/joined/model" "--steps ${STEPS:-1200}" 42 0.7 $common --curriculum.mask-rate 0 0.2 \
+    --teacher "$VECTORS" --objective.teacher-weight 3 --objective.teacher-batch-size 32 --objective.teacher-every-steps 2 \
+    --evaluation.every-steps 300 --evaluation.final-examples 8192
   exit
 fi
 
