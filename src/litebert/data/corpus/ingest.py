@@ -146,7 +146,7 @@ class _Reader:
     def _text(self, start: Position) -> Iterator[Excerpt]:
         """Yield lines of plain text or JSON, cut where a document ends.
 
-        The buffer is filled to an exact size before a cut is sought: cuts depend on the text and the beginning alone.
+        A cut is sought in an exact number of bytes, whatever else was read: it depends on the text and the beginning alone.
         """
         source, largest = self.source, LARGEST * self.part_bytes
         first_size = largest if source.layout == "files" else self.part_bytes
@@ -164,17 +164,17 @@ class _Reader:
                     if buffer:
                         yield self._lines(start, buffer, len(buffer), buffer.count(b"\n"))
                     return
-                end, problems = self._last_document_end(buffer), list[Problem]()
+                end, problems = self._last_document_end(buffer[:size]), list[Problem]()
                 if end == 0 and size < largest:
                     size = min(2 * size, largest)
                     continue
                 if end == 0:
-                    end = buffer.rfind(b"\n") + 1
+                    end = buffer.rfind(b"\n", 0, size) + 1
                     detail = f"longer than {largest:,} bytes; the rest becomes a document of its own"
                     problems = [Problem("document_cut", source.path, start.line, detail)]
                 data, num_lines, buffer = buffer[:end], buffer.count(b"\n", 0, end), buffer[end:]
                 if end == 0:
-                    num_lines, (end, buffer) = 1, _skip_line(stream, len(buffer))
+                    num_lines, (end, buffer) = 1, _skip_line(stream, buffer)
                     detail = f"{end:,} bytes, more than {largest:,}; the line is left out"
                     problems = [Problem("overlong_line", source.path, start.line, detail)]
                 found = self._lines(start, data, end, num_lines, problems)
@@ -250,10 +250,12 @@ def _skip(stream: IO[bytes], num_bytes: int, is_compressed: bool) -> None:
         num_bytes -= len(data)
 
 
-def _skip_line(stream: IO[bytes], num_bytes: int) -> tuple[int, bytes]:
-    """Read past the end of a line; returns its length and what was read beyond it."""
-    while data := stream.read(_SKIP_BYTES):
+def _skip_line(stream: IO[bytes], data: bytes) -> tuple[int, bytes]:
+    """Read past the end of a line that begins with ``data``; returns its length and what was read beyond it."""
+    num_bytes = 0
+    while data:
         if end := data.find(b"\n") + 1:
             return num_bytes + end, data[end:]
         num_bytes += len(data)
+        data = stream.read(_SKIP_BYTES)
     return num_bytes, b""

@@ -115,6 +115,16 @@ def test_a_line_longer_than_memory_allows_is_skipped(tmp_path: Path) -> None:
     assert max(raw.num_bytes for raw in raw_parts) <= 2 * LARGEST * 100
 
 
+def test_what_was_read_beyond_a_skipped_line_moves_no_cut(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    documents = "\n\n".join(f"Document {i}.\n{LOREM * (i % 5)}" for i in range(100))
+    path.write_text(f"{'x' * 10_000}\n{'y' * 500}\n{documents}")
+    raw_parts = list(read_raw_parts([source(path)], part_bytes=100))
+    assert len(raw_parts) > 20
+    for k, raw in enumerate(raw_parts):
+        assert list(read_raw_parts([source(path)], "text", k + 1, raw.end, 100)) == raw_parts[k + 1 :]
+
+
 def test_a_document_longer_than_memory_allows_is_cut_at_a_line(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     text = "".join(f"line {i}\n" for i in range(500)).encode()
