@@ -134,6 +134,8 @@ def _own_limits(run: Path, dev: Mapping[str, object]) -> str:
         accuracy, pairs = _number(dev, "dev_sop_accuracy"), _number(dev, "dev_sop_pairs")
         if wilson_interval(accuracy, pairs)[0] < 0.5:
             lines.append("- It cannot tell the order of sentences: its answers are chance.")
+        elif isinstance(rule := dev.get("dev_sop_length_rule"), float) and wilson_interval(accuracy, pairs)[0] <= rule:
+            lines.append("- It hardly tells the order of sentences: that is not clearly above what their lengths say.")
     return "\n".join(lines) + "\n"
 
 

@@ -45,16 +45,26 @@ def word_vectors(examples: Examples) -> Vectors:
     return Vectors(places, csr_array(counter.fit_transform(texts)))
 
 
-def bm25_scores(queries: Sequence[str], documents: Sequence[str]) -> Floats:
-    """Return the score of each document for each query, with the defaults of the library ``bm25s``."""
-    try:
-        import bm25s
-    except ModuleNotFoundError:
-        raise ConfigError("baseline bm25 needs the package bm25s: pip install bm25s") from None
-    index = bm25s.BM25()
-    words, asked = ([re.findall(_WORD, text.lower()) for text in texts] for texts in (documents, queries))
-    index.index(words, show_progress=False)
-    return np.stack([np.asarray(index.get_scores(one), np.float64) for one in asked])
+class Bm25:
+    """The score of each document for each query, with the defaults of the library ``bm25s``; indexes documents once."""
+
+    def __init__(self) -> None:
+        try:
+            import bm25s
+        except ModuleNotFoundError:
+            raise ConfigError("baseline bm25 needs the package bm25s: pip install bm25s") from None
+        self._index, self._indexed = bm25s.BM25(), list[str]()
+
+    def __call__(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
+        """Return the scores, [queries, documents]."""
+        if self._indexed != documents:
+            self._indexed = list(documents)
+            self._index.index([_words(text) for text in documents], show_progress=False)
+        return np.stack([np.asarray(self._index.get_scores(_words(text)), np.float64) for text in queries])
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(_WORD, text.lower())
 
 
 def baseline_of(name: str, form: Form, train: Examples, examples: Examples) -> list[Prediction] | None:
@@ -67,7 +77,7 @@ def baseline_of(name: str, form: Form, train: Examples, examples: Examples) -> l
     if answer_of(examples[0]) != "rank":
         return None
     # Of pairs it says nothing: its scores are not on one scale.
-    return compared(examples, lambda first, _: np.zeros(len(first)), bm25_scores)
+    return compared(examples, lambda first, _: np.zeros(len(first)), Bm25())
 
 
 def linear_predictions(

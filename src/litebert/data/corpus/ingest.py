@@ -146,7 +146,7 @@ class _Reader:
     def _text(self, start: Position) -> Iterator[Excerpt]:
         """Yield lines of plain text or JSON, cut where a document ends.
 
-        A cut is sought in an exact number of bytes, whatever else was read: it depends on the text and the beginning alone.
+        A cut is sought in an exact number of bytes, whatever else was read: it depends on text and beginning alone.
         """
         source, largest = self.source, LARGEST * self.part_bytes
         first_size = largest if source.layout == "files" else self.part_bytes
