@@ -54,11 +54,16 @@ class FinetuneResult:
     task: str
     metric: str  # the score that picked the weights
     model: Path | None = None  # folder of the best model; None if the run was interrupted
-    scores: dict[str, float] = field(default_factory=dict)  # of the best weights on dev (medians over seeds)
-    other_scores: dict[str, dict[str, float]] = field(default_factory=dict)  # of further splits, as dev_mismatched
-    exit_scores: dict[str, float] = field(default_factory=dict)  # the main one on dev by depth, with train_exits
-    baseline: dict[str, float] = field(default_factory=dict)  # what always saying the same scores
-    baselines: dict[str, dict[str, float]] = field(default_factory=dict)  # what was asked for besides: words, random
+    scores: dict[str, float] = field(default_factory=dict)
+    """of the best weights on dev (medians over seeds)"""
+    other_scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    """of further splits, as dev_mismatched"""
+    exit_scores: dict[str, float] = field(default_factory=dict)
+    """the main one on dev by depth, with train_exits"""
+    baseline: dict[str, float] = field(default_factory=dict)
+    """what always saying the same scores"""
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+    """what was asked for besides: words, random"""
     best_step: int = 0
     steps: int = 0
     epochs: float = 0.0

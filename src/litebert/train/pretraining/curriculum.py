@@ -126,8 +126,8 @@ def check(config: PretrainConfig, model: ModelConfig) -> None:
             if not is_right(value):
                 raise ConfigError(f"curriculum.{name} has {value}: {rule}.")
     tasks = {config.examples.task, *(task for _, task in table.task)}
-    pairs = config.objective
-    if "none" in tasks and (table.task or (pairs.pairs_every_steps and pairs.pairs_task is None)):
+    has_plain_pairs = config.objective.pairs_every_steps and config.objective.pairs_task is None
+    if "none" in tasks and (table.task or has_plain_pairs):
         raise ConfigError(
             "the sentence task is none at some time, so there is nothing to change to and from and there are no pairs: "
             "leave out curriculum.task, give the short pairs a task of their own (objective.pairs_task), or "
