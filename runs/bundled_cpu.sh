@@ -7,12 +7,13 @@
 #   VECTORS=vectors.parquet runs/bundled_cpu.sh           # and then what a sentence encoder says of sentences, for [CLS]
 #   WIDEN=NARROW VECTORS=vectors.parquet runs/bundled_cpu.sh   # how it was made of NARROW, the model of half its width before it
 #   SENTENCES=1 VECTORS=vectors.parquet runs/bundled_cpu.sh    # what came after that: single texts, half of them short
-#   WHOLE=1 VECTORS=vectors.parquet runs/bundled_cpu.sh        # and last: words in single texts, order in short pairs, bag, teacher
+#   WHOLE=1 VECTORS=vectors.parquet runs/bundled_cpu.sh        # then words in single texts, order in short pairs, bag, teacher
+#   LONGER=1 VECTORS=vectors.parquet runs/bundled_cpu.sh       # and last: more pairs
 #
 # SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
 # go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
 # REFIT=1 first lets positions that were never trained continue the learned pattern (needed once, for 0.1.0's model).
-# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/meaning, OUT/wide, OUT/sentences, OUT/settled) then ships it.
+# `runs/bundle.sh OUT/order SHARDS/wiki` (or OUT/meaning, OUT/wide, OUT/sentences, OUT/settled-...) then ships it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -68,25 +69,37 @@ if [ -n "${SENTENCES:-}" ]; then
 fi
 
 # Everything at once: words of single texts, in every step short pairs of sentence order, a bag of words, the teacher's vectors.
-# (Run as it is here, but for the first 388 of the 1,200 steps, whose pairs were those of "joined".)
-if [ -n "${WHOLE:-}" ]; then
-  common="--examples.task none --examples.short-probability 0.5 --batch-size 16 --examples.micro-batch-size 16
-    --curriculum.batch-size 0 16 --objective.bag-weight 0.3 --objective.pairs-every-steps 1 --objective.pairs-task sop
-    --objective.sentence-weight 2 --checkpoint.every-steps 100"
-  longer="--objective.pairs-length 128 --objective.pairs-batch-size 24 --curriculum.mask-rate 0 0.2"
-  taught="--teacher $VECTORS --objective.teacher-weight 3 --objective.teacher-batch-size 32 --objective.teacher-every-steps 2"
+# Then the mean of what it was (BEFORE: the folder that START names) and what it became, which finds more hidden words than
+# either and keeps most of the order; a few steps settle it. LONGER=1 is one more round of it, with more and longer pairs.
+# (Run as it is here, but for the first 388 of the 1,200 steps of "whole", whose pairs were those of "joined".)
+if [ -n "${WHOLE:-}${LONGER:-}" ]; then
+  common="--examples.task none --objective.pairs-every-steps 1 --objective.pairs-task sop --objective.sentence-weight 2
+    --checkpoint.every-steps 100"
+  taught="--objective.pairs-length 128 --curriculum.mask-rate 0 0.2
+    --teacher $VECTORS --objective.teacher-weight 3 --objective.teacher-batch-size 32"
+  before="${BEFORE:-src/litebert/bundled/model}"
+  if [ -n "${WHOLE:-}" ]; then
+    texts="--examples.short-probability 0.5 --batch-size 16 --examples.micro-batch-size 16 --curriculum.batch-size 0 16
+      --objective.bag-weight 0.3"
+    taught="$texts $taught --objective.pairs-batch-size 24 --objective.teacher-every-steps 2"
+    # shellcheck disable=SC2086
+    train joined "$START" "--steps 550" 41 0.01 $common $texts --optimizer.lr 6e-4 --objective.pairs-batch-size 48 \
+      --curriculum.mask-rate 0 0.3 --evaluation.every-steps 275
+    # shellcheck disable=SC2086
+    train whole "$OUT/joined/model" "--steps ${STEPS:-1200}" 42 0.7 $common $taught --optimizer.lr 6e-4 --evaluation.every-steps 300
+    last=whole seed=43 parts=("$before" "$OUT/whole/model")
+  else
+    texts="--examples.short-probability 0.25 --batch-size 12 --examples.micro-batch-size 12 --curriculum.batch-size 0 12
+      --objective.bag-weight 1"
+    taught="$texts $taught --objective.pairs-batch-size 32 --objective.teacher-every-steps 4"
+    # shellcheck disable=SC2086
+    train longer "$START" "--steps ${STEPS:-1600}" 51 0.7 $common $taught --optimizer.lr 6e-4 --evaluation.every-steps 400
+    last=longer seed=53 parts=("$before" "$OUT/longer/model" "$OUT/longer/model") # two thirds of what it became
+  fi
+  [ -d "$OUT/mean-of-$last" ] || "$python" tools/average.py "${parts[@]}" "$OUT/mean-of-$last"
   # shellcheck disable=SC2086
-  train joined "$START" "--steps 550" 41 0.01 $common --optimizer.lr 6e-4 --objective.pairs-batch-size 48 \
-    --curriculum.mask-rate 0 0.3 --evaluation.every-steps 275
-  # shellcheck disable=SC2086
-  train whole "$OUT/joined/model" "--steps ${STEPS:-1200}" 42 0.7 $common $longer $taught --optimizer.lr 6e-4 \
-    --evaluation.every-steps 300
-  # The mean of what it was (BEFORE: the folder that START names) and what it became finds more hidden words than either and
-  # keeps most of the order; a few steps settle it.
-  [ -d "$OUT/mean" ] || "$python" tools/average.py "${BEFORE:-src/litebert/bundled/model}" "$OUT/whole/model" "$OUT/mean"
-  # shellcheck disable=SC2086
-  train settled "$OUT/mean" "--steps 60" 43 0.9 $common $longer $taught --optimizer.lr 5e-5 --schedule.warmup-floor 5 \
-    --evaluation.every-steps 0 --evaluation.final-examples 8192
+  train "settled-$last" "$OUT/mean-of-$last" "--steps ${SETTLE:-60}" $seed 0.9 $common $taught --optimizer.lr 5e-5 \
+    --schedule.warmup-floor 5 --evaluation.every-steps 0 --evaluation.final-examples "${FINAL:-8192}"
   exit
 fi
 

@@ -2,7 +2,8 @@
 
     python tools/average.py BEFORE AFTER OUT
 
-Where the second was trained on from the first, the mean often keeps what either knows. OUT gets the last one's files.
+Where the second was trained on from the first, the mean often keeps what either knows. A folder that is named twice
+counts twice. OUT gets the last one's files.
 """
 
 from __future__ import annotations
