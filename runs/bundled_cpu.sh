@@ -8,7 +8,8 @@
 #   WIDEN=NARROW VECTORS=vectors.parquet runs/bundled_cpu.sh   # how it was made of NARROW, the model of half its width before it
 #   SENTENCES=1 VECTORS=vectors.parquet runs/bundled_cpu.sh    # what came after that: single texts, half of them short
 #   WHOLE=1 VECTORS=vectors.parquet runs/bundled_cpu.sh        # then words in single texts, order in short pairs, bag, teacher
-#   LONGER=1 VECTORS=vectors.parquet runs/bundled_cpu.sh       # and last: more pairs
+#   LONGER=1 VECTORS=vectors.parquet runs/bundled_cpu.sh       # then more pairs
+#   TOLD=ENCODER VECTORS=vectors.parquet runs/bundled_cpu.sh   # and last: a word table drawn towards the encoder's
 #
 # SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
 # go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
@@ -70,9 +71,10 @@ fi
 
 # Everything at once: words of single texts, in every step short pairs of sentence order, a bag of words, the teacher's vectors.
 # Then the mean of what it was (BEFORE: the folder that START names) and what it became, which finds more hidden words than
-# either and keeps most of the order; a few steps settle it. LONGER=1 is one more round of it, with more and longer pairs.
+# either and keeps most of the order; a few steps settle it. LONGER=1 is one more round of it, with more and longer pairs,
+# TOLD=ENCODER one that begins with words drawn half-way towards what a sentence encoder knows of them.
 # (Run as it is here, but for the first 388 of the 1,200 steps of "whole", whose pairs were those of "joined".)
-if [ -n "${WHOLE:-}${LONGER:-}" ]; then
+if [ -n "${WHOLE:-}${LONGER:-}${TOLD:-}" ]; then
   common="--examples.task none --objective.pairs-every-steps 1 --objective.pairs-task sop --objective.sentence-weight 2
     --checkpoint.every-steps 100"
   taught="--objective.pairs-length 128 --curriculum.mask-rate 0 0.2
@@ -88,6 +90,14 @@ if [ -n "${WHOLE:-}${LONGER:-}" ]; then
     # shellcheck disable=SC2086
     train whole "$OUT/joined/model" "--steps ${STEPS:-1200}" 42 0.7 $common $taught --optimizer.lr 6e-4 --evaluation.every-steps 300
     last=whole seed=43 parts=("$before" "$OUT/whole/model")
+  elif [ -n "${TOLD:-}" ]; then
+    texts="--examples.short-probability 0.3 --batch-size 24 --examples.micro-batch-size 24 --curriculum.batch-size 0 24
+      --objective.bag-weight 1"
+    taught="$texts $taught --objective.pairs-batch-size 16 --objective.teacher-every-steps 2"
+    [ -d "$OUT/blended" ] || "$python" tools/blend_words.py "$before" "$TOLD" "$OUT/blended"
+    # shellcheck disable=SC2086
+    train told "$OUT/blended" "--steps ${STEPS:-1600}" 61 0.7 $common $taught --optimizer.lr 6e-4 --evaluation.every-steps 400
+    last=told seed=63 parts=("$before" "$OUT/told/model")
   else
     texts="--examples.short-probability 0.25 --batch-size 12 --examples.micro-batch-size 12 --curriculum.batch-size 0 12
       --objective.bag-weight 1"
