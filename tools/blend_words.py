@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +39,8 @@ def known_words(tokenizer: Tokenizer) -> list[tuple[int, str, bool]]:
 
 def encoder_vectors(encoder: SentenceTransformer, words: list[tuple[int, str, bool]]) -> FloatArray:
     """What the encoder's word table and the encoder as a whole say of each piece, [N, 2 D]."""
-    table = encoder[0].auto_model.get_input_embeddings().weight.detach().numpy()
+    transformer: Any = encoder[0]  # sentence-transformers' types know nothing of the model inside
+    table = transformer.auto_model.get_input_embeddings().weight.detach().numpy()
     own = encoder.tokenizer
     rows = []
     for _, text, starts in words:
