@@ -3,7 +3,7 @@
 #
 #   runs/bundled_cpu.sh                                   # 9.5 and 6.8 million tokens, about two hours of one core
 #   WORDS=30000000 ORDER=10000000 runs/bundled_cpu.sh     # longer
-#   WORDS=100000 ORDER=100000 OUT=build/try runs/bundled_cpu.sh   # a rehearsal
+#   WORDS=100000 ORDER=100000 OUT=build/try runs/bundled_cpu.sh   # a rehearsal; of the last ones: STEPS=4 SETTLE=2 FINAL=64
 #   VECTORS=vectors.parquet runs/bundled_cpu.sh           # and then what a sentence encoder says of sentences, for [CLS]
 #   WIDEN=NARROW VECTORS=vectors.parquet runs/bundled_cpu.sh   # how it was made of NARROW, the model of half its width before it
 #   SENTENCES=1 VECTORS=vectors.parquet runs/bundled_cpu.sh    # what came after that: single texts, half of them short
@@ -71,7 +71,7 @@ fi
 
 # Everything at once: words of single texts, in every step short pairs of sentence order, a bag of words, the teacher's vectors.
 # Then the mean of what it was (BEFORE: the folder that START names) and what it became, which finds more hidden words than
-# either and keeps most of the order; a few steps settle it. LONGER=1 is one more round of it, with more and longer pairs,
+# either and keeps most of the order; a few steps settle it. LONGER=1 is one more round of it, with more pairs,
 # TOLD=ENCODER one that begins with words drawn half-way towards what a sentence encoder knows of them.
 # (Run as it is here, but for the first 388 of the 1,200 steps of "whole", whose pairs were those of "joined".)
 if [ -n "${WHOLE:-}${LONGER:-}${TOLD:-}" ]; then
@@ -90,7 +90,14 @@ if [ -n "${WHOLE:-}${LONGER:-}${TOLD:-}" ]; then
     # shellcheck disable=SC2086
     train whole "$OUT/joined/model" "--steps ${STEPS:-1200}" 42 0.7 $common $taught --optimizer.lr 6e-4 --evaluation.every-steps 300
     last=whole seed=43 parts=("$before" "$OUT/whole/model")
-  elif [ -n "${TOLD:-}" ]; then
+  elif [ -n "${LONGER:-}" ]; then
+    texts="--examples.short-probability 0.25 --batch-size 12 --examples.micro-batch-size 12 --curriculum.batch-size 0 12
+      --objective.bag-weight 1"
+    taught="$texts $taught --objective.pairs-batch-size 32 --objective.teacher-every-steps 4"
+    # shellcheck disable=SC2086
+    train longer "$START" "--steps ${STEPS:-1600}" 51 0.7 $common $taught --optimizer.lr 6e-4 --evaluation.every-steps 400
+    last=longer seed=53 parts=("$before" "$OUT/longer/model" "$OUT/longer/model") # two thirds of what it became
+  else
     texts="--examples.short-probability 0.3 --batch-size 24 --examples.micro-batch-size 24 --curriculum.batch-size 0 24
       --objective.bag-weight 1"
     taught="$texts $taught --objective.pairs-batch-size 16 --objective.teacher-every-steps 2"
@@ -98,13 +105,6 @@ if [ -n "${WHOLE:-}${LONGER:-}${TOLD:-}" ]; then
     # shellcheck disable=SC2086
     train told "$OUT/blended" "--steps ${STEPS:-1600}" 61 0.7 $common $taught --optimizer.lr 6e-4 --evaluation.every-steps 400
     last=told seed=63 parts=("$before" "$OUT/told/model")
-  else
-    texts="--examples.short-probability 0.25 --batch-size 12 --examples.micro-batch-size 12 --curriculum.batch-size 0 12
-      --objective.bag-weight 1"
-    taught="$texts $taught --objective.pairs-batch-size 32 --objective.teacher-every-steps 4"
-    # shellcheck disable=SC2086
-    train longer "$START" "--steps ${STEPS:-1600}" 51 0.7 $common $taught --optimizer.lr 6e-4 --evaluation.every-steps 400
-    last=longer seed=53 parts=("$before" "$OUT/longer/model" "$OUT/longer/model") # two thirds of what it became
   fi
   [ -d "$OUT/mean-of-$last" ] || "$python" tools/average.py "${parts[@]}" "$OUT/mean-of-$last"
   # shellcheck disable=SC2086

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.linalg import norm, svd
+from numpy.linalg import norm
 from sentence_transformers import SentenceTransformer
 
 from litebert.interop.folder import resolve
@@ -21,6 +21,7 @@ from litebert.interop.hf import load_model, save_model
 from litebert.model.pretraining import PretrainingModel
 from litebert.tasks.base import FloatArray
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.teacher_vectors import aligned, fitted
 
 
 def directions(vectors: FloatArray) -> FloatArray:
@@ -31,7 +32,7 @@ def directions(vectors: FloatArray) -> FloatArray:
 
 
 def known_words(tokenizer: Tokenizer) -> list[tuple[int, str, bool]]:
-    """Ids of the pieces that have letters or digits, with their text and whether a word begins with them."""
+    """Ids of the pieces that stand for text, with that text and whether a word begins with them."""
     spelled = ((number, *tokenizer.spell(number)) for number in range(tokenizer.vocab_size))
     special = set(tokenizer.special_ids)
     return [(number, text, starts) for number, starts, text in spelled if text and number not in special]
@@ -52,18 +53,14 @@ def encoder_vectors(encoder: SentenceTransformer, words: list[tuple[int, str, bo
 
 
 def blended(own: FloatArray, told: FloatArray, share: float) -> FloatArray:
-    """Mix the directions of own vectors [N, E] with those told [N, D], D >= E, turned towards them; lengths stay.
+    """Mix the directions of own vectors [N, E] with those told [N, D], turned towards them; lengths stay.
 
     >>> own = np.eye(4, 2, dtype=np.float32)
     >>> bool(np.allclose(blended(own, np.eye(4, 3), 0.0), own, atol=1e-6))
     True
     """
-    mean = own.mean(0)
-    told = told - told.mean(0)
-    cut = directions(told @ svd(told, full_matrices=False)[2][: own.shape[1]].T)
-    ours = directions(own)
-    left, _, right = svd(cut.T @ ours)
-    mixed = (1.0 - share) * ours + share * (cut @ (left @ right))
+    mean, ours = own.mean(0), directions(own)
+    mixed = (1.0 - share) * ours + share * aligned(fitted(directions(told), own.shape[1]), ours)
     mixed /= np.maximum(norm(mixed, axis=1, keepdims=True), 1e-9)
     return np.asarray(mean + mixed * norm(own - mean, axis=1, keepdims=True), np.float32)
 

@@ -12,7 +12,7 @@ import torch
 
 from tiny_models import random_model_folder
 
-sentence_transformers = pytest.importorskip("sentence_transformers")
+pytest.importorskip("sentence_transformers")
 transformers = pytest.importorskip("transformers")
 from blend_words import __file__ as script  # noqa: E402
 from blend_words import blended, directions, known_words  # noqa: E402
@@ -43,6 +43,10 @@ def test_what_is_told_is_turned_first() -> None:
     own = _draw(0, 50, 8)
     turn = np.linalg.qr(_draw(1, 8, 8))[0]
     np.testing.assert_allclose(blended(own, own @ turn, 0.5), own, atol=1e-4)
+
+
+def test_an_encoder_may_have_fewer_directions_than_the_table() -> None:
+    assert blended(_draw(0, 50, 8), _draw(1, 50, 3), 0.5).shape == (50, 8)
 
 
 def test_only_words_change(tmp_path: Path, tiny_tokenizer_dir: Path) -> None:
