@@ -14,7 +14,7 @@ from statistics import fmean
 from litebert.common.config import flat_settings
 from litebert.common.errors import DataError, blame
 from litebert.common.files import read_json, write_text
-from litebert.common.runs import MANIFEST_FILE, RESULT_FILE, RunFolder
+from litebert.common.runs import BASELINES, MANIFEST_FILE, RESULT_FILE, RunFolder
 from litebert.report.finetuning import finetuning_page, first_metric, is_finetuning, read_logs
 from litebert.report.log import Record, mapping, number, points, read_if_there
 from litebert.report.page import markdown_table
@@ -54,7 +54,8 @@ def score_table(runs: Sequence[Path]) -> str:
     rows = [_row(run) for run in runs]
     for row, settings in zip(rows, differences(list(map(run_settings, runs))), strict=True):
         row["settings"] = settings_text(settings)
-    text = markdown_table(list(rows[0]), [list(row.values()) for row in rows])
+    headings = [heading for heading in rows[0] if any(row[heading] for row in rows)]
+    text = markdown_table(headings, [[row[heading] for heading in headings] for row in rows])
     average = paper_average([read_json(run / RESULT_FILE) for run in runs])
     if average is not None:
         text += f"\nAvg as in the paper (of five tasks; SQuAD: mean of F1 and EM): {average:.1f}\n"
@@ -82,22 +83,32 @@ def _row(run: Path) -> dict[str, str]:
     result = read_if_there(run / RESULT_FILE)
     if not result:
         raise DataError(f"{run} has no {RESULT_FILE}: it is not a finished fine-tuning run")
-    metric, seeds = str(result.get("metric")), result.get("by_seed")
-    score = f"{number(result, 'scores', metric):.4g}"
-    if isinstance(seeds, Sequence) and seeds:
-        score += f" (median of {len(seeds)}, spread {number(result, 'spread', metric):.3g})"
+    metric = str(result.get("metric"))
+    beside = {name: {"scores": scores} for name, scores in mapping(result, "baselines").items()}
+    if "random" in beside:  # a run of its own, which has the score of each seed
+        beside["random"] = read_if_there(run / "random" / RESULT_FILE) or beside["random"]
     return {
         "run": run.as_posix(),
         "task": str(result.get("task")),
         "metric": metric,
-        "dev score": score,
+        "dev score": _score(result, metric),
         "baseline": f"{number(result, 'baseline', metric):.4g}",
+        **{title: _score(beside[name], metric) if name in beside else "" for name, title in BASELINES.items()},
         "trained on": _share(result, "train_examples", "train_available"),
         "epochs": f"{number(result, 'epochs'):.3g}",
         "steps": f"{number(result, 'steps'):,.0f}",
         "scored": _share(result, "dev_examples", "dev_available"),
         "minutes": f"{number(result, 'seconds') / 60:.1f}",
     }
+
+
+def _score(result: Record, metric: str) -> str:
+    """A score; of several seeds the median, and the lowest and highest."""
+    score, seeds = f"{number(result, 'scores', metric):.4g}", result.get("by_seed")
+    if not isinstance(seeds, Sequence) or not seeds:
+        return score
+    found = [number(seed, metric) for seed in seeds]
+    return f"{score} (median of {len(found)}: {min(found):.4g} to {max(found):.4g})"
 
 
 def _share(result: Record, key: str, whole_key: str) -> str:

@@ -121,10 +121,22 @@ def test_a_run_that_goes_on_has_a_page_too(tmp_path: Path) -> None:
 def test_the_table_says_what_was_learned_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [write_run(tmp_path / "one"), write_seeds(tmp_path / "three")]
     table = score_table(runs)
-    assert "| rte | accuracy | 0.625 | 0.5271 | 100 of 2,490 | 2 | 40 | all 277 | 1.5 |" in table
-    assert "0.63 (median of 3, spread 0.04)" in table
+    assert "| rte | accuracy | 0.625 | 0.5271 | 0.5556 | 100 of 2,490 | 2 | 40 | all 277 | 1.5 |" in table
+    assert "0.63 (median of 3: 0.61 to 0.65)" in table
+    assert "bag of words" in table
+    assert "random weights" not in table, "a baseline that no run has"
     main(["report", *map(str, runs), "--table", str(tmp_path / "table.md")])
     assert table in capsys.readouterr().out
     assert (tmp_path / "table.md").read_text() == table
     with pytest.raises(DataError, match="not a finished fine-tuning run"):
         score_table([write_run(tmp_path / "going", finished=False)])
+
+
+def test_the_table_has_every_seed_of_random_weights(tmp_path: Path) -> None:
+    run = write_seeds(tmp_path / "run")
+    write_seeds(run / "random")
+    result = json.loads((run / "result.json").read_text())
+    result["baselines"] |= {"random": result["scores"]}
+    (run / "result.json").write_text(json.dumps(result))
+    header, _, row = (line.split(" | ") for line in score_table([run]).splitlines())
+    assert row[header.index("random weights")] == "0.63 (median of 3: 0.61 to 0.65)"
