@@ -9,7 +9,8 @@
 #   SENTENCES=1 VECTORS=vectors.parquet runs/bundled_cpu.sh    # what came after that: single texts, half of them short
 #   WHOLE=1 VECTORS=vectors.parquet runs/bundled_cpu.sh        # then words in single texts, order in short pairs, bag, teacher
 #   LONGER=1 VECTORS=vectors.parquet runs/bundled_cpu.sh       # then more pairs
-#   TOLD=ENCODER VECTORS=vectors.parquet runs/bundled_cpu.sh   # and last: a word table drawn towards the encoder's
+#   TOLD=ENCODER VECTORS=vectors.parquet runs/bundled_cpu.sh   # then a word table drawn towards the encoder's
+#   MEAN=1 VECTORS=vectors.parquet runs/bundled_cpu.sh         # and last: the mean of all these, trained on both cores
 #
 # SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
 # go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
@@ -109,6 +110,38 @@ if [ -n "${WHOLE:-}${LONGER:-}${TOLD:-}" ]; then
   [ -d "$OUT/mean-of-$last" ] || "$python" tools/average.py "${parts[@]}" "$OUT/mean-of-$last"
   # shellcheck disable=SC2086
   train "settled-$last" "$OUT/mean-of-$last" "--steps ${SETTLE:-60}" $seed 0.9 $common $taught --optimizer.lr 5e-5 \
+    --schedule.warmup-floor 5 --evaluation.every-steps 0 --evaluation.final-examples "${FINAL:-8192}"
+  exit
+fi
+
+# The mean of all that it has been since it was made wide (from the history of this repository) has fewer wrong words than any of
+# the five. From there two trainings side by side, a core each, that differ in the form of their texts: words in single texts, and in
+# the pairs of sentence order; and their mean. The rate is half of the others', and falls from the beginning.
+if [ -n "${MEAN:-}" ]; then
+  parts=()
+  for commit in d41c70f 6eca946 bddd24a 3a78d0c 26bfcf0; do
+    if [ ! -d "$OUT/was/$commit" ]; then
+      mkdir -p "$OUT/was/part"
+      git archive "$commit" src/litebert/bundled/model | tar -x --strip-components 4 -C "$OUT/was/part"
+      mv "$OUT/was/part" "$OUT/was/$commit"
+    fi
+    parts+=("$OUT/was/$commit")
+  done
+  [ -d "$OUT/mean-of-five" ] || "$python" tools/average.py "${parts[@]}" "$OUT/mean-of-five"
+  common="--objective.sentence-weight 2 --objective.bag-weight 0.5 --objective.pairs-length 128 --curriculum.mask-rate 0 0.2
+    --examples.short-probability 0.3 --batch-size 24 --examples.micro-batch-size 24 --curriculum.batch-size 0 24
+    --teacher $VECTORS --objective.teacher-weight 3 --objective.teacher-batch-size 32 --objective.teacher-every-steps 2"
+  single="--examples.task none --objective.pairs-task sop --objective.pairs-every-steps 1 --objective.pairs-batch-size 16"
+  falling="--optimizer.lr 3e-4 --schedule.warmup-floor 40 --evaluation.every-steps 500 --checkpoint.every-steps 100"
+  # shellcheck disable=SC2086
+  CORE=0 train by-text "$OUT/mean-of-five" "--steps ${STEPS:-1500}" 71 0.95 $common $single $falling &
+  # shellcheck disable=SC2086
+  CORE=1 train by-pair "$OUT/mean-of-five" "--steps ${STEPS:-1500}" 72 0.95 $common $falling --examples.task sop \
+    --objective.pairs-every-steps 2 --objective.pairs-batch-size 24
+  wait %1
+  [ -d "$OUT/mean-of-both" ] || "$python" tools/average.py "$OUT/by-pair/model" "$OUT/by-text/model" "$OUT/mean-of-both"
+  # shellcheck disable=SC2086
+  train settled-both "$OUT/mean-of-both" "--steps ${SETTLE:-60}" 73 0.9 $common $single --optimizer.lr 5e-5 \
     --schedule.warmup-floor 5 --evaluation.every-steps 0 --evaluation.final-examples "${FINAL:-8192}"
   exit
 fi

@@ -105,10 +105,8 @@ def _row(run: Path) -> dict[str, str]:
 def _score(result: Record, metric: str) -> str:
     """A score; of several seeds the median, and the lowest and highest."""
     score, seeds = f"{number(result, 'scores', metric):.4g}", result.get("by_seed")
-    if not isinstance(seeds, Sequence) or not seeds:
-        return score
-    found = [number(seed, metric) for seed in seeds]
-    return f"{score} (median of {len(found)}: {min(found):.4g} to {max(found):.4g})"
+    found = [number(seed, metric) for seed in seeds] if isinstance(seeds, Sequence) else []
+    return score + (f" (median of {len(found)}: {min(found):.4g} to {max(found):.4g})" if found else "")
 
 
 def _share(result: Record, key: str, whole_key: str) -> str:
