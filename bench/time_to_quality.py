@@ -14,7 +14,10 @@ against the faster one. Speed is the engine's and the curriculum's, which begins
 goes on after an interruption.
 
     python bench/time_to_quality.py             # grids of 3 minutes, runs of 15, two seeds
-    python bench/time_to_quality.py --threads 1 --seeds 3
+    python bench/time_to_quality.py --threads 1 --seeds 0 1 2
+    python bench/time_to_quality.py --threads 1 --seeds    # the grids alone; then a seed on each core, and the table
+    for n in 0 1; do taskset -c $n python bench/time_to_quality.py --threads 1 --seeds $n & done; wait
+    python bench/time_to_quality.py --threads 1
     python bench/time_to_quality.py --levers    # what each lever contributes, 5 minutes each
     python bench/time_to_quality.py --levers --only "full depth" Muon    # some of them
     python bench/time_to_quality.py --grid 3s --budget 10s --folder /tmp/x    # does it run?
@@ -465,12 +468,12 @@ def open_setup(options: argparse.Namespace, shards: Path) -> Setup:
     return Setup(config, corpora, shape, dev, options.folder / "time-to-quality-runs")
 
 
-def rows_of(curves: Mapping[str, Sequence[Curve]]) -> dict[str, dict[str, Numbers]]:
+def rows_of(curves: Mapping[str, Sequence[Curve]], seeds: Sequence[int]) -> dict[str, dict[str, Numbers]]:
     """The numbers of each system by seed, and their means if there are several."""
     rows: dict[str, dict[str, Numbers]] = {}
     for system, found in curves.items():
         numbers = [numbers_of(*pair) for pair in zip(found, curves[PLAIN], strict=True)]
-        rows[system] = {str(seed): row for seed, row in enumerate(numbers)}
+        rows[system] = {str(seed): row for seed, row in zip(seeds, numbers, strict=True)}
         if len(numbers) > 1:
             rows[system]["mean"] = means(numbers)
     return rows
@@ -484,14 +487,16 @@ def compare(options: argparse.Namespace, shards: Path) -> None:
     plain, losses = best_of(setup, grid, grid_s)
     rates = [replace(plain, rate=rate, our_start=True) for rate in PEER_RATES]
     started, started_losses = best_of(setup, rates, grid_s)
-    seeds = range(options.seeds)
+    seeds: Sequence[int] = options.seeds
+    if not seeds:
+        return
     # Peers first: litebert changes how the process frees memory.
     curves = {
         peer.name: [kept_peer(setup, replace(peer, seed=seed), budget_s, POINTS) for seed in seeds]
         for peer in (plain, started)
     }
     curves[OURS] = [kept_ours(setup, seed) for seed in seeds]
-    rows = rows_of(curves)
+    rows = rows_of(curves, seeds)
     summary = {
         "peers": {peer.name: asdict(peer) for peer in (plain, started)},
         "grids": {PLAIN: losses, STARTED: started_losses},
@@ -540,7 +545,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--grid", default="3m", help="time of each run of the peers' grids")
     parser.add_argument("--budget", default="15m", help="time of each long run")
-    parser.add_argument("--seeds", type=int, default=2, help="number of long runs of each system")
+    parser.add_argument("--seeds", type=int, nargs="*", default=(0, 1), help="of the long runs; none: the grids alone")
     parser.add_argument("--threads", type=int, help="of torch; default: as torch and litebert do")
     parser.add_argument("--levers", action="store_true", help="measure each lever instead")
     parser.add_argument("--lever-budget", default="5m")
@@ -550,8 +555,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shards", type=Path, help="prepared shards instead of the corpus")
     parser.add_argument("--folder", type=Path, default=REPOSITORY / "build" / "bench")
     options = parser.parse_args(arguments)
-    if options.seeds < 1:
-        parser.error("--seeds must be 1 or more")
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     import transformers

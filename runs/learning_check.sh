@@ -42,11 +42,11 @@ learn() {
 }
 
 # Few examples, several epochs: what a model brings along shows here.
-learn sst2-4000 glue 3 4000 all --eval-every-steps 125
-learn sst2-9000 glue 3 9000 all --eval-every-steps 280
+learn sst2-4000 glue 6 4000 all --eval-every-steps 125
+learn sst2-9000 glue 4 9000 all --eval-every-steps 280
 
-# All examples; of SST-2, which is large, one epoch.
-learn sst2 glue 1 all all
+# All examples; of SST-2, which is large, two epochs.
+learn sst2 glue 2 all all
 learn cola glue 4 all all
 learn mrpc glue 3 all all
 learn rte glue 4 all all

@@ -50,6 +50,9 @@ in two; own tasks may leave it out"""
     """dropout inside the encoder"""
     classifier_dropout: float | None = None
     """dropout before the head"""
+    word_dropout: float | None = None
+    """share of the pieces of each training text that [MASK] hides, others in every step: a model that has read masks \
+learns from the words that are left"""
     pooling: Pooling | None = None
     """what a classifier reads: the state of [CLS], or the mean of all tokens, which the folder \
 records and transformers refuses; of texts to compare the recipe takes the mean"""
@@ -154,7 +157,7 @@ may then stop there, and the mean dev score over the depths picks the weights (m
         check_range(self, "0 to 1", "teacher_weight")
         if self.teacher_text is not None and self.teacher is None:
             raise ConfigError(f"--teacher-text {self.teacher_text} needs a --teacher to label it")
-        check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout", "head_share")
+        check_range(self, "0 or more and less than 1", "dropout", "classifier_dropout", "word_dropout", "head_share")
 
     @property
     def inputs(self) -> Inputs:
@@ -182,6 +185,7 @@ class Recipe:
     max_length: int
     bias_correction: bool
     classifier_dropout: float = 0.1
+    word_dropout: float = 0.0
     pooling: Pooling = "cls"
     pooler: Pooler = "weights"
     lr_decay: float = 1.0
@@ -195,13 +199,15 @@ class Recipe:
 def recipe_for(task: Task, shape: ModelConfig, *, is_pretrained: bool = True) -> Recipe:
     """The recipe of a task for a model of this shape: Table 14, or one for the kind of task.
 
-    That of small models for pairs keeps what weights know; random ones have nothing to keep.
+    Those of small models for pairs and for classes of texts use what weights know; random ones have nothing to use.
     """
     kind = task.form.recipe
     if shape.hidden_size < PAPER_HIDDEN_SIZE:
-        is_scored = kind in ("classification", "regression")
-        is_pair = is_pretrained and is_scored and "text_pair" in input_columns(task)
-        name = "small-pairs" if is_pair else f"small-{kind}"
+        name = f"small-{kind}"
+        if is_pretrained and kind in ("classification", "regression") and "text_pair" in input_columns(task):
+            name = "small-pairs"
+        elif is_pretrained and kind == "classification" and task.name != "cola":
+            name = "small-texts"  # whether words make a sentence (CoLA) cannot be told when some are hidden
     else:
         name = _FILE_OF_TASK.get(task.name, f"base-{kind}")
     return load_toml(Recipe, recipe_path("finetune", name))

@@ -109,7 +109,8 @@ class FineTuning:
                 raise ConfigError("a whitened pooler is for classes, scores and choices of texts")
             setup.whiten_pooler(self.model, features, data.tokenizer.pad_id, max_tokens, config.seed)
         taught = (config.teacher_weight, config.teacher_temperature)
-        self.loss = setup.TaskLoss(self.model, process.device, config.precision, max_tokens, *taught)
+        hide = setup.WordDropout(settings.word_dropout, data.tokenizer) if settings.word_dropout else None
+        self.loss = setup.TaskLoss(self.model, process.device, config.precision, max_tokens, *taught, hide)
         self.is_joint = isinstance(self.model, SentenceEncoder)
         self._check_views()
         (self.smallest,) = self._share(features[:1], 0, 1)

@@ -22,12 +22,12 @@ from litebert.dist.runtime import Precision, autocast
 from litebert.interop import hf
 from litebert.interop.folder import load_config, resolve
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Encoder
+from litebert.model.encoder import Encoder, HeadInputs
 from litebert.model.head_table import HEADS, Head
 from litebert.model.heads import LinearHead, TaskModel, teacher_loss
 from litebert.model.similarity import SentenceEncoder, match_loss
 from litebert.predict.batches import micro_batches
-from litebert.predict.inputs import pad
+from litebert.predict.inputs import PaddedBatch, pad
 from litebert.predict.torch_backend import head_inputs
 from litebert.tasks.base import Example, Feature, Outputs, Task
 from litebert.tasks.custom import CustomTask
@@ -275,6 +275,20 @@ def rate_factor(name: str, num_sets: int, decay: float) -> float:
     return float(decay ** (num_sets - min(int(part[2]), num_sets - 1)))
 
 
+@dataclass(frozen=True)
+class WordDropout:
+    """Hides pieces of training texts behind ``[MASK]``; separators and padding stay."""
+
+    rate: float
+    tokenizer: Tokenizer
+
+    def __call__(self, ids_RS: Tensor) -> Tensor:
+        """Return ids of which a share is hidden, drawn by torch's generator as dropout is."""
+        is_special_RS = torch.isin(ids_RS, torch.tensor(self.tokenizer.special_ids, device=ids_RS.device))
+        is_hidden_RS = torch.rand(ids_RS.shape, device=ids_RS.device) < self.rate
+        return ids_RS.masked_fill(is_hidden_RS & ~is_special_RS, self.tokenizer.mask_id)
+
+
 class TaskLoss(nn.Module):
     """A task model that gives the loss of a batch; a joint one above ``max_tokens`` is recomputed in parts."""
 
@@ -286,10 +300,12 @@ class TaskLoss(nn.Module):
         max_tokens: int | None = None,
         weight: float = 0.0,
         temperature: float = 1.0,
+        word_dropout: WordDropout | None = None,
     ) -> None:
         super().__init__()
         self.model, self.device, self.precision = model, device, precision
         self.max_tokens, self.weight, self.temperature = max_tokens, weight, temperature
+        self.word_dropout = word_dropout
 
     def forward(self, batch: Batch, num_labels: int, early: int | None) -> Tensor:
         """The loss of a batch by the step's number of labels; its mean with that at an exit."""
@@ -306,14 +322,19 @@ class TaskLoss(nn.Module):
         teacher = None if batch.teacher is None else torch.from_numpy(batch.teacher).to(self.device)
         if isinstance(batch, JointBatch):
             return self._joint(batch, targets, teacher, num_layers) * batch.num_labels
-        inputs = head_inputs(batch, self.device)
         assert isinstance(self.model, TaskModel), "fine-tuning trains task models"
+        inputs = self._inputs(batch)
         if teacher is None:
             return self.model.task_loss(inputs, targets, num_layers) * batch.num_labels
         assert isinstance(self.model, LinearHead), "the teacher was refused otherwise"
         outputs = self.model.named_outputs(inputs, num_layers)
         taught = teacher_loss(outputs["logits"], teacher, self.temperature, targets)
         return self.model.loss(outputs, targets).lerp(taught, self.weight) * batch.num_labels
+
+    def _inputs(self, batch: PaddedBatch) -> HeadInputs:
+        inputs = head_inputs(batch, self.device)
+        hide = self.word_dropout
+        return inputs if hide is None else inputs._replace(ids_RS=hide(inputs.ids_RS))
 
     def _joint(self, batch: JointBatch, targets: Tensor, teacher: Tensor | None, num_layers: int | None) -> Tensor:
         """The mean loss of texts that are compared with each other."""
@@ -322,7 +343,7 @@ class TaskLoss(nn.Module):
         encode: Callable[..., Tensor] = model.vectors
         if self.max_tokens is not None and sum(part.input_ids.size for part in batch.padded) > self.max_tokens:
             encode = partial(checkpoint, model.vectors, use_reentrant=False)
-        parts = [encode(head_inputs(part, self.device), num_layers) for part in batch.padded]
+        parts = [encode(self._inputs(part), num_layers) for part in batch.padded]
         vectors = torch.cat(parts)[torch.from_numpy(batch.places).to(self.device)]
         vectors_BTH = vectors.view(batch.num_labels, batch.num_texts, -1)
         if teacher is None:
