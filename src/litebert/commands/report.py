@@ -70,5 +70,4 @@ def runs(folder: Path, /, *, json_: AsJson = False) -> None:
         cells = (run.run, run.kind, run.task, run.state, run.updated, f"{run.steps:,}", best)
         table.add_row(*cells, settings_text(run.settings))
     # A log has no width of its own; 80 columns would break every cell.
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
-    console.print(table)
+    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200).print(table)

@@ -81,10 +81,8 @@ def reproduce(
     num_tokens = _number(tokens)
     if scale == "paper":
         if not dry_run:
-            raise ConfigError(
-                "--scale paper needs a cluster: write its configurations with --dry-run and start "
-                "each with torchrun ... -m litebert pretrain --config FILE"
-            )
+            start = "start each with torchrun ... -m litebert pretrain --config FILE"
+            raise ConfigError(f"--scale paper needs a cluster: write its configurations with --dry-run and {start}")
         _plan_paper(names, out, gpus)
         return
     if not data:

@@ -78,12 +78,9 @@ class DemoFolder:
             corpus = config.corpus and str(config.corpus.resolve())
             if not folder.state.is_file():
                 write_json(folder.state, {"corpus": corpus, "length": config.length, "seconds": {}})
-            before = read_json(folder.state).get("corpus")
-            if before != corpus:
-                raise ConfigError(
-                    f"{config.out} holds a demo on {before or 'the documentation of Python'}; "
-                    "choose another --out, or delete it"
-                )
+            if (before := read_json(folder.state).get("corpus")) != corpus:
+                text = before or "the documentation of Python"
+                raise ConfigError(f"{config.out} holds a demo on {text}; choose another --out, or delete it")
             yield folder
 
     def seconds(self) -> dict[str, float]:

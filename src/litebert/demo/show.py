@@ -60,8 +60,7 @@ class Screen:
     def stage(self, head: str, title: str, note: str = "") -> None:
         """Head a stage, and say if it is not run."""
         self.console.print()
-        text = Text.assemble((head, "cyan"), (title, "bold"))
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(Text.assemble((head, "cyan"), (title, "bold")), highlight=False, soft_wrap=True)
         if note:
             self.line(note, style="dim")
 

@@ -172,8 +172,7 @@ def _split(documents: dict[str, list[str]], seen: set[str]) -> tuple[list[Row], 
     if not for_dev and len(filled) == 1:
         end = round((1 - _DEV_SHARE) * len(rows))
         return rows[:end], rows[end:]
-    train = [row for row in rows if row[0] not in for_dev]
-    return train, [row for row in rows if row[0] in for_dev]
+    return [row for row in rows if row[0] not in for_dev], [row for row in rows if row[0] in for_dev]
 
 
 def _new_sentences(sentences: Sequence[str], seen: set[str]) -> list[str]:

@@ -120,6 +120,5 @@ def load_experiment(name: str) -> Experiment:
 
 def experiment_names() -> list[str]:
     """All experiments, tables first, in the paper's order."""
-    folder = recipe_path("experiments", "table1").parent
-    names = [path.stem for path in folder.glob("*.toml")]
+    names = [path.stem for path in recipe_path("experiments", "table1").parent.glob("*.toml")]
     return sorted(names, key=lambda name: (not name.startswith("table"), len(name), name))

@@ -162,10 +162,8 @@ def write_evidence(out: Path, target: Path, records: Records) -> None:
             parts.append(f"{_wrapped(result.note)}\n")
         if result.runs:
             command = " \\\n      ".join(_COMMAND.wrap(result.command))  # for a shell one line
-            parts.append(
-                f"{result.runs} runs, {result.seeds} seeds, {result.minutes:.0f} minutes of one "
-                f"thread, {result.tokens / 1e6:.0f} M tokens:\n\n    {command}\n"
-            )
+            took = f"{result.minutes:.0f} minutes of one thread, {result.tokens / 1e6:.0f} M tokens"
+            parts.append(f"{result.runs} runs, {result.seeds} seeds, {took}:\n\n    {command}\n")
     write_text(target, "\n".join(parts))
 
 

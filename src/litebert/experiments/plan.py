@@ -146,8 +146,7 @@ def plan_runs(experiment: Experiment, request: Assignment) -> Runs:
     prints, dev = ([ShardSet.open(one, "train").fingerprint for one in of] for of in (request.data, request.dev))
     for seed in range(request.seeds or experiment.seeds):
         for condition in experiment.conditions:
-            variant = condition.at(request.scale)
-            if variant is None:
+            if (variant := condition.at(request.scale)) is None:
                 continue
             start = runs[variant.start, seed] if variant.start else None
             config = _config(experiment, condition, request, seed, start)
@@ -157,8 +156,7 @@ def plan_runs(experiment: Experiment, request: Assignment) -> Runs:
             config = replace(config, out=request.out / "runs" / key / "pretrain")
             tasks = experiment.tasks if request.task_data and condition.is_row else ()
             layers, known = experiment.layers and condition.is_row, request.known.get(key)
-            run = PlannedRun(key, config, start, tasks, request.task_data, layers, known)
-            runs[condition.name, seed] = run
+            runs[condition.name, seed] = PlannedRun(key, config, start, tasks, request.task_data, layers, known)
     return runs
 
 

@@ -99,8 +99,7 @@ def _layers(config: PretrainConfig, folder: Path) -> dict[str, object]:
     cut = [tokens[i : i + _LAYER_TOKENS].tolist() for i in range(0, len(tokens), _LAYER_TOKENS)]
     sequences = [[2, *window, 3] for window in cut]
     layers = movements(open_backend(config.out / "model"), sequences)
-    analysis = LayerAnalysis(str(folder), sum(map(len, sequences)), layers)
-    write_json(folder / LAYERS_FILE, asdict(analysis))
+    write_json(folder / LAYERS_FILE, asdict(LayerAnalysis(str(folder), sum(map(len, sequences)), layers)))
     moves = {"distance": [one.distance.mean for one in layers], "angle": [one.angle_degrees.mean for one in layers]}
     steps = {f"{name}_step": float(np.abs(np.diff(found)).mean()) for name, found in moves.items()}
     return {**steps, **{f"{name}_least": min(found) for name, found in moves.items()}}

@@ -155,5 +155,4 @@ def _card(front: str, name: str, note: str, rows: Mapping[str, object], use: Seq
 
 
 def _table(rows: Mapping[str, object]) -> str:
-    lines = [f"| {key} | {value} |" for key, value in rows.items()]
-    return "\n".join(["| | |", "| --- | --- |", *lines])
+    return "\n".join(["| | |", "| --- | --- |", *(f"| {key} | {value} |" for key, value in rows.items())])

@@ -139,16 +139,13 @@ class ModelFolder:
             raise CheckpointError(f"{self.path}: weights and {CONFIG_FILE} are of different shape: {some_of(wrong)}")
         for name, array in parameters.items():
             if array.dtype != np.float32:
-                raise CheckpointError(
-                    f"{self.path}: {names[name]} holds {array.dtype} values; weights are read as "
-                    "float16, bfloat16, float32 or float64"
-                )
+                problem = f"{names[name]} holds {array.dtype} values"
+                remedy = "weights are read as float16, bfloat16, float32 or float64"
+                raise CheckpointError(f"{self.path}: {problem}; {remedy}")
             # The ends of the values, for they show a NaN and need no memory.
             if not np.isfinite([array.min(initial=0), array.max(initial=0)]).all():
-                raise CheckpointError(
-                    f"{self.path}: {names[name]} has values that are not finite numbers, so every "
-                    "answer would be NaN; its training diverged, or the file is damaged"
-                )
+                problem = f"{names[name]} has values that are not finite numbers, so every answer would be NaN"
+                raise CheckpointError(f"{self.path}: {problem}; its training diverged, or the file is damaged")
 
     def unknown(self, surplus: tuple[str, ...]) -> tuple[str, ...]:
         """Return the surplus tensors that are not another head's, nor a tied copy or a counter."""
@@ -168,10 +165,8 @@ class ModelFolder:
             return False  # a wrong shape is refused with the others
         identity = np.array_equal(weight, np.eye(config.hidden_size)) and not bias.any()
         if not identity and config.embedding_projection is False:
-            raise CheckpointError(
-                f"{self.source}: embedding_projection is false, but {FOREIGN_PROJECTION} is not "
-                "the identity; remove the key"
-            )
+            problem = f"embedding_projection is false, but {FOREIGN_PROJECTION} is not the identity"
+            raise CheckpointError(f"{self.source}: {problem}; remove the key")
         return not identity
 
 
@@ -184,18 +179,12 @@ def _note_release(name: str, config: ModelConfig, overrides: Mapping[str, object
     """Warn where the hub's config of a released model is known to differ from its training."""
     is_gelu = config.activation == "gelu" and "activation" not in overrides
     if is_gelu and re.fullmatch(r"albert-(base|large|xlarge|xxlarge)-v1", name):
-        _logger.warning(
-            "%s: its config says gelu (the erf form), but it was trained with the tanh form; "
-            "`litebert import hf ... --activation gelu_tanh` corrects it",
-            name,
-        )
+        problem = "its config says gelu (the erf form), but it was trained with the tanh form"
+        _logger.warning("%s: %s; `litebert import hf ... --activation gelu_tanh` corrects it", name, problem)
     has_16_heads = config.heads == 16 and "num_heads" not in overrides
     if has_16_heads and re.fullmatch(r"albert-xlarge-v[12]", name):
-        _logger.warning(
-            "%s: its config says 16 heads, the paper and the official archive 32, and the weights "
-            "cannot tell; `litebert import hf ... --num-heads 32` changes it",
-            name,
-        )
+        problem = "its config says 16 heads, the paper and the official archive 32, and the weights cannot tell"
+        _logger.warning("%s: %s; `litebert import hf ... --num-heads 32` changes it", name, problem)
 
 
 def resolve(source: Path | str) -> Path:
@@ -230,13 +219,10 @@ def _model_in(path: Path) -> Path:
         _say_once(f"{path} is a run folder: using its model, {path / MODEL_FOLDER}")
         return path / MODEL_FOLDER
     if (path / "checkpoints").is_dir():
-        raise CheckpointError(
-            f"{path} is a run that has no model yet: let it finish with --resume auto, or make one "
-            f"of a checkpoint with `litebert export checkpoint {path} OUT`"
-        )
+        remedy = f"make one of a checkpoint with `litebert export checkpoint {path} OUT`"
+        raise CheckpointError(f"{path} is a run that has no model yet: let it finish with --resume auto, or {remedy}")
     places = (CONFIG_FILE, f"{MODEL_FOLDER}/{CONFIG_FILE}", f"*/{MODEL_FOLDER}/{CONFIG_FILE}")
-    below = [str(file.parent) for place in places for file in sorted(path.glob(f"*/{place}"))]
-    if below:
+    if below := [str(file.parent) for place in places for file in sorted(path.glob(f"*/{place}"))]:
         hint = f"below it are {', '.join(below[:3])}"
     elif (path / MANIFEST_FILE).is_file():
         hint = "it holds the token shards of a corpus, or an unfinished run"

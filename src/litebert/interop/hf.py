@@ -61,8 +61,7 @@ def save_model(
         if len(labels) != num_outputs:
             raise ConfigError(f"{len(labels)} labels were given for a head of {num_outputs} outputs")
     with atomic_folder(folder, replace=replace) as temporary:
-        values = foreign_config(config, head, labels, multi_label=multi_label)
-        write_json(temporary / CONFIG_FILE, values)
+        write_json(temporary / CONFIG_FILE, foreign_config(config, head, labels, multi_label=multi_label))
         _write_weights(model, config, head, temporary / WEIGHTS_FILE)
         if tokenizer_folder is not None:
             masks = "masked_logits" in HEADS[head].output_names
@@ -145,8 +144,7 @@ def load_model(
         generator: draws what starts fresh.
     """
     if head is not None and head not in HEADS:
-        known = ", ".join(HEADS)
-        raise ConfigError(f"unknown head '{head}': use one of {known}.{suggestion(head, HEADS)}")
+        raise ConfigError(f"unknown head '{head}': use one of {', '.join(HEADS)}.{suggestion(head, HEADS)}")
     folder = source if isinstance(source, ModelFolder) else ModelFolder(source, overrides)
     head = folder.head if head is None else head
     num_labels = _number_of_labels(folder, head, num_labels, new_head)
@@ -206,18 +204,15 @@ def _fresh_names(folder: ModelFolder, head: Head, parameters: Parameters, new_he
     """Our names of the parameters that are drawn anew; an error if others are missing."""
     missing = set(parameters.missing)
     pooler = missing & set(POOLER)
-    in_encoder = {name for name in missing if name.startswith("encoder.")} - pooler
-    if in_encoder:
+    if in_encoder := {name for name in missing if name.startswith("encoder.")} - pooler:
         raise CheckpointError(f"{folder.path} lacks weights of the encoder: {some_of(in_encoder)}")
     if not HEADS[head].pooled:
         missing -= pooler  # nobody looks at it: it becomes zero
     optional = set(POOLER) if HEADS[head].bare else _left_out(folder.config, head)
     needed = missing - optional
     if needed and not new_head:
-        raise CheckpointError(
-            f"{folder.path} lacks weights of the head '{head}': {some_of(needed)}; "
-            "choose the head it holds, or ask for a new one"
-        )
+        problem = f"lacks weights of the head '{head}': {some_of(needed)}"
+        raise CheckpointError(f"{folder.path} {problem}; choose the head it holds, or ask for a new one")
     if new_head and not HEADS[head].pretrained:
         missing |= {name for name in parameters.found if not name.startswith("encoder.")}
     return frozenset(missing)
@@ -225,11 +220,9 @@ def _fresh_names(folder: ModelFolder, head: Head, parameters: Parameters, new_he
 
 def _report(folder: ModelFolder, head: Head, parameters: Parameters, fresh: frozenset[str]) -> None:
     """Say what was not used and what is random; nothing is passed over in silence."""
-    unknown = folder.unknown(parameters.surplus)
-    if unknown:
+    if unknown := folder.unknown(parameters.surplus):
         _logger.warning("%s: unknown tensors are not used: %s", folder.path, some_of(unknown))
-    others = set(parameters.surplus) - set(unknown)
-    if others:
+    if others := set(parameters.surplus) - set(unknown):
         _logger.info("%s: not used by '%s': %s", folder.path, head, some_of(others))
     if fresh & set(POOLER):
         _logger.warning("%s has no pooler: it starts from random values", folder.path)

@@ -89,9 +89,8 @@ def foreign_config(
 ) -> dict[str, object]:
     """Return the content of ``config.json`` for a model; ``labels`` are those of its outputs."""
     foreign, row = is_foreign(config, head), HEADS[head]
-    prefix = "Albert" if foreign else "Litebert"
     values: dict[str, object] = {
-        "architectures": [prefix + row.architecture],
+        "architectures": [f"{'Albert' if foreign else 'Litebert'}{row.architecture}"],
         "model_type": FOREIGN_TYPE if foreign else OWN_TYPE,
     }
     values |= {theirs: getattr(config, ours) for theirs, ours in _FIELDS.items()}
@@ -141,8 +140,7 @@ def model_config(values: Mapping[str, object], source: str) -> ModelConfig:
     fields = {ours: present[theirs] for theirs, ours in _FIELDS.items() if theirs in present}
     activation = present["hidden_act"]
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
-        known = ", ".join(_ACTIVATIONS)
-        raise CheckpointError(f"{source}: hidden_act is {activation!r}; known are {known}")
+        raise CheckpointError(f"{source}: hidden_act is {activation!r}; known are {', '.join(_ACTIVATIONS)}")
     fields["activation"] = _ACTIVATIONS[activation]
     num_groups, counted = present["num_hidden_groups"], _sharing_of(present)
     same = ["all"] * (num_groups == 1) + ["none"] * (num_groups == present["num_hidden_layers"])
@@ -159,10 +157,8 @@ def model_config(values: Mapping[str, object], source: str) -> ModelConfig:
     except ConfigError as error:
         raise CheckpointError(str(error)) from None
     if not own and not is_foreign(config, "encoder"):
-        raise CheckpointError(
-            f"{source}: transformers rounds {config.num_groups} groups over {config.num_layers} "
-            "layers to other groups than l * G // L, so its folders of this shape cannot be read"
-        )
+        groups = f"{config.num_groups} groups over {config.num_layers} layers to other groups than l * G // L"
+        raise CheckpointError(f"{source}: transformers rounds {groups}, so its folders of this shape cannot be read")
     return config
 
 

@@ -244,8 +244,7 @@ def push_hub(folder: Path, name: str, *, private: bool = False) -> str:
     api = HfApi()  # HF_ENDPOINT names another hub
     try:
         made = api.create_repo(name, private=private or None, exist_ok=True)
-        note = "Exported with litebert"
-        api.upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message=note)
+        api.upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message="Exported with litebert")
     except Exception as error:  # the library and its HTTP client have many families of errors
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__

@@ -76,8 +76,7 @@ class VectorRule:
         settings |= dict.fromkeys(_OTHER_MODES, False)
         write_json(folder / "1_Pooling" / "config.json", settings)
         # The tokenizer itself knows about upper and lower case.
-        limits = {"max_seq_length": max_length, "do_lower_case": False}
-        write_json(folder / "sentence_bert_config.json", limits)
+        write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
 
     def vector(self, states_SH: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Pool the states of one text, [S, H] -> [H]."""

@@ -53,7 +53,8 @@ def finetuning_page(run: RunFolder) -> str:
     result = read_if_there(run.path / RESULT_FILE)
     records = [record for log in logs for record in log.records]
     metric = str(result.get("metric") or first_metric(records))
-    best = _best(logs, result, metric)
+    scores = [number(row, metric) for row in _rows(result, "by_seed")]
+    best = logs[scores.index(max(scores))] if len(scores) == len(logs) else logs[0]  # whose model the folder has
     content = read_if_there(best.path / MISTAKES_FILE)
     return page(
         run.path.resolve().name,
@@ -103,12 +104,6 @@ def first_metric(records: Iterable[Record]) -> str:
     """The first score of the log, for a run without a result yet."""
     keys = (key for line in lines_with(records, "eval_s") for key in line)
     return next((key.removeprefix("dev_") for key in keys if key.startswith("dev_")), "")
-
-
-def _best(logs: Sequence[NamedLog], result: Record, metric: str) -> NamedLog:
-    """The run whose model the folder has."""
-    scores = [number(row, metric) for row in _rows(result, "by_seed")]
-    return logs[scores.index(max(scores))] if len(scores) == len(logs) else logs[0]
 
 
 def _subtitle(manifest: Record, result: Record) -> str:

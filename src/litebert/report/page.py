@@ -99,10 +99,9 @@ def table(
         return ""
     lines = ["".join(f"<th>{html.escape(name)}</th>" for name in headings)] if any(headings) else []
     for row in rows:
-        cells = (html.escape(cell).replace("[MASK]", "<mark>[MASK]</mark>") for cell in row)
-        kinds = ("n" if place in numeric else "t" for place in range(len(row)))
-        shown = zip(kinds, cells, strict=True)
-        lines.append("".join(f'<td class="{kind}">{cell}</td>' for kind, cell in shown))
+        texts = (html.escape(cell).replace("[MASK]", "<mark>[MASK]</mark>") for cell in row)
+        cells = (f'<td class="{"n" if place in numeric else "t"}">{text}</td>' for place, text in enumerate(texts))
+        lines.append("".join(cells))
     above = f"<h2>{html.escape(title)}</h2>" if title else ""
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     style = ' class="narrow"' if narrow else ""

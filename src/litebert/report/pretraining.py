@@ -54,8 +54,7 @@ def sample_rows(samples: Sequence[Record], most: int | None = None) -> Iterator[
 
 def samples_table(samples: Sequence[Record]) -> str:
     """What the model fills in."""
-    rows = list(sample_rows(samples))
-    return table(("text", "hidden", "the model says"), rows, title="What it fills in")
+    return table(("text", "hidden", "the model says"), list(sample_rows(samples)), title="What it fills in")
 
 
 def pretraining_charts(records: Sequence[Record]) -> str:

@@ -138,7 +138,6 @@ class Batcher:
         return self._draining or queued + self._building[is_large] >= self.max_queue_tokens
 
     async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="model") as executor:
             while await self._wait_for_work():
                 batch = self._take()
@@ -146,7 +145,7 @@ class Batcher:
                     continue
                 started = time.monotonic()
                 try:
-                    said = await loop.run_in_executor(executor, _run, batch)
+                    said = await asyncio.get_running_loop().run_in_executor(executor, _run, batch)
                 except Exception as error:  # the fault of one batch must not stop the worker
                     for unit in batch:
                         if not unit.said.done():

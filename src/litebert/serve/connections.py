@@ -41,10 +41,8 @@ def connection_limit(wanted: int) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), given[1]))
             soft = min(needed, hard)
     if soft <= _RESERVED_FILES:
-        raise ConfigError(
-            f"the process may open {soft} files, and serving needs more than {_RESERVED_FILES}; "
-            "raise the limit (`ulimit -n`)"
-        )
+        problem = f"the process may open {soft} files, and serving needs more than {_RESERVED_FILES}"
+        raise ConfigError(f"{problem}; raise the limit (`ulimit -n`)")
     return min(wanted, soft - _RESERVED_FILES)
 
 
@@ -110,8 +108,7 @@ class TimedProtocol(H11Protocol):
         """Stop: an answer under way is given (and says that it is the last), then one more."""
         if self.cycle is None or self.cycle.response_complete:
             self._unset_keepalive_if_required()
-            leave = self.timeout_keep_alive_handler
-            self.timeout_keep_alive_task = self.loop.call_later(_LAST_REQUEST_S, leave)
+            self.timeout_keep_alive_task = self.loop.call_later(_LAST_REQUEST_S, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close our side after silence; the client closes the other, or it is closed later."""

@@ -192,10 +192,9 @@ class Endpoints:
         rows = cast("list[list[int]]", [given] if isinstance(given[0], int) else given)
         setting = self._config.token_arrays
         if setting == "refuse":
-            raise InputError(
-                "input holds token ids, and nothing says of which vocabulary; send texts (LangChain"
-                ": check_embedding_ctx_length=False), or start the server with --token-arrays"
-            )
+            problem = "input holds token ids, and nothing says of which vocabulary"
+            remedy = "send texts (LangChain: check_embedding_ctx_length=False), or start the server with --token-arrays"
+            raise InputError(f"{problem}; {remedy}")
         decode = self._decode or reader.tokenizer.decode
         try:
             return [decode(row) for row in rows]
@@ -263,9 +262,8 @@ class Endpoints:
         self, request: Request, predictor: Predictor, texts: Sequence[str], build: Callable[[], list[Question[Result]]]
     ) -> list[Result]:
         """Build questions and wait for answers, not too long; if the client left (ClientLeftError) they are dropped."""
-        num_tokens = _size(texts) // _CHARACTERS_PER_TOKEN
         async with asyncio.timeout(self._config.timeout_s or None):
-            with self._batcher.admission(num_tokens):
+            with self._batcher.admission(_size(texts) // _CHARACTERS_PER_TOKEN):
                 asked = await self._worked(build, texts)
             answering = asyncio.ensure_future(self._batcher.ask(predictor, asked))
             leaving = asyncio.ensure_future(_disconnected(request))

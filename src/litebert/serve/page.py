@@ -60,10 +60,8 @@ def write_page_model(source: Path | str, target: Path, name: str, depth: int | N
     if not has_tokenizer(folder.path):
         raise CheckpointError(f"{folder.path} has no tokenizer; copy its spiece.model there")
     if not head.pretrained and "classify" not in head.answers:
-        raise InputError(
-            f"{folder.path} is a {folder.head} model; a page runs those that fill masks, judge "
-            "order, classify or embed; others need `litebert serve`"
-        )
+        runs = "a page runs those that fill masks, judge order, classify or embed"
+        raise InputError(f"{folder.path} is a {folder.head} model; {runs}; others need `litebert serve`")
     with tempfile.TemporaryDirectory() as scratch:
         there = (f"{ONNX_FOLDER}/{QUANTIZED_FILE}", *ONNX_FILES)
         found = next((file for file in map(folder.path.joinpath, there) if file.is_file()), None)
@@ -142,10 +140,8 @@ def export_page(source: Path | str, out: Path | str) -> dict[str, int]:
     """Write a new folder that runs a model in the browser, from any file server; its files."""
     check_free(out)
     if not (RUNTIME / "ort.wasm.gz").is_file():
-        raise ConfigError(
-            f"{RUNTIME} has no onnxruntime-web, which the page needs; run `make web` in a clone of "
-            "litebert (it needs Node)"
-        )
+        remedy = "run `make web` in a clone of litebert (it needs Node)"
+        raise ConfigError(f"{RUNTIME} has no onnxruntime-web, which the page needs; {remedy}")
     path = ModelFolder(source).path
     name = path.resolve().parent.name if path.name == "model" else path.name
     with atomic_folder(out) as temporary:

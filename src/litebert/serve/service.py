@@ -110,10 +110,8 @@ class Service:
             if ability in model.abilities:
                 return model
         heads = ", ".join(f"{model.name} ({model.predictor.backend.info.head})" for model in candidates)
-        raise CannotAnswerError(
-            f"'{ability}' needs a model with another head; loaded: {heads}. "
-            "Start the server with a second --model that has it."
-        )
+        remedy = "Start the server with a second --model that has it."
+        raise CannotAnswerError(f"'{ability}' needs a model with another head; loaded: {heads}. {remedy}")
 
 
 def openai_decoder() -> Callable[[list[int]], str]:
@@ -125,8 +123,6 @@ def openai_decoder() -> Callable[[list[int]], str]:
     except ModuleNotFoundError:
         raise ConfigError(f"--token-arrays {OPENAI_ENCODING} needs `pip install tiktoken`") from None
     except OSError as error:  # it is fetched when it is first used
-        raise ConfigError(
-            f"tiktoken cannot load {OPENAI_ENCODING} ({type(error).__name__}); load it once where "
-            "there is a network, and set TIKTOKEN_CACHE_DIR to where it was kept"
-        ) from None
+        remedy = "load it once where there is a network, and set TIKTOKEN_CACHE_DIR to where it was kept"
+        raise ConfigError(f"tiktoken cannot load {OPENAI_ENCODING} ({type(error).__name__}); {remedy}") from None
     return decode

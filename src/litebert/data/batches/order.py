@@ -91,8 +91,7 @@ class Corpus:
         """Permutation of the stretches and the number of batches up to the end of each buffer."""
         if epoch not in self._orders:
             # The address keeps its old name: another would be another order.
-            generator = rng(self._seed, "blocks", *self._address, epoch)
-            permutation = generator.permutation(len(self._stretches))
+            permutation = rng(self._seed, "blocks", *self._address, epoch).permutation(len(self._stretches))
             batches = np.cumsum(self._quotas[permutation])
             self._orders = {epoch: (permutation, batches[self._buffer_bounds[1:] - 1])}
         return self._orders[epoch]

@@ -43,8 +43,7 @@ def paragraphs_of(text: str) -> list[str]:
     then a paragraph goes on until a blank line.
     """
     lines = lines_of(text)
-    longest = max(map(len, lines))
-    if WRAP_COLUMNS[0] <= longest <= WRAP_COLUMNS[1] and sum(map(bool, lines)) >= 3:
+    if WRAP_COLUMNS[0] <= max(map(len, lines)) <= WRAP_COLUMNS[1] and sum(map(bool, lines)) >= 3:
         return [" ".join(group) for group in documents_between_blank_lines(lines)]
     return [line for line in lines if line]
 

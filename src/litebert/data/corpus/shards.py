@@ -144,8 +144,7 @@ class Shard:
         for path, num_bytes in self.sizes.items():
             if not path.is_file():
                 raise DataError(f"{path} is missing; {_REMEDY}")
-            found = path.stat().st_size
-            if found != num_bytes:
+            if (found := path.stat().st_size) != num_bytes:
                 raise DataError(f"{path} has {found} bytes instead of {num_bytes}; {_REMEDY}")
 
 

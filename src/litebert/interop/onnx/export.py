@@ -101,11 +101,9 @@ def export_onnx(
             rule.write(temporary, folder.config.hidden_size, folder.config.max_positions)
         checked = verify_export(temporary / MODEL_FILE, folder.config, parameters, head, depth)
         if not checked.passed:
-            raise CheckpointError(
-                f"the exported model differs from the weights by {checked.difference:.2g} "
-                f"(allowed {checked.tolerance:g}), so nothing was written; "
-                + ("try without --int8" if int8 else "please report this with the config.json")
-            )
+            problem = f"differs from the weights by {checked.difference:.2g} (allowed {checked.tolerance:g})"
+            remedy = "try without --int8" if int8 else "please report this with the config.json"
+            raise CheckpointError(f"the exported model {problem}, so nothing was written; {remedy}")
         if accept is not None:
             accept(temporary)
         file_bytes = sum(path.stat().st_size for path in temporary.glob(MODEL_FILE + "*"))
@@ -126,11 +124,8 @@ def _parameters(folder: ModelFolder, head: Head) -> dict[str, Array]:
     found = folder.parameters(head)
     # A bare encoder is useful without its pooler; other missing parts are not made up.
     optional = POOLER if HEADS[head].bare or not HEADS[head].pooled else ()
-    missing = [name for name in found.missing if name not in optional]
-    if missing:
-        raise CheckpointError(
-            f"{folder.path} lacks {missing[0]} ({len(missing)} tensors in all); "
-            "export a folder that litebert or transformers saved whole"
-        )
+    if missing := [name for name in found.missing if name not in optional]:
+        problem = f"lacks {missing[0]} ({len(missing)} tensors in all)"
+        raise CheckpointError(f"{folder.path} {problem}; export a folder that litebert or transformers saved whole")
     folder.check(found.found, head, len(folder.labels) if HEADS[head].labelled else None)
     return found.found

@@ -176,13 +176,11 @@ class Int8(Precision):
 
     def _table(self, graph: Graph, name: str, table_VE: Array) -> tuple[str, str]:
         values, scales = self._quantize(name, table_VE)
-        rows = graph.weight(f"{name}_int8", values)
-        return rows, graph.weight(f"{name}_scale", scales[:, None])
+        return graph.weight(f"{name}_int8", values), graph.weight(f"{name}_scale", scales[:, None])
 
     def _quantize(self, name: str, matrix: Array) -> Quantized:
         if name not in self._quantized:
-            largest = FULL_RANGE if self.bits == 8 else LARGEST
-            self._quantized[name] = quantize_rows(matrix, largest)
+            self._quantized[name] = quantize_rows(matrix, FULL_RANGE if self.bits == 8 else LARGEST)
         return self._quantized[name]
 
 

@@ -104,8 +104,7 @@ class ModelGraph:
         # The small tables stay in float32: int8 would save 0.2 MB.
         length, table = self._sizes(ids, 1, 2), self._weight("encoder.embeddings.position.weight")
         x = self.op("Add", x, self.op("Slice", table, [0], length))
-        segment = self._weight("encoder.embeddings.segment.weight")
-        x = self.op("Add", x, self.op("Gather", segment, types))
+        x = self.op("Add", x, self.op("Gather", self._weight("encoder.embeddings.segment.weight"), types))
         x = self._norm(x, "encoder.embeddings.norm")
         return x if words_first else self._project(x)
 
@@ -157,8 +156,7 @@ class ModelGraph:
         return self.op("Tanh", self._linear(read, "encoder.pooler"))
 
     def _output_sequence(self, sequence: str, rows: str) -> None:
-        size = self.config.hidden_size
-        self.graph.output("last_hidden_state", sequence, [rows, SEQUENCE, size])
+        self.graph.output("last_hidden_state", sequence, [rows, SEQUENCE, self.config.hidden_size])
 
     def _output_words(self, sequence: str, ids: str) -> None:
         """``logits`` [B, S, V] as others expect, ``masked_logits`` [M, V] where a mask stands."""
@@ -169,8 +167,7 @@ class ModelGraph:
         self.graph.output("logits", op("Reshape", every, shape), [BATCH, SEQUENCE, vocab])
         is_mask = op("Equal", op("Reshape", ids, [-1]), self.mask_id)
         places = op("Squeeze", op("NonZero", is_mask), [0])
-        masked = self._words(op("Gather", flat, places))
-        self.graph.output("masked_logits", masked, ["num_masks", vocab])
+        self.graph.output("masked_logits", self._words(op("Gather", flat, places)), ["num_masks", vocab])
 
     def _words(self, hidden: str) -> str:
         """hidden [M, H] -> [M, V] through the tied word table."""
@@ -241,8 +238,7 @@ class ModelGraph:
 
     def _norm(self, x: str, name: str) -> str:
         parts = self._weight(f"{name}.weight"), self._weight(f"{name}.bias")
-        epsilon = self.config.layer_norm_eps
-        return self.op("LayerNormalization", x, *parts, axis=-1, epsilon=epsilon)
+        return self.op("LayerNormalization", x, *parts, axis=-1, epsilon=self.config.layer_norm_eps)
 
     def _weight(self, name: str) -> str:
         return self.graph.weight(name, self.parameters[name])

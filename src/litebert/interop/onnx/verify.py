@@ -65,10 +65,8 @@ def check_eight_bits(path: Path) -> None:
     for rows in (1, 16):
         a = np.full((rows, 64), 255, np.uint8)
         if (session.run(None, {"a": a})[0] != 64 * 255 * 127).any():
-            raise CheckpointError(
-                f"{path} has int8 weights of eight bits, and their products overflow on this "
-                "processor, which has no VNNI; export it again with --int8-bits 7"
-            )
+            problem = "int8 weights of eight bits, and their products overflow on this processor, which has no VNNI"
+            raise CheckpointError(f"{path} has {problem}; export it again with --int8-bits 7")
 
 
 def verify_export(

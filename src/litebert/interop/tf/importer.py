@@ -74,8 +74,7 @@ def import_tf(checkpoint: Path | str, out: Path | str) -> Imported:
         if vocabulary is not None:
             shutil.copyfile(vocabulary, Path(temporary) / MODEL_FILE)
         save_model(model, out, None if vocabulary is None else temporary)
-    num_skipped = len(bundle.entries) - len(variables)
-    return Imported(head, len(variables), num_skipped, vocabulary is not None)
+    return Imported(head, len(variables), len(bundle.entries) - len(variables), vocabulary is not None)
 
 
 def build(bundle: TensorBundle, config: ModelConfig, head: Head, variables: Mapping[str, Variable]) -> nn.Module:
@@ -95,10 +94,8 @@ def build(bundle: TensorBundle, config: ModelConfig, head: Head, variables: Mapp
         array = array.T if variable.transposed else array
         if array.shape != expected[ours]:
             stored = bundle.entries[variable.name].shape
-            raise CheckpointError(
-                f"{bundle.prefix}: {variable.name} has shape {stored}, which does not fit "
-                f"{CONFIG_FILE} (our {ours} is {expected[ours]})"
-            )
+            problem = f"{variable.name} has shape {stored}, which does not fit {CONFIG_FILE}"
+            raise CheckpointError(f"{bundle.prefix}: {problem} (our {ours} is {expected[ours]})")
         state[ours.removeprefix(prefix)] = torch.from_numpy(np.ascontiguousarray(array))
     model.load_state_dict(state, assign=True)
     return model.eval()
@@ -150,10 +147,8 @@ def read_config(folder: Path) -> ModelConfig:
     layers = config.num_layers
     official = [int(layer / layers * groups) for layer in range(layers)]
     if official != [layer * groups // layers for layer in range(layers)]:
-        raise CheckpointError(
-            f"{path}: the official code rounds {groups} groups over {layers} layers to other "
-            "groups than l * G // L, so such a checkpoint cannot be imported"
-        )
+        problem = f"rounds {groups} groups over {layers} layers to other groups than l * G // L"
+        raise CheckpointError(f"{path}: the official code {problem}, so such a checkpoint cannot be imported")
     return config
 
 

@@ -42,7 +42,7 @@ def test_words_are_hidden_and_separators_are_not(tiny_tokenizer: Tokenizer) -> N
 def test_the_loss_is_that_of_the_texts_with_words_hidden(tiny_tokenizer: Tokenizer) -> None:
     shape = ModelConfig(vocab_size=tiny_tokenizer.vocab_size, hidden_size=64, num_layers=2, hidden_dropout=0.0)
     model = SequenceClassifier(replace(shape, attention_dropout=0.0, classifier_dropout=0.0)).train()
-    features = [Feature(0, (Row([2, 7, 8, 9, 3], 5),), target=np.int64(n % 2)) for n in range(4)]
+    features = [Feature(0, (Row(np.array([2, 7, 8, 9, 3], np.int32), 5),), target=np.asarray(n % 2)) for n in range(4)]
     batch, hide = pad(features, tiny_tokenizer.pad_id), WordDropout(0.5, tiny_tokenizer)
     torch.manual_seed(3)
     ids_RS = hide(torch.from_numpy(batch.input_ids))
