@@ -66,8 +66,11 @@ LENGTH = 128
 PEER_RATES = (1e-4, 3e-4, 1e-3)
 PEER_BATCHES = (8, 32)
 DEV_EXAMPLES = 512
-POINTS = 12
+POINTS = 8
 PEER_MASK_RATE = 0.15
+PEER_WARMUP = 0.02
+PEER_LEAST_RATE = 1e-3
+"""share of the time until the peak rate; lowest share of the rate: the first step begins with it"""
 PLAIN = "Trainer"
 STARTED = "Trainer, litebert's start"
 OURS = "litebert"
@@ -192,20 +195,27 @@ def run_peer(setup: Setup, peer: Peer, budget_s: float, num_points: int) -> Curv
         def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
             return (peer_inputs(batch) for batch in loader.iterate())
 
-    class OwnBatches(Trainer):
-        """Trainer on batches of tokens instead of examples."""
+    class OwnTrainer(Trainer):
+        """Trainer on batches of tokens instead of examples, whose linear decay ends when the time does."""
 
         def get_train_dataloader(self) -> DataLoader[dict[str, Tensor]]:
             return DataLoader(Batches(), batch_size=None, num_workers=1, prefetch_factor=4)
 
+        def create_scheduler(self, num_training_steps, optimizer=None):  # type: ignore[no-untyped-def]
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda _: watch.lr_factor())  # type: ignore[arg-type]
+            return self.lr_scheduler
+
     class Watch(TrainerCallback):
         """The clock of training alone; evaluates now and then, often at first; ends the run."""
 
-        def __init__(self, spent_s: float, limit_s: float, num_points: int) -> None:
-            self.train_s, self.limit_s, self.tokens = spent_s, limit_s, 0
-            self.resumed = 0.0
-            self.due_s = [limit_s * (n / num_points) ** 2 for n in range(1, num_points + 1)]
+        def __init__(self, spent_s: float) -> None:
+            self.train_s, self.tokens, self.resumed = spent_s, 0, 0.0
+            self.due_s = [budget_s * (n / num_points) ** 2 for n in range(1, num_points + 1)]
             self.curve: Curve = []
+
+        def lr_factor(self) -> float:
+            share = self.train_s / budget_s
+            return max(PEER_LEAST_RATE, min(share / PEER_WARMUP, (1 - share) / (1 - PEER_WARMUP)))
 
         def on_step_begin(self, args, state, control, **_):  # type: ignore[no-untyped-def]
             if state.global_step == 0:  # the workers' start does not count
@@ -215,7 +225,7 @@ def run_peer(setup: Setup, peer: Peer, budget_s: float, num_points: int) -> Curv
             now = time.perf_counter()
             self.train_s += now - self.resumed
             self.tokens += loader.batch(state.global_step - 1).num_tokens
-            is_over = self.train_s >= self.limit_s or state.global_step >= args.max_steps
+            is_over = self.train_s >= budget_s
             if self.due_s and (is_over or self.train_s >= self.due_s[0]):
                 self.due_s = [due_s for due_s in self.due_s if due_s > self.train_s]
                 loss, accuracy = peer_scores(named["model"], setup.dev)
@@ -225,38 +235,29 @@ def run_peer(setup: Setup, peer: Peer, budget_s: float, num_points: int) -> Curv
             self.resumed = time.perf_counter()
             return control
 
-    def train(watch: Watch, max_steps: int) -> int:
-        torch.manual_seed(peer.seed)
-        model = peer_model(setup.shape)
-        if start is not None:
-            model.load_state_dict(start)
-        with tempfile.TemporaryDirectory() as folder:
-            arguments = TrainingArguments(
-                output_dir=folder,
-                max_steps=max_steps,
-                learning_rate=peer.rate,
-                lr_scheduler_type="linear",
-                warmup_steps=max(1, max_steps // 50),
-                weight_decay=0.01,
-                max_grad_norm=1.0,
-                save_strategy="no",
-                logging_strategy="no",
-                report_to=[],
-                disable_tqdm=True,
-                use_cpu=True,
-                dataloader_pin_memory=False,
-                seed=peer.seed,
-            )
-            trainer = OwnBatches(model=model, args=arguments, callbacks=[watch])
-            trainer.remove_callback(PrinterCallback)
-            trainer.train()
-            return int(trainer.state.global_step)
-
-    # The decay is in steps, so a short run first finds how many fit into the time.
-    trial = Watch(0.0, max(2.0, min(10.0, budget_s / 10)), 0)
-    steps_per_s = train(trial, 10**6) / trial.train_s
-    watch = Watch(start_s, budget_s, num_points)
-    train(watch, max(2, int(steps_per_s * (budget_s - start_s))))
+    watch = Watch(start_s)
+    torch.manual_seed(peer.seed)
+    model = peer_model(setup.shape)
+    if start is not None:
+        model.load_state_dict(start)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder,
+            max_steps=10**6,
+            learning_rate=peer.rate,
+            weight_decay=0.01,
+            max_grad_norm=1.0,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            use_cpu=True,
+            dataloader_pin_memory=False,
+            seed=peer.seed,
+        )
+        trainer = OwnTrainer(model=model, args=arguments, callbacks=[watch])
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
     return watch.curve
 
 
