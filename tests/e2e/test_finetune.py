@@ -175,7 +175,9 @@ def test_accumulation_changes_nothing_but_rounding(tiny_model: Path, tmp_path: P
                     epochs=None,
                     steps=4,
                     max_tokens=max_tokens,
+                    dropout=0.0,
                     classifier_dropout=0.0,
+                    word_dropout=0.0,
                     eval_every_steps=4,
                 )
             )
