@@ -298,13 +298,20 @@ def _finetuned(runs: Sequence[Path]) -> str:
     for run in runs:
         result = from_dict(FinetuneResult, read_json(run / RESULT_FILE), str(run))
         metric = result.metric
-        seeds = [scores[metric] for scores in result.by_seed]
-        ends = f" ({_score(min(seeds))} to {_score(max(seeds))})" if seeds else ""
-        beside = [_score(result.baselines[n][metric]) if n in result.baselines else "" for n in _BESIDE]
-        own = f"{_score(result.scores[metric])}{ends}"
+        beside = {name: _score(scores[metric]) for name, scores in result.baselines.items()}
+        if (path := run / "random" / RESULT_FILE).is_file():  # a run of its own, which has the score of each seed
+            beside["random"] = _scores(from_dict(FinetuneResult, read_json(path), str(path)))
+        others = [beside.get(name, "not run") for name in _BESIDE]
         always = _score(result.baseline[metric])
-        rows.append((result.task, metric, f"{result.train_examples:,}", own, *beside, always))
+        rows.append((result.task, metric, f"{result.train_examples:,}", _scores(result), *others, always))
     return "Fine-tuned, on dev; of several seeds the median, lowest and highest:\n\n" + _table(*rows)
+
+
+def _scores(result: FinetuneResult) -> str:
+    """The score; of several seeds the median, the lowest and the highest."""
+    seeds = [scores[result.metric] for scores in result.by_seed]
+    ends = f" ({_score(min(seeds))} to {_score(max(seeds))})" if seeds else " (one seed)"
+    return _score(result.scores[result.metric]) + ends
 
 
 def _score(value: float) -> str:
