@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from machine import on_this_machine
@@ -42,6 +42,9 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.text.train import TokenizerTrainConfig, train_tokenizer
 from litebert.train.pretraining.config import Checkpoints, Evaluation, PretrainConfig
 from litebert.train.pretraining.engine import pretrain
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("LITEBERT_SHARED", REPOSITORY.parent / "shared"))
@@ -123,12 +126,30 @@ def peer_model(shape: ModelConfig, attention: str = "sdpa") -> torch.nn.Module:
     return AlbertForPreTraining(config)
 
 
+def peer_arguments(folder: str, **changes: Any) -> TrainingArguments:
+    """Settings of a Trainer that runs until it is stopped and says nothing."""
+    from transformers import TrainingArguments
+
+    return TrainingArguments(
+        output_dir=folder,
+        max_steps=10**6,
+        max_grad_norm=1.0,
+        save_strategy="no",
+        logging_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        dataloader_pin_memory=False,
+        **changes,
+    )
+
+
 def run_peer(
     shape: ModelConfig, batches: Sequence[Batch], seconds: float, attention: str, precision: Precision
 ) -> tuple[float, int]:
     """Tokens per second of Trainer over whole steps, warm-up left out."""
     from torch.utils.data import DataLoader, Dataset
-    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from transformers import Trainer, TrainerCallback
 
     class Watch(TrainerCallback):
         """Counts tokens and ends the run."""
@@ -157,19 +178,7 @@ def run_peer(
     prepared = [peer_inputs(batch) for batch in batches]
     watch = Watch()
     with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            output_dir=folder,
-            max_steps=100_000,
-            learning_rate=1e-4,
-            max_grad_norm=1.0,
-            save_strategy="no",
-            logging_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            use_cpu=True,
-            bf16=precision == "bfloat16",
-            dataloader_pin_memory=False,
-        )
+        arguments = peer_arguments(folder, learning_rate=1e-4, bf16=precision == "bfloat16")
         trainer = FixedBatches(model=peer_model(shape, attention), args=arguments, callbacks=[watch])
         trainer.train()
     return watch.tokens / watch.elapsed, watch.steps

@@ -42,7 +42,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from machine import on_this_machine, processor
-from pretrain import REPOSITORY, corpus, peer_inputs, peer_model
+from pretrain import REPOSITORY, corpus, peer_arguments, peer_inputs, peer_model
 from torch import Tensor
 
 from litebert import __version__
@@ -183,7 +183,7 @@ def our_start(setup: Setup, seed: int) -> tuple[dict[str, Tensor], float]:
 def run_peer(setup: Setup, peer: Peer, budget_s: float, num_points: int) -> Curve:
     """Train with Trainer for a time; its linear decay ends when the time does."""
     from torch.utils.data import DataLoader, IterableDataset
-    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+    from transformers import PrinterCallback, Trainer, TrainerCallback
 
     config = ExampleConfig(length=LENGTH, micro_batch_size=peer.batch_size)
     loader = Loader(setup.corpora.train, config, peer.seed, setup.corpora.vocabulary)
@@ -241,20 +241,7 @@ def run_peer(setup: Setup, peer: Peer, budget_s: float, num_points: int) -> Curv
     if start is not None:
         model.load_state_dict(start)
     with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            output_dir=folder,
-            max_steps=10**6,
-            learning_rate=peer.rate,
-            weight_decay=0.01,
-            max_grad_norm=1.0,
-            save_strategy="no",
-            logging_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            use_cpu=True,
-            dataloader_pin_memory=False,
-            seed=peer.seed,
-        )
+        arguments = peer_arguments(folder, learning_rate=peer.rate, weight_decay=0.01, seed=peer.seed)
         trainer = OwnTrainer(model=model, args=arguments, callbacks=[watch])
         trainer.remove_callback(PrinterCallback)
         trainer.train()
@@ -448,6 +435,7 @@ def kept_peer(setup: Setup, peer: Peer, budget_s: float, num_points: int) -> Cur
         **setup.settings(),
         "budget_s": budget_s,
         "points": num_points,
+        "decay by the clock": [PEER_WARMUP, PEER_LEAST_RATE],
         "initial": to_dict(setup.recipe.initial) if peer.our_start else None,
     }
     return kept(setup.kept, settings, lambda: run_peer(setup, peer, budget_s, num_points))

@@ -116,7 +116,7 @@ fi
 
 # The mean of all that it has been since it was made wide (from the history of this repository) has fewer wrong words than any of
 # the five. From there two trainings side by side, a core each, that differ in the form of their texts: words in single texts, and in
-# the pairs of sentence order; and their mean. The rate is half of the others', and falls from the beginning.
+# the pairs of sentence order; and their mean, two parts each, with one part of the last of the five. The rate is half of the others', and falls from the beginning.
 if [ -n "${MEAN:-}" ]; then
   parts=()
   for commit in d41c70f 6eca946 bddd24a 3a78d0c 26bfcf0; do
@@ -139,7 +139,7 @@ if [ -n "${MEAN:-}" ]; then
   CORE=1 train by-pair "$OUT/mean-of-five" "--steps ${STEPS:-1500}" 72 0.95 $common $falling --examples.task sop \
     --objective.pairs-every-steps 2 --objective.pairs-batch-size 24
   wait %1
-  [ -d "$OUT/mean-of-both" ] || "$python" tools/average.py "$OUT/by-pair/model" "$OUT/by-text/model" "$OUT/mean-of-both"
+  [ -d "$OUT/mean-of-both" ] || "$python" tools/average.py "$OUT"/by-{pair,pair,text,text}/model "${parts[-1]}" "$OUT/mean-of-both"
   # shellcheck disable=SC2086
   train settled-both "$OUT/mean-of-both" "--steps ${SETTLE:-60}" 73 0.9 $common $single --optimizer.lr 5e-5 \
     --schedule.warmup-floor 5 --evaluation.every-steps 0 --evaluation.final-examples "${FINAL:-8192}"

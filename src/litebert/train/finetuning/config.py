@@ -168,6 +168,7 @@ may then stop there, and the mean dev score over the depths picks the weights (m
 
 PAPER_HIDDEN_SIZE = 768  # models narrower than ALBERT-base learn with the small recipes
 NUM_EVALUATIONS = 10  # on dev, evenly spread, where neither config nor recipe has an interval
+_NEEDS_EVERY_WORD = ("cola",)  # whether words make a sentence cannot be told when some are hidden
 _FILE_OF_TASK = {name: name for name in TASK_NAMES} | {
     # RACE learns by the setting for v2 models, on which the row of Table 14 (race-v1) diverges.
     **dict.fromkeys(("race", "race-middle", "race-high"), "race-v2"),
@@ -206,8 +207,8 @@ def recipe_for(task: Task, shape: ModelConfig, *, is_pretrained: bool = True) ->
         name = f"small-{kind}"
         if is_pretrained and kind in ("classification", "regression") and "text_pair" in input_columns(task):
             name = "small-pairs"
-        elif is_pretrained and kind == "classification" and task.name != "cola":
-            name = "small-texts"  # whether words make a sentence (CoLA) cannot be told when some are hidden
+        elif is_pretrained and kind == "classification" and task.name not in _NEEDS_EVERY_WORD:
+            name = "small-texts"
     else:
         name = _FILE_OF_TASK.get(task.name, f"base-{kind}")
     return load_toml(Recipe, recipe_path("finetune", name))

@@ -166,8 +166,8 @@ class FineTuning:
         if self.is_joint and self.process.world_size > 1 and not is_alone:
             raise ConfigError("texts are compared with all others of a step in one process: leave torchrun")
         is_view = isinstance(task, CustomTask) and task.has_bare_sentences
-        if is_view and self.settings.dropout == 0 and self.config.teacher is None:
-            raise ConfigError("two views of a sentence differ by --dropout: give more than 0")
+        if is_view and self.settings.dropout == self.settings.word_dropout == 0 and self.config.teacher is None:
+            raise ConfigError("two views of a sentence differ by --dropout or --word-dropout: give more than 0")
 
     def _share(self, members: Sequence[Feature], rank: int, world_size: int) -> Sequence[Batch]:
         pad_id, max_tokens = self.data.tokenizer.pad_id, self.config.max_tokens
