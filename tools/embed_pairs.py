@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pyarrow.parquet
-from embed_sentences import drawn, sentences_by_line
+from embed_sentences import sentences_by_line
+from reservoir import drawn
 from sentence_transformers import SentenceTransformer
 from teacher_pairs import neighbours
 

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
+from reservoir import drawn
 from sentence_transformers import SentenceTransformer
 
 from litebert.common.rows import write_vectors
 from litebert.text.corpus import TextLines, find_files
 from litebert.text.sentences import split_sentences
 
-Item = TypeVar("Item")
-
 _WORDS = range(4, 31)
 """Of a sentence that is taken."""
-
-
-def drawn(items: Iterable[Item], count: int, seed: int) -> list[Item]:
-    """Draw some of many, each equally likely, in bounded memory (a reservoir)."""
-    generator = random.Random(seed)
-    kept: list[Item] = []
-    for seen, item in enumerate(items, start=1):
-        place = len(kept) if len(kept) < count else generator.randrange(seen)
-        if place < count:
-            kept[place : place + 1] = [item]
-    return kept
 
 
 def sentences_by_line(path: Path, language: str) -> Iterator[list[str]]:
