@@ -2,9 +2,10 @@
 
 A few words of a sentence become the answer. What stands around them becomes the question, some of its words left out,
 with a question word that suits the answer; the passage is the paragraph. A model that learns it looks for where the
-words of a question gather in a passage, and takes what is missing there. (The idea is that of Lewis et al. 2019,
-"Unsupervised Question Answering by Cloze Translation"; answers are found by capitals, digits and common words here,
-without a parser.) English.
+words of a question gather in a passage, and takes what is missing there. A small model finds that out with short
+passages and whole sentences first, and goes on to harder ones. (The idea is that of Lewis et al. 2019, "Unsupervised
+Question Answering by Cloze Translation"; answers are found by capitals, digits and common words here, without a
+parser.) English.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from reservoir import drawn
 
@@ -24,13 +25,10 @@ from litebert.common.files import write_json
 from litebert.text.corpus import TextLines
 from litebert.text.sentences import split_sentences
 
-_PASSAGE_WORDS = range(50, 221)
 _MIN_SENTENCE_WORDS = 8
 _AROUND = 12
 """words on each side of an answer that may stand in its question"""
 _LONGEST_ANSWER = 5
-_DROPPED = {"common": 0.5, "content": 0.25}
-"""shares of words left out of a question"""
 _FUNCTION_WORDS = """
 a an the of in on at to for from by with as and or but nor is are was were be been being has have had do does did will
 would can could may might must shall should not no that which who whom whose this these those it its he she his her him
@@ -47,6 +45,26 @@ _QUESTION_WORDS = {
 }
 _KINDS = {"year": 2, "number": 2, "name": 8, "thing": 8}
 """how often an answer of each kind is taken where a sentence has all of them"""
+
+
+class Level(NamedTuple):
+    """How hard the questions are: shares of words left out of them, and how often their parts stand in which order."""
+
+    passage_words: range
+    common: float
+    content: float
+    orders: dict[tuple[Part, Part, Part], int]
+
+
+Part = Literal["before", "asking", "after"]
+_ASKING_FIRST: tuple[Part, Part, Part] = ("asking", "before", "after")
+_AS_WRITTEN: tuple[Part, Part, Part] = ("before", "asking", "after")
+_TURNED: tuple[Part, Part, Part] = ("asking", "after", "before")
+LEVELS = {
+    "easy": Level(range(30, 81), 0.0, 0.0, {_AS_WRITTEN: 1}),
+    "medium": Level(range(40, 141), 0.25, 0.08, {_AS_WRITTEN: 5, _ASKING_FIRST: 3, _TURNED: 2}),
+    "hard": Level(range(50, 221), 0.4, 0.15, {_ASKING_FIRST: 5, _TURNED: 3, _AS_WRITTEN: 2}),
+}
 
 
 class Candidate(NamedTuple):
@@ -74,18 +92,22 @@ def candidates(words: Sequence[str]) -> list[Candidate]:
     return found
 
 
-def ask(words: Sequence[str], answer: Candidate, generator: random.Random) -> str:
+def ask(words: Sequence[str], answer: Candidate, level: Level, generator: random.Random) -> str:
     """Make the question: a question word and what is left of the words around the answer."""
-    before = _kept(words[max(0, answer.first - _AROUND) : answer.first], generator)
-    after = _kept(words[answer.last + 1 : answer.last + 1 + _AROUND], generator)
+    parts = {
+        "before": _kept(words[max(0, answer.first - _AROUND) : answer.first], level, generator),
+        "after": _kept(words[answer.last + 1 : answer.last + 1 + _AROUND], level, generator),
+    }
     choices, weights = zip(*_QUESTION_WORDS[answer.kind], strict=True)
-    asking = generator.choices(choices, weights)
-    orders = ([*asking, *before, *after], [*asking, *after, *before], [*before, *asking, *after])
-    question = " ".join(generator.choices(orders, (5, 3, 2))[0])
+    parts["asking"] = generator.choices(choices, weights)
+    order, *others = level.orders
+    if others:
+        (order,) = generator.choices([order, *others], list(level.orders.values()))
+    question = " ".join(word for part in order for word in parts[part])
     return question[:1].upper() + question[1:] + "?"
 
 
-def questions(passage: str, count: int, generator: random.Random) -> Iterator[tuple[str, str, int]]:
+def questions(passage: str, count: int, level: Level, generator: random.Random) -> Iterator[tuple[str, str, int]]:
     """Up to ``count`` questions of different sentences, each with its answer and the character where that begins."""
     sentences, place = [], 0
     for sentence in split_sentences(passage, "en"):
@@ -101,21 +123,21 @@ def questions(passage: str, count: int, generator: random.Random) -> Iterator[tu
         answer = generator.choices(possible, [_KINDS[c.kind] / in_kind[c.kind] for c in possible])[0]
         first, last = found[answer.first].start(), found[answer.last].end()
         inside = re.search(r"\w.*\w|\w", sentence[first:last])
-        question = ask(words, answer, generator)
+        question = ask(words, answer, level, generator)
         if inside is None or len(question.split()) < 5:
             continue
         count -= 1
         yield question, inside.group(), begin + first + inside.start()
 
 
-def as_squad(passages: Sequence[str], per_passage: int, name: str, seed: int) -> dict[str, object]:
+def as_squad(passages: Sequence[str], per_passage: int, level: Level, name: str, seed: int) -> dict[str, object]:
     """The content of a SQuAD 1.1 file."""
     generator = random.Random(seed)
     paragraphs = []
     for number, passage in enumerate(passages):
         asked = [
             {"id": f"{name}-{number}-{place}", "question": question, "answers": [{"text": text, "answer_start": start}]}
-            for place, (question, text, start) in enumerate(questions(passage, per_passage, generator))
+            for place, (question, text, start) in enumerate(questions(passage, per_passage, level, generator))
         ]
         if asked:
             paragraphs.append({"context": passage, "qas": asked})
@@ -127,6 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="folder to write")
     parser.add_argument("--input", type=Path, nargs="+", required=True, help="text files with a paragraph a line")
+    parser.add_argument("--level", choices=LEVELS, default="hard")
     parser.add_argument("--passages", type=int, default=8_000, help="paragraphs drawn for training")
     parser.add_argument("--dev-passages", type=int, default=200)
     parser.add_argument("--per-passage", type=int, default=3, help="questions of each, at most")
@@ -139,16 +162,17 @@ def main() -> None:
         for article in json.loads(path.read_text(encoding="utf-8"))["data"]
         for paragraph in article["paragraphs"]
     }
+    level = LEVELS[options.level]
     lines = (line.strip() for line in TextLines(options.input))
-    fit = (line for line in lines if len(line.split()) in _PASSAGE_WORDS and _key(line) not in known)
+    fit = (line for line in lines if len(line.split()) in level.passage_words and _key(line) not in known)
     passages = drawn(fit, options.passages + options.dev_passages, options.seed)
     if len(passages) < options.passages + options.dev_passages:
-        fitting = f"{len(passages):,} paragraphs of {_PASSAGE_WORDS[0]} to {_PASSAGE_WORDS[-1]} words"
+        fitting = f"{len(passages):,} paragraphs of {level.passage_words[0]} to {level.passage_words[-1]} words"
         raise SystemExit(f"the texts have {fitting}; --passages and --dev-passages ask for more")
     random.Random(options.seed).shuffle(passages)
     options.out.mkdir(parents=True, exist_ok=True)
     for name, part in (("dev", passages[: options.dev_passages]), ("train", passages[options.dev_passages :])):
-        content = as_squad(part, options.per_passage, name, options.seed)
+        content = as_squad(part, options.per_passage, level, name, options.seed)
         write_json(options.out / f"{name}-v1.1.json", content)
 
 
@@ -163,10 +187,10 @@ def _kind(word: str, *, is_first: bool) -> str | None:
     return None if is_first else "name" if bare[0].isupper() else "thing"
 
 
-def _kept(words: Sequence[str], generator: random.Random) -> list[str]:
+def _kept(words: Sequence[str], level: Level, generator: random.Random) -> list[str]:
     """Most of the words, without punctuation at their ends."""
     bare = [stripped for word in words if (stripped := word.strip(".,;:!?()[]\"'"))]
-    return [w for w in bare if generator.random() >= _DROPPED["common" if w.lower() in _COMMON else "content"]]
+    return [w for w in bare if generator.random() >= (level.common if w.lower() in _COMMON else level.content)]
 
 
 def _key(passage: str) -> str:
