@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # A small model learns to look answers up: questions made from plain text, easy ones first, then those of people.
 #
-#   runs/questions_cpu.sh                                 # about an hour of one core, and 18 minutes for each seed of SQuAD
+#   runs/questions_cpu.sh                                 # 40 minutes of one core, and 20 for each seed of SQuAD
 #   SEEDS=3 MODEL=RUN/model OUT=build/questions runs/questions_cpu.sh
-#   TEXTS="de.txt" runs/questions_cpu.sh                  # other text (a paragraph a line); the question words are English
+#   TEXTS="a.txt b.txt" runs/questions_cpu.sh             # other English text, a paragraph a line
 #   QUICK=1 OUT=build/try runs/questions_cpu.sh           # a few steps each: does it run at all?
 #
 # OUT/hard/model is the start for tasks that compare a question with a passage. Finished parts are kept, an interrupted one

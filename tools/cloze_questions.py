@@ -47,6 +47,9 @@ _KINDS = {"year": 2, "number": 2, "name": 8, "thing": 8}
 """how often an answer of each kind is taken where a sentence has all of them"""
 
 
+Part = Literal["before", "asking", "after"]
+
+
 class Level(NamedTuple):
     """How hard the questions are: shares of words left out of them, and how often their parts stand in which order."""
 
@@ -56,7 +59,6 @@ class Level(NamedTuple):
     orders: dict[tuple[Part, Part, Part], int]
 
 
-Part = Literal["before", "asking", "after"]
 _ASKING_FIRST: tuple[Part, Part, Part] = ("asking", "before", "after")
 _AS_WRITTEN: tuple[Part, Part, Part] = ("before", "asking", "after")
 _TURNED: tuple[Part, Part, Part] = ("asking", "after", "before")
