@@ -38,7 +38,7 @@ made() { # LEVEL SEED PASSAGES FROM EXAMPLES EVERY
   learn "$level" "$4" "$OUT/text-$level" "$5" 400 "$6"
 }
 
-# Each level begins where the one before it ended: alone, the hardest teaches nothing.
+# Each level begins where the one before it ended (why: docs/decisions/0021-questions-made-from-text.md).
 made easy 0 8000 "$MODEL" 15000 150
 made medium 1 8500 "$OUT/easy/model" 17000 150
 made hard 2 16000 "$OUT/medium/model" 20000 200

@@ -151,7 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="folder to write")
     parser.add_argument("--input", type=Path, nargs="+", required=True, help="text files with a paragraph a line")
-    parser.add_argument("--level", choices=LEVELS, default="hard")
+    parser.add_argument("--level", choices=LEVELS, default="easy", help="a small model begins with the easy ones")
     parser.add_argument("--passages", type=int, default=8_000, help="paragraphs drawn for training")
     parser.add_argument("--dev-passages", type=int, default=200)
     parser.add_argument("--per-passage", type=int, default=3, help="questions of each, at most")
