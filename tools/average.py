@@ -3,7 +3,8 @@
     python tools/average.py BEFORE AFTER OUT
 
 Where the second was trained on from the first, the mean often keeps what either knows. A folder that is named twice
-counts twice. OUT gets the last one's files.
+counts twice. OUT gets the last one's files, and its heads as they are where the others have none (or have others): name
+a fine-tuned model first and the one that it began as last.
 """
 
 from __future__ import annotations
@@ -20,15 +21,22 @@ from litebert.common.files import atomic_folder
 from litebert.interop.folder import WEIGHTS_FILE
 
 
+def _encoder(tensors: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of what every head reads: all but the pooler."""
+    parts = ("embeddings.", "encoder.")
+    return {name: tensor.shape for name, tensor in tensors.items() if name.removeprefix("albert.").startswith(parts)}
+
+
 def average(folders: list[Path], out: Path) -> None:
     """Write a folder with the mean of all weights, computed in float32, in the last folder's precision."""
-    found = [load_file(folder / WEIGHTS_FILE) for folder in folders]
-    shapes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in found]
-    if any(shape != shapes[0] for shape in shapes):
+    *others, last = (load_file(folder / WEIGHTS_FILE) for folder in folders)
+    if any(_encoder(tensors) != _encoder(last) for tensors in others):
         raise CheckpointError(f"{', '.join(map(str, folders))} differ in the names or shapes of their weights")
     means = {
-        name: np.mean([tensors[name].astype(np.float32) for tensors in found], axis=0).astype(last.dtype)
-        for name, last in found[-1].items()
+        name: np.mean([tensors[name].astype(np.float32) for tensors in (*others, last)], axis=0).astype(tensor.dtype)
+        if all(name in tensors and tensors[name].shape == tensor.shape for tensors in others)
+        else tensor
+        for name, tensor in last.items()
     }
     with atomic_folder(out) as temporary:
         shutil.copytree(folders[-1], temporary, dirs_exist_ok=True)

@@ -11,7 +11,7 @@ from average import average
 from litebert.common.errors import CheckpointError
 from litebert.interop.hf import load_model, save_model
 from litebert.model.config import ModelConfig
-from litebert.model.heads import PretrainingModel
+from litebert.model.heads import PretrainingModel, SpanExtractor
 
 SHAPE = ModelConfig(vocab_size=60, hidden_size=24, num_heads=2, num_layers=3, embedding_size=8)
 
@@ -28,6 +28,17 @@ def test_every_weight_is_the_mean(tmp_path: Path) -> None:
     found = load_model(tmp_path / "mean").state_dict()
     for name, tensor in first.state_dict().items():
         torch.testing.assert_close(found[name], (tensor + second.state_dict()[name]) / 2)
+
+
+def test_heads_that_only_one_has_are_the_last_ones(tmp_path: Path) -> None:
+    before = saved(tmp_path / "before", 0)
+    asked = SpanExtractor(SHAPE, generator=torch.Generator().manual_seed(1))
+    save_model(asked, tmp_path / "asked")
+    average([tmp_path / "asked", tmp_path / "before"], tmp_path / "mean")
+    found = load_model(tmp_path / "mean", "pretraining").state_dict()
+    for name, tensor in before.state_dict().items():
+        both = name in asked.state_dict() and not name.startswith("encoder.pooler.")
+        torch.testing.assert_close(found[name], (tensor + asked.state_dict()[name]) / 2 if both else tensor)
 
 
 def test_other_shapes_are_refused(tmp_path: Path) -> None:
