@@ -10,7 +10,8 @@
 #   WHOLE=1 VECTORS=vectors.parquet runs/bundled_cpu.sh        # then words in single texts, order in short pairs, bag, teacher
 #   LONGER=1 VECTORS=vectors.parquet runs/bundled_cpu.sh       # then more pairs
 #   TOLD=ENCODER VECTORS=vectors.parquet runs/bundled_cpu.sh   # then a word table drawn towards the encoder's
-#   MEAN=1 VECTORS=vectors.parquet runs/bundled_cpu.sh         # and last: the mean of all these, trained on both cores
+#   MEAN=1 VECTORS=vectors.parquet runs/bundled_cpu.sh         # then the mean of all these, trained on both cores
+#   ASKED=build/questions/hard/model VECTORS=vectors.parquet runs/bundled_cpu.sh   # and last: looking up (runs/questions_cpu.sh)
 #
 # SHARDS holds wiki and novels as runs/reproduce_cpu.sh prepares them. One thread on one core; interrupted trainings
 # go on to the same bits. bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
@@ -114,9 +115,16 @@ if [ -n "${WHOLE:-}${LONGER:-}${TOLD:-}" ]; then
   exit
 fi
 
+# The last two parts: everything at once, the rate lower than before and falling from the beginning.
+common="--objective.sentence-weight 2 --objective.bag-weight 0.5 --objective.pairs-length 128 --curriculum.mask-rate 0 0.2
+  --examples.short-probability 0.3 --batch-size 24 --examples.micro-batch-size 24 --curriculum.batch-size 0 24"
+taught="--teacher ${VECTORS:-} --objective.teacher-weight 3 --objective.teacher-batch-size 32 --objective.teacher-every-steps 2"
+single="--examples.task none --objective.pairs-task sop --objective.pairs-every-steps 1 --objective.pairs-batch-size 16"
+settled="$taught --optimizer.lr 5e-5 --schedule.warmup-floor 5 --evaluation.every-steps 0 --evaluation.final-examples ${FINAL:-8192}"
+
 # The mean of all that it has been since it was made wide (from the history of this repository) has fewer wrong words than any of
 # the five. From there two trainings side by side, a core each, that differ in the form of their texts: words in single texts, and in
-# the pairs of sentence order; and their mean, two parts each, with one part of the last of the five. The rate is half of the others', and falls from the beginning.
+# the pairs of sentence order; and their mean, two parts each, with one part of the last of the five.
 if [ -n "${MEAN:-}" ]; then
   parts=()
   for commit in d41c70f 6eca946 bddd24a 3a78d0c 26bfcf0; do
@@ -128,11 +136,7 @@ if [ -n "${MEAN:-}" ]; then
     parts+=("$OUT/was/$commit")
   done
   [ -d "$OUT/mean-of-five" ] || "$python" tools/average.py "${parts[@]}" "$OUT/mean-of-five"
-  common="--objective.sentence-weight 2 --objective.bag-weight 0.5 --objective.pairs-length 128 --curriculum.mask-rate 0 0.2
-    --examples.short-probability 0.3 --batch-size 24 --examples.micro-batch-size 24 --curriculum.batch-size 0 24
-    --teacher $VECTORS --objective.teacher-weight 3 --objective.teacher-batch-size 32 --objective.teacher-every-steps 2"
-  single="--examples.task none --objective.pairs-task sop --objective.pairs-every-steps 1 --objective.pairs-batch-size 16"
-  falling="--optimizer.lr 3e-4 --schedule.warmup-floor 40 --evaluation.every-steps 500 --checkpoint.every-steps 100"
+  falling="$taught --optimizer.lr 3e-4 --schedule.warmup-floor 40 --evaluation.every-steps 500 --checkpoint.every-steps 100"
   # shellcheck disable=SC2086
   CORE=0 train by-text "$OUT/mean-of-five" "--steps ${STEPS:-1500}" 71 0.95 $common $single $falling &
   # shellcheck disable=SC2086
@@ -141,8 +145,20 @@ if [ -n "${MEAN:-}" ]; then
   wait %1
   [ -d "$OUT/mean-of-both" ] || "$python" tools/average.py "$OUT"/by-{pair,pair,text,text}/model "${parts[-1]}" "$OUT/mean-of-both"
   # shellcheck disable=SC2086
-  train settled-both "$OUT/mean-of-both" "--steps ${SETTLE:-60}" 73 0.9 $common $single --optimizer.lr 5e-5 \
-    --schedule.warmup-floor 5 --evaluation.every-steps 0 --evaluation.final-examples "${FINAL:-8192}"
+  train settled-both "$OUT/mean-of-both" "--steps ${SETTLE:-60}" 73 0.9 $common $single $settled
+  exit
+fi
+
+# Looking up. Questions made from text teach it and cost it the words (ASKED is hard/model of runs/questions_cpu.sh from the weights
+# of f2a2ee8, and BEFORE is those). The mean of the encoder before and after keeps both, nearly; a short training brings most of the
+# words back. A longer one, or a mean with the weights before, takes the looking up away again.
+if [ -n "${ASKED:-}" ]; then
+  [ -d "$OUT/mean-of-asked" ] || "$python" tools/average.py "$ASKED" "${BEFORE:-src/litebert/bundled/model}" "$OUT/mean-of-asked"
+  # shellcheck disable=SC2086
+  train looking "$OUT/mean-of-asked" "--steps ${STEPS:-150}" 91 0.95 $common $single --optimizer.lr 2e-4 --schedule.warmup-floor 20 \
+    --evaluation.every-steps 100 --checkpoint.every-steps 100 --evaluation.final-examples "${FINAL:-4096}"
+  # shellcheck disable=SC2086
+  train settled-looking "$OUT/looking/model" "--steps ${SETTLE:-60}" 94 0.9 $common $single $settled
   exit
 fi
 
