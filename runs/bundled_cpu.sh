@@ -151,7 +151,7 @@ fi
 
 # Looking up. Questions made from text teach it and cost it the words (ASKED is hard/model of runs/questions_cpu.sh from the weights
 # of f2a2ee8, and BEFORE is those). The mean of the encoder before and after keeps both, nearly; a short training brings most of the
-# words back. A longer one, or a mean with the weights before, takes the looking up away again.
+# words back. A longer one at a higher rate, or a second mean, takes the looking up away again.
 if [ -n "${ASKED:-}" ]; then
   [ -d "$OUT/mean-of-asked" ] || "$python" tools/average.py "$ASKED" "${BEFORE:-src/litebert/bundled/model}" "$OUT/mean-of-asked"
   # shellcheck disable=SC2086

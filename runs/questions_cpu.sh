@@ -6,6 +6,7 @@
 #   TEXTS="a.txt b.txt" runs/questions_cpu.sh             # other English text, a paragraph a line
 #   QUICK=1 OUT=build/try runs/questions_cpu.sh           # a few steps each: does it run at all?
 #
+# The bundled model has had this practice since, by a mean (ASKED in runs/bundled_cpu.sh); MODEL is for one that has not.
 # OUT/hard/model is the start for tasks that compare a question with a passage. Finished parts are kept, an interrupted one
 # goes on where it was. No question of SQuAD is used before the last step, and no passage of it in the made questions.
 # bfloat16 pays on processors with AVX-512 BF16 or AMX only: PRECISION=float32 for others.
